@@ -98,11 +98,6 @@ bench-split: kube ## Measure kube-controller-manager under garbage, whole and di
 	@cd bench && $(GO) build -o ../bin/bench-split ./split/cmd
 	@bin/bench-split $(ARGS)
 
-.PHONY: bench-dispatch
-bench-dispatch: kube ## Measure dispatchers: memory, latency, cost (ARGS="--objects 1000,10000")
-	@cd bench && $(GO) build -o ../bin/bench-dispatch ./dispatch/cmd
-	@bin/bench-dispatch $(ARGS)
-
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
 	@$(GO) build -o bin/chaos ./test/chaos/cmd

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -223,6 +224,53 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a member's informers list is not compressed. Other reads are as their client sends them.
+func TestListsAreNotCompressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		r.store, r.rest, r.reports = memory.New().Client(nil), nil, nil
+		var mu sync.Mutex
+		asked := map[string][]string{}
+		config := r.WrapConfig(&rest.Config{Host: "https://example.com", Transport: roundTripper(
+			func(req *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[req.URL.Path] = append(asked[req.URL.Path], req.Header.Get("Accept-Encoding"))
+				return answers(req)
+			})})
+		api := kubernetes.NewForConfigOrDie(config)
+		informer, err := ShareInformer(r, informers.NewSharedInformerFactory(api, 0),
+			corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(metav1.NamespaceAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := NewQueue(r, "secrets", informer, testInner[string](t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := r.Work(ctx, runs(q, informer)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all := asked["/api/v1/secrets"]
+		if len(all) == 0 || slices.ContainsFunc(all, func(e string) bool { return e != "identity" }) {
+			t.Errorf("the informer asks for %q, want identity each time", all)
+		}
+		if some := asked["/api/v1/namespaces/a/secrets"]; !slices.Equal(some, []string{""}) {
+			t.Errorf("a client's list asks for %q, want what its transport asks for", some)
+		}
+	})
 }
 
 // What Rota.NewInformer reads may be no API server at all, so that it is told rather than refused.

@@ -85,6 +85,37 @@ func TestLives(t *testing.T) {
 	}
 }
 
+// Dispatchers and polling have no caches, and do the same work.
+func TestUncached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	strategies, err := ParseStrategies("dispatch,poll")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Options{
+		Workload: Workloads()[0], Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5,
+		Window: 2 * time.Second, Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
+		Scenarios: []string{"rest", "churn", "leave", "recreate"}, poll: 3 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range report.Series[0].Results {
+		r := &report.Series[0].Results[i]
+		if r.Missed > 0 || r.Writes > 0 {
+			t.Errorf("%s: %d changes were not reconciled", r, r.Missed)
+		}
+		if lists := r.requests("list", "websites"); r.Scenario == "rest" && (r.Strategy == "poll") != (lists > 0) {
+			t.Errorf("%s: %s listed the Websites %d times at rest", r, r.Strategy, lists)
+		}
+		if watches := r.requests("watch", "websites"); r.Strategy == "poll" && watches > 0 {
+			t.Errorf("%s: polling watches Websites", r)
+		}
+	}
+}
+
 // Every workload lives with one replica: what is changed and made is shown to be reconciled.
 func TestWorkloads(t *testing.T) {
 	if testing.Short() {

@@ -30,10 +30,7 @@ func (calls) kinds() []client.Object { return []client.Object{&webv1.Website{}} 
 
 func (calls) fill(ctx context.Context, r *runner, n int) error { return r.cluster.Fill(ctx, n) }
 
-func (calls) add(
-	_ context.Context, mgr manager.Manager, _ *operatorConfig, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-	also ...predicate.Predicate,
-) error {
+func (calls) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		if err := await.Sleep(ctx, callTime); err != nil {
@@ -55,6 +52,6 @@ func (calls) add(
 	})
 	return stage.Controller{
 		For: &webv1.Website{}, Workers: callWorkers,
-		Events: append([]predicate.Predicate{predicate.GenerationChangedPredicate{}}, also...),
-	}.AddTo(mgr, wrap(r))
+		Events: []predicate.Predicate{predicate.GenerationChangedPredicate{}},
+	}, r
 }

@@ -118,7 +118,7 @@ func (c *crew) processes() []*replica {
 // process starts a process. It returns when that answers, and has not begun to work.
 func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (*replica, error) {
 	config.Strategy, config.Workload, config.Name = c.strategy.Name, c.Workload.Name, c.name
-	config.Kubeconfig, config.Strip = c.cluster.Plane.Kubeconfig(), c.Strip
+	config.Kubeconfig, config.Strip, config.Poll = c.cluster.Plane.Kubeconfig(), c.Strip, c.poll
 	config.Profile = c.profileOf(pod)
 	config.Namespace, config.Pages, config.Pod, config.Stamp = c.cluster.Namespace, c.dir, pod, c.stamp
 	// All replicas have the same build: Rota treats a member whose build is that of a leaver in a special way.
@@ -140,12 +140,17 @@ func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (
 	return r, nil
 }
 
-// start starts a replica of as many as there are to be. With a static number its Pod has that in its name.
-func (c *crew) start(ctx context.Context, number, of int) error {
-	pod := fmt.Sprintf("%s-%d", c.name, c.made)
+// pod is the name of the next replica to be made, which has a number. With a static number, that is in the name.
+func (c *crew) pod(number int) string {
 	if c.strategy.Static {
-		pod = fmt.Sprintf("%s-%d", c.name, number)
+		return fmt.Sprintf("%s-%d", c.name, number)
 	}
+	return fmt.Sprintf("%s-%d", c.name, c.made)
+}
+
+// start starts a replica of as many as there are to be.
+func (c *crew) start(ctx context.Context, number, of int) error {
+	pod := c.pod(number)
 	c.made++
 	return c.startAs(ctx, pod, number, of)
 }
@@ -160,12 +165,9 @@ func (c *crew) startAs(ctx context.Context, pod string, number, of int) error {
 
 // end notes what a replica had done, and ends it: by SIGTERM, or by SIGKILL if it crashes.
 func (c *crew) end(ctx context.Context, r *replica, crashes bool) error {
-	var last reading
-	if err := r.ask(ctx, askReading, &last); err != nil {
+	if err := c.note(ctx, r); err != nil {
 		return err
 	}
-	c.gone[r] = last
-	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
 	if crashes {
 		if err := c.profileTo(ctx, r, ""); err != nil { // else it would be empty
 			return err
@@ -176,6 +178,22 @@ func (c *crew) end(ctx context.Context, r *replica, crashes bool) error {
 	if err := r.End(syscall.SIGTERM); err != nil {
 		return err
 	}
+	return r.leave(ctx)
+}
+
+// note notes what a replica had done that is about to end.
+func (c *crew) note(ctx context.Context, r *replica) error {
+	var last reading
+	if err := r.ask(ctx, askReading, &last); err != nil {
+		return err
+	}
+	c.gone[r] = last
+	c.replicas = slices.DeleteFunc(c.replicas, func(other *replica) bool { return other == r })
+	return nil
+}
+
+// leave waits until a replica has ended.
+func (r *replica) leave(ctx context.Context) error {
 	select {
 	case <-r.Done():
 		return r.Failure()

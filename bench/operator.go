@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,8 @@ type operatorConfig struct {
 	Stamp bool
 	// Strip has the cache drop managed fields.
 	Strip bool
+	// Poll is the time between two lists, where the strategy polls.
+	Poll time.Duration
 	// Profile is a file for a profile from the beginning; "": there is none.
 	Profile string
 	// Port is that of the sharder's webhook; 0: it is a replica.
@@ -99,7 +102,7 @@ func (p *probe) answer(question, about string) any {
 
 func (p *probe) reading() reading {
 	r := reading{Counts: p.meter.Counts(), Reconciles: p.reconciles.Load()}
-	if p.rota == nil {
+	if p.status == nil {
 		select {
 		case <-p.Elected():
 			r.Working = true
@@ -107,7 +110,7 @@ func (p *probe) reading() reading {
 		}
 		return r
 	}
-	s := p.rota.Status()
+	s := p.status()
 	r.Working, r.Members = s.ID != "", s.Members
 	r.Settled = !s.Open.Empty() && s.Open.Len() == s.Owned.Len() && s.Coming.Empty() && s.Going.Empty() &&
 		s.Unowned.Empty()
@@ -137,7 +140,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		if !ok {
 			return built{}, fmt.Errorf("there is no strategy %q", c.Strategy)
 		}
-		return s.manager(c, cfg, o)
+		return s.manager(ctx, c, cfg, o)
 	}); err != nil {
 		return err
 	}
@@ -172,17 +175,19 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.
 	if p.built, err = build(o); err != nil {
 		return err
 	}
-	wrap := func(inner reconcile.Reconciler) reconcile.Reconciler {
-		return p.wrap(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			defer p.reconciles.Add(1)
-			result, err := inner.Reconcile(meter.Reconcile(ctx), req)
-			if err == nil && result.RequeueAfter > 0 {
-				err = errAgain
-			}
-			return result, err
-		}))
+	controller, inner := c.workload.controller(p.Manager, c)
+	measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		defer p.reconciles.Add(1)
+		result, err := inner.Reconcile(meter.Reconcile(ctx), req)
+		if err == nil && result.RequeueAfter > 0 {
+			err = errAgain
+		}
+		return result, err
+	})
+	if p.add == nil {
+		return controller.AddTo(ctx, p.Manager, measured)
 	}
-	return c.workload.add(ctx, p.Manager, c, wrap, p.also...)
+	return p.add(ctx, controller, measured)
 }
 
 // sharder returns the sharder of a ring.

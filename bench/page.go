@@ -64,16 +64,17 @@ func perSecond(of func(*Result) float64) func(*Result) float64 {
 }
 
 var columns = map[string][]column{
-	"start":   {took, writes, received, cpu, server, heap, greatest, peak, serverHeap, watches},
-	"rest":    {cpuRate, serverRate, etcdRate, bytesRate},
-	"create":  {p50, p99, most, writtenEach, cpuEach, serverEach, etcdEach, peak},
-	"churn":   {p50, p99, most, cpuEach, serverEach, etcdEach, bytesEach, peak},
-	"join":    {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
-	"leave":   {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
-	"roll":    {took, p50, p99, most, writes, reconciles, received, cpu},
-	"restart": {took, p50, p99, most, reconciles},
-	"outage":  {took, p50, p99, most, reconciles, received, cpu, server},
-	"crash":   {took, p50, p99, most, writes, reconciles},
+	"start":    {took, writes, received, cpu, server, heap, greatest, peak, serverHeap, watches},
+	"rest":     {cpuRate, serverRate, etcdRate, bytesRate},
+	"create":   {p50, p99, most, writtenEach, cpuEach, serverEach, etcdEach, peak},
+	"churn":    {p50, p99, most, cpuEach, serverEach, etcdEach, bytesEach, peak},
+	"join":     {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
+	"leave":    {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
+	"roll":     {took, p50, p99, most, writes, reconciles, received, cpu},
+	"restart":  {took, p50, p99, most, reconciles},
+	"outage":   {took, p50, p99, most, reconciles, received, cpu, server},
+	"recreate": {took, p50, p99, most, reconciles, received, cpu, server},
+	"crash":    {took, p50, p99, most, writes, reconciles},
 }
 
 // capacityOf is a column of capacity with some replicas.

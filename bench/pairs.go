@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/bench/cluster"
@@ -68,10 +67,7 @@ func follow(c client.Client, s *corev1.Secret, m *corev1.ConfigMap) error {
 	return controllerutil.SetControllerReference(s, m, c.Scheme())
 }
 
-func (pairs) add(
-	_ context.Context, mgr manager.Manager, _ *operatorConfig, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-	_ ...predicate.Predicate,
-) error {
+func (pairs) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		s := &corev1.Secret{}
@@ -90,7 +86,7 @@ func (pairs) add(
 	})
 	return stage.Controller{
 		For: &corev1.Secret{}, Owns: []client.Object{&corev1.ConfigMap{}}, Workers: stage.Concurrency,
-	}.AddTo(mgr, wrap(r))
+	}, r
 }
 
 func (p pairs) create(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/bench/cluster"
@@ -76,10 +75,7 @@ func (p pods) fill(ctx context.Context, r *runner, n int) error {
 	})
 }
 
-func (p pods) add(
-	_ context.Context, mgr manager.Manager, _ *operatorConfig, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-	_ ...predicate.Predicate,
-) error {
+func (p pods) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		pod := &corev1.Pod{}
@@ -94,7 +90,7 @@ func (p pods) add(
 		err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	})
-	return stage.Controller{For: &corev1.Pod{}, Workers: stage.Concurrency}.AddTo(mgr, wrap(r))
+	return stage.Controller{For: &corev1.Pod{}, Workers: stage.Concurrency}, r
 }
 
 // changeOf is the number of the last change of a Pod's status; "": there was none.

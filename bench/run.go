@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ type Options struct {
 	Progress io.Writer
 	// Command starts a replica: a program that calls OperatorMain, and its arguments. Default: this program.
 	Command []string
+
+	poll time.Duration // between two lists of a strategy that polls; 0: pollPeriod
 }
 
 func (o *Options) validate() error {
@@ -152,6 +155,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	o.poll = cmp.Or(o.poll, pollPeriod)
 	r := &runner{Options: o, begun: time.Now(), waits: newWaits(), sharded: o.Workload.resources()}
 	if r.dir, err = os.MkdirTemp("", "rota-bench-"); err != nil {
 		return nil, err
@@ -262,7 +266,11 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		if err := <-ended; err != nil {
 			return nil, err
 		}
-		if err := c.reconciled(ctx, reconcileLimit); err != nil {
+		limit := reconcileLimit
+		if c.strategy.Polls {
+			limit += r.poll
+		}
+		if err := c.reconciled(ctx, limit); err != nil {
 			return nil, err
 		}
 		waits, missed := r.waits.take()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
@@ -91,6 +92,13 @@ func scenarios() []scenario {
 			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.outage(ctx) },
 		},
 		{
+			name: "recreate", title: "All replicas are replaced at once", load: creates, named: true,
+			note: "As a Deployment does with `strategy: Recreate`: all get SIGTERM, and when all have ended as many start. " +
+				"Main objects are created meanwhile: they wait beside all others, each of which is reconciled once more.",
+			do:    func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.recreate(ctx) },
+			clean: func(ctx context.Context, c *crew) error { return c.empty(ctx) },
+		},
+		{
 			name: "crash", title: "A replica is killed for good", load: changes, least: 2,
 			never: func(s Strategy) bool { return s.Static },
 			note: "A replica that leads, or works, gets SIGKILL, and nothing comes back. With hash modulo, the objects of the " +
@@ -148,7 +156,7 @@ func (c *crew) begin(ctx context.Context) (time.Time, error) {
 	}
 	results := make(chan result)
 	for i := range c.size {
-		pod := firstPod(c.name, i)
+		pod := c.pod(i)
 		c.made++
 		go func() {
 			r, err := c.process(ctx, pod, operatorConfig{Number: i, Of: c.size})
@@ -168,6 +176,27 @@ func (c *crew) begin(ctx context.Context) (time.Time, error) {
 	}
 	slices.SortFunc(c.replicas, func(a, b *replica) int { return a.number - b.number })
 	return c.settle(ctx)
+}
+
+// recreate ends all replicas at once, and starts as many when all have ended.
+func (c *crew) recreate(ctx context.Context) (time.Time, error) {
+	old := slices.Clone(c.replicas)
+	for _, r := range old {
+		if err := c.note(ctx, r); err != nil {
+			return time.Time{}, err
+		}
+	}
+	for _, r := range old {
+		if err := r.End(syscall.SIGTERM); err != nil {
+			return time.Time{}, err
+		}
+	}
+	for _, r := range old {
+		if err := r.leave(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return c.begin(ctx)
 }
 
 // resize has there be n replicas: one more, or one less, which is the one that leads, or one that works. With a static

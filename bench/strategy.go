@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -11,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -28,18 +28,19 @@ type Strategy struct {
 	// that all are restarted when it changes, and that nobody does the work of one that is gone. Labels says that a
 	// sharder labels the objects.
 	Leads, Static, Labels bool
+	// Polls says that nobody watches: a change waits until somebody looks for it.
+	Polls bool
 
-	manager func(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error)
+	manager func(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error)
 }
 
 // built is a replica's manager, with what is its strategy's.
 type built struct {
 	manager.Manager
-	rota *rota.Rota // nil: it has none
-	// wrap makes the reconciler of the strategy of the operator's.
-	wrap func(reconcile.Reconciler) reconcile.Reconciler
-	// also has events pass that the operator would ignore.
-	also []predicate.Predicate
+	// status is that of the member; nil: it is none.
+	status func() rota.Status
+	// add adds the operator's controller; nil: as any controller is added to the manager.
+	add func(context.Context, stage.Controller, reconcile.Reconciler) error
 }
 
 // Strategies are all that there are, in the order of tables.
@@ -49,14 +50,16 @@ func Strategies() []Strategy {
 			Name: "leader", Title: "leader election", Leads: true,
 			About: "controller-runtime's leader election with its default times (a lease of 15 s) and a Lease that is " +
 				"released when the leader stops. The others wait, with empty caches.",
-			manager: func(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+			manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 				return lead(c, cfg, o, false)
 			},
 		},
 		{
 			Name: "leader-warm", Title: "leader election, warm", Leads: true,
-			About:   "The same with `EnableWarmup`: the others keep their caches and queues filled.",
-			manager: func(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) { return lead(c, cfg, o, true) },
+			About: "The same with `EnableWarmup`: the others keep their caches and queues filled.",
+			manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+				return lead(c, cfg, o, true)
+			},
 		},
 		{
 			Name: "modulo", Title: "hash modulo", Static: true,
@@ -77,6 +80,18 @@ func Strategies() []Strategy {
 			"Rota, whose members watch by a label with the object's hash. The objects had it when the run began."),
 		delivered("shard-selector", sharding.ShardSelector,
 			"Rota, whose members have the API server select by hash (an alpha gate in Kubernetes 1.36)."),
+		{
+			Name: "dispatch", Title: "Rota, dispatchers",
+			About: "Each replica is a dispatcher of Rota, which watches metadata and caches nothing, with a worker beside it " +
+				"that takes keys from it and reads from the API server.",
+			manager: dispatch,
+		},
+		{
+			Name: "poll", Title: "polling", Leads: true, Polls: true,
+			About: fmt.Sprintf("Leader election, and no watches: the leader lists the main objects every %v, and reconciles "+
+				"each. It reads from the API server.", pollPeriod),
+			manager: poll,
+		},
 	}
 }
 
@@ -105,8 +120,6 @@ func find(name string) (Strategy, bool) {
 	return Strategy{}, false
 }
 
-func same(r reconcile.Reconciler) reconcile.Reconciler { return r }
-
 // lead runs for the leader's Lease.
 func lead(c *operatorConfig, cfg *rest.Config, o ctrl.Options, warm bool) (built, error) {
 	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, c.Namespace
@@ -115,11 +128,11 @@ func lead(c *operatorConfig, cfg *rest.Config, o ctrl.Options, warm bool) (built
 		o.Controller.EnableWarmup = ptr.To(true)
 	}
 	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
-	return built{Manager: mgr, wrap: same}, err
+	return built{Manager: mgr}, err
 }
 
 // shard runs under a sharder. The shard's Lease is one of leader election that nobody else wants.
-func shard(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+func shard(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 	lock, err := drainlabel.Lock(cfg, c.Namespace, c.Name, c.Pod)
 	if err != nil {
 		return built{}, err
@@ -130,10 +143,13 @@ func shard(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 	if err != nil {
 		return built{}, err
 	}
-	return built{Manager: mgr, also: []predicate.Predicate{drainlabel.Drained(c.Name)},
-		wrap: func(r reconcile.Reconciler) reconcile.Reconciler {
-			return &drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: c.workload.kinds()[0], Client: mgr.GetClient(), Do: r}
-		}}, nil
+	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+		if of.Events != nil {
+			of.Events = append(of.Events, drainlabel.Drained(c.Name))
+		}
+		return of.AddTo(ctx, mgr,
+			&drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: of.For, Client: mgr.GetClient(), Do: r})
+	}}, nil
 }
 
 func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
@@ -147,8 +163,11 @@ func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
 // delivered is Rota with a delivery.
 func delivered(name string, mode sharding.Mode, about string) Strategy {
 	return Strategy{Name: name, Title: "Rota, " + mode.String(), About: about,
-		manager: func(c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+		manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 			mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
-			return built{Manager: mgr, rota: r, wrap: same}, err
+			if err != nil {
+				return built{}, err
+			}
+			return built{Manager: mgr, status: r.Status}, nil
 		}}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/bench/cluster"
@@ -44,11 +43,8 @@ func (websites) fill(ctx context.Context, r *runner, n int) (err error) {
 	return c.quieten(ctx)
 }
 
-func (websites) add(
-	ctx context.Context, mgr manager.Manager, c *operatorConfig, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-	also ...predicate.Predicate,
-) error {
-	return stage.AddWebsites(ctx, mgr, website.Pages{Dir: c.Pages}, wrap, also...)
+func (websites) controller(mgr manager.Manager, c *operatorConfig) (stage.Controller, reconcile.Reconciler) {
+	return stage.Websites(mgr, website.Pages{Dir: c.Pages})
 }
 
 func (websites) create(ctx context.Context, c client.Client, at client.ObjectKey, _ int64) (int64, error) {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/bench/cluster"
@@ -24,10 +23,8 @@ type workload interface {
 	kinds() []client.Object
 	// fill makes n main objects, with all that belongs to them.
 	fill(ctx context.Context, r *runner, n int) error
-	// add adds the controller to a manager. wrap gets its reconciler, and returns the one to use; events of main objects
-	// go to it that one of also has pass, whatever else it ignores.
-	add(ctx context.Context, mgr manager.Manager, c *operatorConfig, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-		also ...predicate.Predicate) error
+	// controller is what a replica with a manager runs.
+	controller(mgr manager.Manager, c *operatorConfig) (stage.Controller, reconcile.Reconciler)
 	// create makes a main object, and change changes one. n is another number each time, and greater. They return the
 	// version that the object has then.
 	create(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (version int64, err error)

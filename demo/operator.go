@@ -86,10 +86,9 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = stage.AddWebsites(ctx, mgr, website.Pages{Dir: c.Pages}, func(inner reconcile.Reconciler) reconcile.Reconciler {
-		return &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work}
-	})
-	if err != nil {
+	sites, inner := stage.Websites(mgr, website.Pages{Dir: c.Pages})
+	journaled := &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work}
+	if err := sites.AddTo(ctx, mgr, journaled); err != nil {
 		return err
 	}
 	if c.Stock {

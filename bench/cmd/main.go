@@ -33,7 +33,7 @@ func run() error {
 	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label,shard-selector",
 		"what to compare")
 	only := flag.String("scenarios", "", "what to measure: create,churn,join,leave,roll,restart,outage,crash (these are "+
-		"the default),rest,capacity")
+		"the default),rest,recreate,capacity")
 	flag.IntVar(&o.Rounds, "rounds", 1, "how often each strategy lives")
 	flag.Float64Var(&o.Rate, "rate", 20, "changes of main objects per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")

@@ -38,7 +38,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if whole, watched := w.resources.saw(req, w.cluster); watched {
 			w.tellWhole(whole, w.cluster)
 		}
-		return w.next.RoundTrip(withSelectors(req))
+		return w.next.RoundTrip(uncompressed(withSelectors(req)))
 	}
 	note := w.noting(req, by, !inFlight, w.cluster)
 	var release func()

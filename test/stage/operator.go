@@ -58,23 +58,17 @@ func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Mana
 	return mgr, r, nil
 }
 
-// AddWebsites adds the controller of Websites, as examples/website does in both its forms. wrap gets its reconciler,
-// and returns the one to use. Events of Websites go to it that change the generation, or that one of also has pass.
-func AddWebsites(
-	ctx context.Context, mgr manager.Manager, pages website.Pages, wrap func(reconcile.Reconciler) reconcile.Reconciler,
-	also ...predicate.Predicate,
-) error {
-	if err := website.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
+// Websites is the controller of Websites, as examples/website has it in both its forms, with its reconciler. Events of
+// Websites go to it that change the generation.
+func Websites(mgr manager.Manager, pages website.Pages) (Controller, reconcile.Reconciler) {
 	r := &website.WebsiteReconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: pages,
 	}
 	return Controller{
 		For: &webv1.Website{}, Owns: []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}},
-		Events:  append([]predicate.Predicate{predicate.GenerationChangedPredicate{}}, also...),
-		Watches: map[client.Object]handler.MapFunc{&corev1.Secret{}: r.SitesOf}, Workers: Concurrency,
-	}.AddTo(mgr, wrap(r))
+		Events:  []predicate.Predicate{predicate.GenerationChangedPredicate{}},
+		Watches: map[client.Object]handler.MapFunc{&corev1.Secret{}: r.SitesOf}, Index: website.Index, Workers: Concurrency,
+	}, r
 }
 
 // Controller is one to add to a manager, by the builder that belongs to that.
@@ -83,6 +77,8 @@ type Controller struct {
 	For     client.Object
 	Owns    []client.Object
 	Watches map[client.Object]handler.MapFunc
+	// Index, if it is not nil, makes the indexes of the cache that Watches need.
+	Index func(context.Context, client.FieldIndexer) error
 	// Events are predicates of which one has to have an event of a main object pass; nil: all pass.
 	Events []predicate.Predicate
 	// Workers is how many objects it reconciles at a time.
@@ -90,7 +86,12 @@ type Controller struct {
 }
 
 // AddTo adds it with its reconciler.
-func (c Controller) AddTo(mgr manager.Manager, r reconcile.Reconciler) error {
+func (c Controller) AddTo(ctx context.Context, mgr manager.Manager, r reconcile.Reconciler) error {
+	if c.Index != nil {
+		if err := c.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
 	if _, ok := mgr.(*ctrlrt.Manager); ok {
 		return complete(ctrlrt.NewControllerManagedBy(mgr), c, r)
 	}

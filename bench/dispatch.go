@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	dispatchers "github.com/rota-dev/rota/dispatch/client"
+	"github.com/rota-dev/rota/dispatch/reconciler"
+	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/test/stage"
+)
+
+// dispatchAccount is the ServiceAccount of all dispatchers and workers. It may do everything.
+const dispatchAccount = "dispatch"
+
+// dispatch has a replica be a dispatcher, as `rota dispatch` is, and a worker that asks it.
+func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+	o.Scheme, o.NewClient = stage.Scheme(), uncached
+	o.Metrics.BindAddress = "0"
+	mgr, err := ctrl.NewManager(cfg, o)
+	if err != nil {
+		return built{}, err
+	}
+	file := filepath.Join(c.Pages, c.Pod+".token")
+	account, err := c.account(ctx, cfg, file)
+	if err != nil {
+		return built{}, fmt.Errorf("account of the dispatchers: %w", err)
+	}
+	b := built{Manager: mgr}
+	config := app.Config{
+		Name: c.Name, Namespace: c.Namespace, TokenFile: file, Metrics: "127.0.0.1:0",
+		Server: app.Server{Listen: "127.0.0.1:0", Insecure: true}, Limits: app.Limits{Rate: 1e6},
+	}
+	kind, err := kindOf(c.workload.kinds()[0])
+	if err != nil {
+		return built{}, err
+	}
+	keys := app.Kind{Kind: kind}
+	for _, child := range c.workload.kinds()[1:] {
+		if kind, err = kindOf(child); err != nil {
+			return built{}, err
+		}
+		keys.Owns = append(keys.Owns, kind)
+	}
+	config.Kinds = []app.Kind{keys}
+	if err := config.Check(); err != nil {
+		return built{}, err
+	}
+	d, err := app.New(ctx, account, &config, rota.Identity{}, ctrl.Log)
+	if err != nil {
+		return built{}, err
+	}
+	b.status = d.Status
+	b.add = func(_ context.Context, of stage.Controller, r reconcile.Reconciler) error {
+		at, err := dispatchers.New(dispatchers.Options{URLs: []string{d.URL()}, TokenFile: file, Logger: mgr.GetLogger()})
+		if err != nil {
+			return err
+		}
+		worker, err := reconciler.New(dispatchers.Worker{
+			Client: at, Name: c.Pod, Kinds: []string{keys.Kind}, Concurrency: of.Workers,
+		}, r)
+		if err != nil {
+			return err
+		}
+		return mgr.Add(worker)
+	}
+	return b, mgr.Add(dispatcher{d})
+}
+
+// dispatcher is a dispatcher that a manager runs.
+type dispatcher struct{ *app.Dispatcher }
+
+// Start implements manager.Runnable.
+func (d dispatcher) Start(ctx context.Context) error { return d.Run(ctx) }
+
+// kindOf is a kind as the configuration of dispatchers names it.
+func kindOf(obj client.Object) (string, error) {
+	gvk, err := apiutil.GVKForObject(obj, stage.Scheme())
+	return gvk.GroupKind().String(), err
+}
+
+// account makes the ServiceAccount if it is not there, writes a token for dispatchers into a file, and returns how to
+// reach the API server as that account.
+func (c *operatorConfig) account(ctx context.Context, cfg *rest.Config, file string) (*rest.Config, error) {
+	admin, err := client.New(cfg, client.Options{Scheme: stage.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: dispatchAccount}}
+	for _, obj := range []client.Object{sa.DeepCopy(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: dispatchAccount},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: c.Namespace, Name: dispatchAccount}},
+	}} {
+		if err := client.IgnoreAlreadyExists(admin.Create(ctx, obj)); err != nil {
+			return nil, err
+		}
+	}
+	token := func(audiences ...string) (string, error) {
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+		err := admin.SubResource("token").Create(ctx, sa, request)
+		return request.Status.Token, err
+	}
+	own, err := token("rota.dev/dispatch")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(file, []byte(own), 0o600); err != nil {
+		return nil, err
+	}
+	account := rest.CopyConfig(cfg)
+	account.CertData, account.CertFile, account.KeyData, account.KeyFile = nil, "", nil, ""
+	account.BearerToken, err = token()
+	return account, err
+}
