@@ -102,10 +102,20 @@ func TestUncached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range report.Series[0].Results {
-		r := &report.Series[0].Results[i]
+	results := report.Series[0].Results
+	if len(results) != 5*len(strategies) {
+		t.Errorf("%d results: want 5 of each strategy", len(results))
+	}
+	for i := range results {
+		r := &results[i]
 		if r.Missed > 0 || r.Writes > 0 {
-			t.Errorf("%s: %d changes were not reconciled", r, r.Missed)
+			t.Errorf("%s of %s: %d changes were missed, %d writes beside reconciles: want none", r, r.Strategy, r.Missed, r.Writes)
+		}
+		if loaded := r.Scenario != "start" && r.Scenario != "rest"; loaded && (r.Changes == 0 || r.Reconciles == 0) {
+			t.Errorf("%s of %s: nothing was changed, or nothing reconciled", r, r.Strategy)
+		}
+		if r.ServerHeap == 0 {
+			t.Errorf("%s of %s: the heap of the API server is not known", r, r.Strategy)
 		}
 		if lists := r.requests("list", "websites"); r.Scenario == "rest" && (r.Strategy == "poll") != (lists > 0) {
 			t.Errorf("%s: %s listed the Websites %d times at rest", r, r.Strategy, lists)
@@ -116,7 +126,7 @@ func TestUncached(t *testing.T) {
 	}
 }
 
-// Every workload lives with one replica: what is changed and made is shown to be reconciled.
+// Every workload lives: what is changed and made is shown to be reconciled.
 func TestWorkloads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes two minutes")
@@ -132,6 +142,9 @@ func TestWorkloads(t *testing.T) {
 			switch w.Name {
 			case "calls":
 				o.Scenarios = []string{"churn", "outage"}
+			case "neighbors":
+				duties, _ := find("duties")
+				o.Scenarios, o.Strategies, o.Replicas = []string{"churn", "flood"}, append(o.Strategies, duties), []int{2}
 			case "pairs":
 				o.Scenarios, o.Profiles = []string{"create", "churn", "restart"}, t.TempDir()
 			}
@@ -155,8 +168,8 @@ func TestWorkloads(t *testing.T) {
 				}
 			}
 			results := report.Series[0].Results
-			if len(results) != 1+len(o.Scenarios) {
-				t.Errorf("%d results, want that of the start and %d", len(results), len(o.Scenarios))
+			if want := (1 + len(o.Scenarios)) * len(o.Strategies); len(results) != want {
+				t.Errorf("%d results, want %d: of the starts, and of %q", len(results), want, o.Scenarios)
 			}
 			for i := range results {
 				r := &results[i]

@@ -30,7 +30,7 @@ func (calls) kinds() []client.Object { return []client.Object{&webv1.Website{}} 
 
 func (calls) fill(ctx context.Context, r *runner, n int) error { return r.cluster.Fill(ctx, n) }
 
-func (calls) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
+func (calls) controllers(mgr manager.Manager, _ *operatorConfig) []controlled {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		if err := await.Sleep(ctx, callTime); err != nil {
@@ -50,8 +50,8 @@ func (calls) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controlle
 		}
 		return reconcile.Result{}, nil
 	})
-	return stage.Controller{
+	return []controlled{{stage.Controller{
 		For: &webv1.Website{}, Workers: callWorkers,
 		Events: []predicate.Predicate{predicate.GenerationChangedPredicate{}},
-	}, r
+	}, r}}
 }

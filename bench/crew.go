@@ -125,9 +125,9 @@ func (c *crew) process(ctx context.Context, pod string, config operatorConfig) (
 	p, err := process.Start(process.Options{
 		Name: pod, Command: c.Command, Log: filepath.Join(c.dir, pod+".log"), Answers: true,
 		Variable: EnvOperator, Config: config,
-		Env: []string{
+		Env: append([]string{
 			"POD_NAME=" + pod, "POD_UID=uid-" + pod, "CONTAINER_NAME=manager", "POD_NAMESPACE=" + c.cluster.Namespace,
-		},
+		}, c.Workload.Env...),
 	})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,8 +24,12 @@ import (
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// dispatchAccount is the ServiceAccount of all dispatchers and workers. It may do everything.
-const dispatchAccount = "dispatch"
+const (
+	// dispatchAccount is the ServiceAccount of all dispatchers and workers. It may do everything.
+	dispatchAccount = "dispatch"
+	// tokenSeconds is longer than any run.
+	tokenSeconds = 24 * 60 * 60
+)
 
 // dispatch has a replica be a dispatcher, as `rota dispatch` is, and a worker that asks it.
 func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
@@ -39,23 +44,17 @@ func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.O
 	if err != nil {
 		return built{}, fmt.Errorf("account of the dispatchers: %w", err)
 	}
-	b := built{Manager: mgr}
 	config := app.Config{
 		Name: c.Name, Namespace: c.Namespace, TokenFile: file, Metrics: "127.0.0.1:0",
 		Server: app.Server{Listen: "127.0.0.1:0", Insecure: true}, Limits: app.Limits{Rate: 1e6},
 	}
-	kind, err := kindOf(c.workload.kinds()[0])
-	if err != nil {
-		return built{}, err
-	}
-	keys := app.Kind{Kind: kind}
-	for _, child := range c.workload.kinds()[1:] {
-		if kind, err = kindOf(child); err != nil {
-			return built{}, err
+	for _, its := range c.workload.controllers(mgr, c) {
+		kind := app.Kind{Kind: kindOf(its.For)}
+		for _, child := range its.Owns {
+			kind.Owns = append(kind.Owns, kindOf(child))
 		}
-		keys.Owns = append(keys.Owns, kind)
+		config.Kinds = append(config.Kinds, kind)
 	}
-	config.Kinds = []app.Kind{keys}
 	if err := config.Check(); err != nil {
 		return built{}, err
 	}
@@ -63,21 +62,20 @@ func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.O
 	if err != nil {
 		return built{}, err
 	}
-	b.status = d.Status
-	b.add = func(_ context.Context, of stage.Controller, r reconcile.Reconciler) error {
+	add := func(_ context.Context, of stage.Controller, r reconcile.Reconciler) error {
 		at, err := dispatchers.New(dispatchers.Options{URLs: []string{d.URL()}, TokenFile: file, Logger: mgr.GetLogger()})
 		if err != nil {
 			return err
 		}
 		worker, err := reconciler.New(dispatchers.Worker{
-			Client: at, Name: c.Pod, Kinds: []string{keys.Kind}, Concurrency: of.Workers,
+			Client: at, Name: c.Pod, Kinds: []string{kindOf(of.For)}, Concurrency: of.Workers,
 		}, r)
 		if err != nil {
 			return err
 		}
 		return mgr.Add(worker)
 	}
-	return b, mgr.Add(dispatcher{d})
+	return built{Manager: mgr, status: d.Status, add: add}, mgr.Add(dispatcher{d})
 }
 
 // dispatcher is a dispatcher that a manager runs.
@@ -87,9 +85,10 @@ type dispatcher struct{ *app.Dispatcher }
 func (d dispatcher) Start(ctx context.Context) error { return d.Run(ctx) }
 
 // kindOf is a kind as the configuration of dispatchers names it.
-func kindOf(obj client.Object) (string, error) {
+func kindOf(obj client.Object) string {
 	gvk, err := apiutil.GVKForObject(obj, stage.Scheme())
-	return gvk.GroupKind().String(), err
+	utilruntime.Must(err) // the scheme has all of them
+	return gvk.GroupKind().String()
 }
 
 // account makes the ServiceAccount if it is not there, writes a token for dispatchers into a file, and returns how to
@@ -110,7 +109,9 @@ func (c *operatorConfig) account(ctx context.Context, cfg *rest.Config, file str
 		}
 	}
 	token := func(audiences ...string) (string, error) {
-		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			Audiences: audiences, ExpirationSeconds: new(int64(tokenSeconds)),
+		}}
 		err := admin.SubResource("token").Create(ctx, sa, request)
 		return request.Status.Token, err
 	}

@@ -20,6 +20,9 @@ var marks = []draw.GlyphStyle{
 	{Color: color.RGBA{0x11, 0x55, 0xbb, 0xff}, Shape: draw.CircleGlyph{}},
 	{Color: color.RGBA{0x00, 0x88, 0x99, 0xff}, Shape: draw.BoxGlyph{}},
 	{Color: color.RGBA{0x22, 0x77, 0x33, 0xff}, Shape: draw.PyramidGlyph{}},
+	{Color: color.RGBA{0x88, 0x33, 0x99, 0xff}, Shape: draw.PlusGlyph{}},
+	{Color: color.RGBA{0xcc, 0x55, 0x00, 0xff}, Shape: draw.BoxGlyph{}},
+	{Color: color.RGBA{0x55, 0x55, 0x00, 0xff}, Shape: draw.TriangleGlyph{}},
 }
 
 // Draw draws the longest waits in all scenarios, as an SVG: those of the first series, with the most replicas.
@@ -36,18 +39,26 @@ func (r *Report) Draw(path string) error {
 	p.Legend.Top, p.Legend.Left = true, true
 	var names []string
 	for _, sc := range scenarios() {
-		if sc.load != nil {
+		if sc.load != nil && series.measured(n, sc.name) {
 			names = append(names, sc.name)
 		}
 	}
 	p.NominalX(names...)
 	p.Add(plotter.NewGrid())
+	var ran []int
 	for k, s := range Strategies() {
+		if series.ran(s) {
+			ran = append(ran, k)
+		}
+	}
+	for place, k := range ran {
+		s := Strategies()[k]
+		beside := (float64(place) - float64(len(ran)-1)/2) * 0.6 / float64(len(ran))
 		var points plotter.XYs
 		for i, name := range names {
 			figure, ok := over(series.of(s.Name, n, name), func(r *Result) float64 { return r.WaitMax })
 			if ok && figure.Median > 0 {
-				points = append(points, plotter.XY{X: float64(i) + float64(k-3)*0.09, Y: figure.Median / 1000})
+				points = append(points, plotter.XY{X: float64(i) + beside, Y: figure.Median / 1000})
 			}
 		}
 		if len(points) == 0 {

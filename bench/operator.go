@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/stage"
 )
 
 // EnvOperator is the environment variable that carries the configuration of a replica, or of a sharder.
@@ -163,7 +164,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 // long, and keep the API server busy.
 var errAgain = errors.New("the cache is behind")
 
-// replica adds the operator's controller to a strategy's manager.
+// replica adds the operator's controllers to a strategy's manager.
 func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.Options) (built, error)) (err error) {
 	var o ctrl.Options
 	if c.Stamp {
@@ -175,19 +176,26 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.
 	if p.built, err = build(o); err != nil {
 		return err
 	}
-	controller, inner := c.workload.controller(p.Manager, c)
-	measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		defer p.reconciles.Add(1)
-		result, err := inner.Reconcile(meter.Reconcile(ctx), req)
-		if err == nil && result.RequeueAfter > 0 {
-			err = errAgain
+	add := p.add
+	if add == nil {
+		add = func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+			return of.AddTo(ctx, p.Manager, r)
 		}
-		return result, err
-	})
-	if p.add == nil {
-		return controller.AddTo(ctx, p.Manager, measured)
 	}
-	return p.add(ctx, controller, measured)
+	for _, its := range c.workload.controllers(p.Manager, c) {
+		measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			defer p.reconciles.Add(1)
+			result, err := its.reconciler.Reconcile(meter.Reconcile(ctx), req)
+			if err == nil && result.RequeueAfter > 0 {
+				err = errAgain
+			}
+			return result, err
+		})
+		if err := add(ctx, its.Controller, measured); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sharder returns the sharder of a ring.

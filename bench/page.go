@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // the page
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 //go:embed page.md
 var pageText string
 
-// column is one of a table.
+// column is one of a table. A figure that is not a number was not measured.
 type column struct {
 	title, format string
 	of            func(*Result) float64
@@ -47,11 +48,16 @@ var (
 	serverEach  = column{"API server", "%.1f", perChange(func(r *Result) float64 { return r.APIServer * 1000 })}
 	etcdEach    = column{"etcd", "%.1f", perChange(func(r *Result) float64 { return r.Etcd * 1000 })}
 	bytesEach   = column{"received, kB", "%.1f", perChange(func(r *Result) float64 { return float64(r.Bytes) / 1e3 })}
-	lists       = column{"lists", "%.0f", func(r *Result) float64 { return float64(r.requests("list", "")) }}
+	lists       = column{"pages listed", "%.0f", func(r *Result) float64 { return float64(r.Listed) }}
 	coordinated = column{"for table and Leases", "%.0f", func(r *Result) float64 {
 		return float64(r.requests("", meter.Table) + r.requests("", meter.Leases))
 	}}
-	serverHeap = column{"of the API server", "%.0f", func(r *Result) float64 { return float64(r.ServerHeap) / 1e6 }}
+	serverHeap = column{"API server's heap, MB", "%.0f", func(r *Result) float64 {
+		if r.ServerHeap == 0 {
+			return math.NaN()
+		}
+		return float64(r.ServerHeap) / 1e6
+	}}
 	cpuRate    = column{"processor, ms per second", "%.1f", perSecond(func(r *Result) float64 { return r.CPU * 1000 })}
 	serverRate = column{"API server", "%.1f", perSecond(func(r *Result) float64 { return r.APIServer * 1000 })}
 	etcdRate   = column{"etcd", "%.1f", perSecond(func(r *Result) float64 { return r.Etcd * 1000 })}
@@ -68,6 +74,7 @@ var columns = map[string][]column{
 	"rest":     {cpuRate, serverRate, etcdRate, bytesRate},
 	"create":   {p50, p99, most, writtenEach, cpuEach, serverEach, etcdEach, peak},
 	"churn":    {p50, p99, most, cpuEach, serverEach, etcdEach, bytesEach, peak},
+	"flood":    {p50, p99, most, reconciles, cpu, server},
 	"join":     {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
 	"leave":    {took, p50, p99, most, writes, lists, coordinated, reconciles, received, cpu},
 	"roll":     {took, p50, p99, most, writes, reconciles, received, cpu},
@@ -117,8 +124,9 @@ func (r *Report) Page() ([]byte, error) {
 			if capacities != "" && sc.name == "start" {
 				continue // the search begins when all work
 			}
-			title := fmt.Sprintf("%s: %s, %d objects", sc.title, count(numbers), series.Parameters.Objects)
-			if text := series.table(ran, sc); text != "" {
+			of := slices.DeleteFunc(slices.Clone(numbers), func(n int) bool { return !series.measured(n, sc.name) })
+			title := fmt.Sprintf("%s: %s, %d objects", sc.title, count(of), series.Parameters.Objects)
+			if text := series.table(ran, of, sc); text != "" {
 				p.Tables = append(p.Tables, table{title, sc.note, text})
 			}
 		}
@@ -177,10 +185,16 @@ func (r *Series) replicas() (out []int) {
 	return slices.Compact(out)
 }
 
-// table returns the rows of a scenario; "": there are none.
-func (r *Series) table(strategies []Strategy, sc scenario) string {
+// measured says whether there are results of a scenario with some replicas.
+func (r *Series) measured(replicas int, scenario string) bool {
+	return slices.ContainsFunc(r.Results, func(res Result) bool {
+		return res.Replicas == replicas && res.Scenario == scenario
+	})
+}
+
+// table returns the rows of a scenario with some numbers of replicas; "": there are none.
+func (r *Series) table(strategies []Strategy, numbers []int, sc scenario) string {
 	t := tableOf(columns[sc.name])
-	numbers := r.replicas()
 	for _, s := range strategies {
 		for _, n := range numbers {
 			title := s.Title
@@ -237,7 +251,7 @@ func (r *Series) capacities(strategies []Strategy) string {
 // textOf is the cell of a column; "": there are no results.
 func textOf(c column, results []*Result) string {
 	figure, ok := over(results, c.of)
-	if !ok {
+	if !ok || math.IsNaN(figure.Median) {
 		return ""
 	}
 	missed := 0

@@ -67,7 +67,7 @@ func follow(c client.Client, s *corev1.Secret, m *corev1.ConfigMap) error {
 	return controllerutil.SetControllerReference(s, m, c.Scheme())
 }
 
-func (pairs) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
+func (pairs) controllers(mgr manager.Manager, _ *operatorConfig) []controlled {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		s := &corev1.Secret{}
@@ -84,9 +84,9 @@ func (pairs) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controlle
 		}
 		return reconcile.Result{}, nil
 	})
-	return stage.Controller{
+	return []controlled{{stage.Controller{
 		For: &corev1.Secret{}, Owns: []client.Object{&corev1.ConfigMap{}}, Workers: stage.Concurrency,
-	}, r
+	}, r}}
 }
 
 func (p pairs) create(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {

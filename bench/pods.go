@@ -75,7 +75,7 @@ func (p pods) fill(ctx context.Context, r *runner, n int) error {
 	})
 }
 
-func (p pods) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controller, reconcile.Reconciler) {
+func (p pods) controllers(mgr manager.Manager, _ *operatorConfig) []controlled {
 	c := mgr.GetClient()
 	r := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		pod := &corev1.Pod{}
@@ -90,7 +90,7 @@ func (p pods) controller(mgr manager.Manager, _ *operatorConfig) (stage.Controll
 		err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	})
-	return stage.Controller{For: &corev1.Pod{}, Workers: stage.Concurrency}, r
+	return []controlled{{stage.Controller{For: &corev1.Pod{}, Workers: stage.Concurrency}, r}}
 }
 
 // changeOf is the number of the last change of a Pod's status; "": there was none.

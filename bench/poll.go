@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,10 @@ import (
 )
 
 const (
-	// pollPeriod is the time between two lists.
+	// pollPeriod is the time from when all that was listed has been begun until the next list.
 	pollPeriod = time.Minute
+	// pollLook is how often it is looked whether it has.
+	pollLook = 100 * time.Millisecond
 	// pollPage is how many objects are listed at a time.
 	pollPage = 500
 )
@@ -45,12 +48,16 @@ func poll(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options
 					if err := eachKey(ctx, mgr.GetClient(), all, queue.Add); err != nil {
 						mgr.GetLogger().Error(err, "Cannot list what is to be reconciled; trying again", "in", c.Poll.String())
 					}
+					for queue.Len() > 0 && ctx.Err() == nil {
+						_ = await.Sleep(ctx, pollLook) // the loop looks
+					}
 					_ = await.Sleep(ctx, c.Poll) // the loop looks
 				}
 			}()
 			return nil
 		}
-		return ctrl.NewControllerManagedBy(mgr).Named("poll").WatchesRawSource(source.Func(keys)).
+		name := "poll-" + strings.ToLower(gvk.Kind)
+		return ctrl.NewControllerManagedBy(mgr).Named(name).WatchesRawSource(source.Func(keys)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: of.Workers}).Complete(r)
 	}
 	return b, nil

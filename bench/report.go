@@ -42,7 +42,8 @@ type Result struct {
 	Scenario string `json:"scenario"`
 	// Revision is that of the repository.
 	Revision string `json:"revision"`
-	// Took is how long it took until the work was distributed, Seconds how long all was measured.
+	// Took is how long it took until the work was distributed, Seconds how long all was measured, the wait for quiet
+	// included.
 	Took    float64 `json:"took"`
 	Seconds float64 `json:"seconds"`
 	// Changes is how many main objects were changed, or made, meanwhile. Missed are those of them that nobody had
@@ -55,8 +56,9 @@ type Result struct {
 	WaitMax float64 `json:"wait_max_ms,omitempty"`
 	// Writes are those of objects of sharded kinds that were no reconcile's.
 	Writes int `json:"writes"`
-	// Written are all writes of these.
+	// Written are all writes of these, and Listed how many lists of them were answered, or pages of lists.
 	Written    int            `json:"written"`
+	Listed     int            `json:"listed"`
 	Reconciles int64          `json:"reconciles"`
 	Requests   map[string]int `json:"requests"`
 	Bytes      int64          `json:"bytes"` // from the API server

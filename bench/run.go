@@ -94,6 +94,9 @@ func (o *Options) validate() error {
 			}
 			return fmt.Errorf("scenario %q: must be one of %s", name, strings.Join(all, ", "))
 		}
+		if _, floods := o.Workload.workload.(flooder); name == "flood" && !floods {
+			return fmt.Errorf("scenario flood: workload %s has one controller: choose neighbors", o.Workload.Name)
+		}
 	}
 	return nil
 }
@@ -205,6 +208,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 func (r *runner) life(ctx context.Context, s Strategy, n int) (results []Result, err error) {
 	r.say("%s with %d replicas", s.Name, n)
 	r.lives++
+	if err := r.fresh(ctx); err != nil {
+		return nil, err
+	}
 	c := &crew{runner: r, strategy: s, name: crewName(s, n), size: n}
 	defer func() { err = errors.Join(err, c.close(ctx)) }()
 	if err := c.open(ctx); err != nil {
@@ -222,6 +228,14 @@ func (r *runner) life(ctx context.Context, s Strategy, n int) (results []Result,
 		r.say("  %s", res)
 	}
 	return results, nil
+}
+
+// fresh starts the API server anew, so that a life finds nothing of another one in its memory.
+func (r *runner) fresh(ctx context.Context) error {
+	if err := r.cluster.Crash(ctx); err != nil {
+		return err
+	}
+	return r.follow()
 }
 
 // after is how long the load goes on after a scenario.
@@ -282,7 +296,6 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 		}
 		res.Took = at.Sub(begun).Seconds()
 	}
-	res.Seconds = time.Since(begun).Seconds()
 	if err := profiled(); err != nil {
 		return nil, err
 	}
@@ -296,10 +309,12 @@ func (r *runner) measure(ctx context.Context, c *crew, sc scenario) (*Result, er
 	did := now.Since(then.Counts)
 	res.Reconciles, res.CPU, res.Bytes = now.Reconciles-then.Reconciles, did.CPUSeconds, did.Bytes
 	res.Writes, res.Written, res.Requests = c.objectWrites(did.Beside), c.objectWrites(did.Requests), did.Requests
+	res.Listed = r.objectRequests(did.Requests, "list")
 	res.PeakHeap, res.Watches = now.PeakHeap, now.Watches
 	if res.APIServer, res.Etcd, err = r.cluster.ServerCPU(ctx); err != nil {
 		return nil, err
 	}
+	res.Seconds = time.Since(begun).Seconds()
 	if !sc.another {
 		res.APIServer -= api
 	}
@@ -326,24 +341,17 @@ func (r *runner) reconciled(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// objectRequests counts the requests for objects of the workload's kinds, objectWrites those of them that write.
-func (r *runner) objectRequests(by map[string]int) (n int) {
+// objectRequests counts the requests for objects of the workload's kinds with one of the verbs; none: with any.
+func (r *runner) objectRequests(by map[string]int, verbs ...string) (n int) {
 	for what, c := range by {
-		if r.sharded[meter.Resource(what)] != nil {
+		if r.sharded[meter.Resource(what)] != nil && (verbs == nil || slices.Contains(verbs, meter.Verb(what))) {
 			n += c
 		}
 	}
 	return n
 }
 
-func (r *runner) objectWrites(by map[string]int) (n int) {
-	for what, c := range by {
-		if r.sharded[meter.Resource(what)] != nil && slices.Contains(meter.Writing, meter.Verb(what)) {
-			n += c
-		}
-	}
-	return n
-}
+func (r *runner) objectWrites(by map[string]int) int { return r.objectRequests(by, meter.Writing...) }
 
 // seed makes the objects.
 func (r *runner) seed(ctx context.Context) (err error) {

@@ -35,9 +35,13 @@ type scenario struct {
 func changes(ctx context.Context, c *crew) (change, error) { return c.change(ctx) }
 func creates(ctx context.Context, c *crew) (change, error) { return c.create(ctx) }
 
-// lasts has the load go on for the window.
+// lasts has the load go on for the window, or with polling for as many whole periods as it takes.
 func lasts(ctx context.Context, c *crew, _ *Result) (time.Time, error) {
-	err := await.Sleep(ctx, c.Window)
+	window := c.Window
+	if c.strategy.Polls {
+		window = (window + c.poll - 1) / c.poll * c.poll
+	}
+	err := await.Sleep(ctx, window)
 	return time.Now(), err
 }
 
@@ -48,11 +52,14 @@ func scenarios() []scenario {
 			name: "start", title: "All replicas start",
 			note: "All objects and their children were there before. The first start of a rota takes a lease (15 s), since " +
 				"nobody can know that nobody else works; a rota's later starts do not. A sharder labels all objects once.",
-			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.begin(ctx) },
+			do: func(ctx context.Context, c *crew, _ *Result) (time.Time, error) { return c.begin(ctx, c.size) },
 		},
 		{
 			name: "rest", title: "At rest", named: true, do: lasts,
-			note: "Nothing happens. All has been begun, and nobody changes anything.",
+			note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time: a member of " +
+				"each rota lists all objects, to compare them with what members hold, and with SlotLabel one lists their " +
+				"metadata, to find wrong labels; both soon after the start for the first time, then every ten minutes at most. " +
+				"A process looks at its heap 100 times a second.",
 		},
 		{
 			name: "create", title: "New objects", load: creates, do: lasts,
@@ -60,6 +67,11 @@ func scenarios() []scenario {
 			clean: func(ctx context.Context, c *crew) error { return c.empty(ctx) },
 		},
 		{name: "churn", title: "Steady load", load: changes, do: lasts},
+		{
+			name: "flood", title: "Another controller is flooded", named: true, load: changes,
+			note: fmt.Sprintf("The other controller's objects change %d times per second.", floodRate),
+			do:   func(ctx context.Context, c *crew, r *Result) (time.Time, error) { return c.flood(ctx, r) },
+		},
 		{
 			name: "join", title: "One more replica", load: changes,
 			note: "With hash modulo, all replicas are restarted, since each has their number among its flags.",
@@ -120,6 +132,17 @@ func scenarios() []scenario {
 	}
 }
 
+// flood has the other controller be flooded for the window.
+func (c *crew) flood(ctx context.Context, r *Result) (time.Time, error) {
+	flooding, end := context.WithCancel(ctx)
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Workload.workload.(flooder).flood(flooding, c.cluster.Client) }()
+	at, err := lasts(ctx, c, r)
+	end()
+	return at, errors.Join(err, <-ended)
+}
+
 // outage kills the API server and starts it again. Replicas that end because of that start again, as under a kubelet.
 // What these did meanwhile is not counted.
 func (c *crew) outage(ctx context.Context) (time.Time, error) {
@@ -148,23 +171,23 @@ func (c *crew) outage(ctx context.Context) (time.Time, error) {
 	return c.settle(ctx)
 }
 
-// begin starts all replicas at once.
-func (c *crew) begin(ctx context.Context) (time.Time, error) {
+// begin starts n replicas at once.
+func (c *crew) begin(ctx context.Context, n int) (time.Time, error) {
 	type result struct {
 		r   *replica
 		err error
 	}
 	results := make(chan result)
-	for i := range c.size {
+	for i := range n {
 		pod := c.pod(i)
 		c.made++
 		go func() {
-			r, err := c.process(ctx, pod, operatorConfig{Number: i, Of: c.size})
+			r, err := c.process(ctx, pod, operatorConfig{Number: i, Of: n})
 			results <- result{r, err}
 		}()
 	}
 	var errs []error
-	for range c.size {
+	for range n {
 		got := <-results
 		errs = append(errs, got.err)
 		if got.err == nil {
@@ -181,13 +204,13 @@ func (c *crew) begin(ctx context.Context) (time.Time, error) {
 // recreate ends all replicas at once, and starts as many when all have ended.
 func (c *crew) recreate(ctx context.Context) (time.Time, error) {
 	old := slices.Clone(c.replicas)
-	for _, r := range old {
-		if err := c.note(ctx, r); err != nil {
-			return time.Time{}, err
+	defer func() {
+		for _, r := range old {
+			r.Kill()
 		}
-	}
+	}()
 	for _, r := range old {
-		if err := r.End(syscall.SIGTERM); err != nil {
+		if err := errors.Join(c.note(ctx, r), r.End(syscall.SIGTERM)); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -196,7 +219,7 @@ func (c *crew) recreate(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	return c.begin(ctx)
+	return c.begin(ctx, len(old))
 }
 
 // resize has there be n replicas: one more, or one less, which is the one that leads, or one that works. With a static

@@ -83,13 +83,19 @@ func Strategies() []Strategy {
 		{
 			Name: "dispatch", Title: "Rota, dispatchers",
 			About: "Each replica is a dispatcher of Rota, which watches metadata and caches nothing, with a worker beside it " +
-				"that takes keys from it and reads from the API server.",
+				"that takes keys from it and reads from the API server. What goes between the two is not counted.",
 			manager: dispatch,
 		},
 		{
+			Name: "duties", Title: "Rota, duties",
+			About: "Rota, whose members divide controllers and not objects: each controller works on one member, which " +
+				"caches all of its objects.",
+			manager: duties,
+		},
+		{
 			Name: "poll", Title: "polling", Leads: true, Polls: true,
-			About: fmt.Sprintf("Leader election, and no watches: the leader lists the main objects every %v, and reconciles "+
-				"each. It reads from the API server.", pollPeriod),
+			About: fmt.Sprintf("Leader election, and no watches: the leader lists the main objects, reconciles each, waits "+
+				"for %v, and does so again. It reads from the API server.", pollPeriod),
 			manager: poll,
 		},
 	}
@@ -158,6 +164,19 @@ func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
 		out[obj] = cache.ByObject{Label: by}
 	}
 	return out
+}
+
+// duties is Rota with controllers that are not sharded.
+func duties(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+	mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name}, o)
+	if err != nil {
+		return built{}, err
+	}
+	add := func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+		of.Duty = true
+		return of.AddTo(ctx, mgr, r)
+	}
+	return built{Manager: mgr, status: r.Status, add: add}, nil
 }
 
 // delivered is Rota with a delivery.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/bench/cluster"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
@@ -37,14 +36,15 @@ func (websites) fill(ctx context.Context, r *runner, n int) (err error) {
 	if err := c.open(ctx); err != nil {
 		return err
 	}
-	if _, err := c.begin(ctx); err != nil {
+	if _, err := c.begin(ctx, c.size); err != nil {
 		return err
 	}
 	return c.quieten(ctx)
 }
 
-func (websites) controller(mgr manager.Manager, c *operatorConfig) (stage.Controller, reconcile.Reconciler) {
-	return stage.Websites(mgr, website.Pages{Dir: c.Pages})
+func (websites) controllers(mgr manager.Manager, c *operatorConfig) []controlled {
+	sites, r := stage.Websites(mgr, website.Pages{Dir: c.Pages})
+	return []controlled{{sites, r}}
 }
 
 func (websites) create(ctx context.Context, c client.Client, at client.ObjectKey, _ int64) (int64, error) {

@@ -23,8 +23,8 @@ type workload interface {
 	kinds() []client.Object
 	// fill makes n main objects, with all that belongs to them.
 	fill(ctx context.Context, r *runner, n int) error
-	// controller is what a replica with a manager runs.
-	controller(mgr manager.Manager, c *operatorConfig) (stage.Controller, reconcile.Reconciler)
+	// controllers are what a replica with a manager runs. The first is that of the main objects.
+	controllers(mgr manager.Manager, c *operatorConfig) []controlled
 	// create makes a main object, and change changes one. n is another number each time, and greater. They return the
 	// version that the object has then.
 	create(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (version int64, err error)
@@ -35,10 +35,24 @@ type workload interface {
 	shown(obj client.Object) int64
 }
 
+// controlled is a controller with its reconciler.
+type controlled struct {
+	stage.Controller
+	reconciler reconcile.Reconciler
+}
+
+// flooder is a workload with another controller, of other objects, which can be flooded.
+type flooder interface {
+	// flood changes the other objects until ctx ends.
+	flood(ctx context.Context, c client.Client) error
+}
+
 // Workload is a workload by its name.
 type Workload struct {
 	// Name is for flags and results. About says what it is.
 	Name, About string
+	// Env are the replicas' environment variables, beside those of all.
+	Env []string
 
 	workload
 }
@@ -48,13 +62,16 @@ func Workloads() []Workload {
 	return []Workload{
 		{"websites", fmt.Sprintf("The [example](../examples/website): Websites of %d bytes, each with a Deployment, a "+
 			"Service and a ConfigMap. A change is one of a Website's title, and is reconciled when its status says so.",
-			cluster.WebsiteBytes), websites{}},
+			cluster.WebsiteBytes), nil, websites{}},
 		{"pairs", "Secrets of 300 bytes, each with a ConfigMap that its controller makes. A change is one of a Secret, and " +
-			"is reconciled when the ConfigMap shows it. They have the labels of a sharder when the run begins.", pairs{}},
+			"is reconciled when the ConfigMap shows it. They have the labels of a sharder when the run begins.", nil, pairs{}},
 		{"calls", fmt.Sprintf("Websites of %d bytes whose controller waits %v, as for another system, and writes the "+
-			"status; each replica has %d workers.", cluster.WebsiteBytes, callTime, callWorkers), calls{}},
+			"status; each replica has %d workers.", cluster.WebsiteBytes, callTime, callWorkers), nil, calls{}},
 		{"pods", fmt.Sprintf("Pods of %d to %d KB, as many of each size. A change is one of a status, and is reconciled "+
-			"when an annotation says so.", podLeast>>10, podMost>>10), pods{}},
+			"when an annotation says so.", podLeast>>10, podMost>>10), nil, pods{}},
+		{"neighbors", fmt.Sprintf("Secrets, whose controller answers a change with an annotation, and beside them %d "+
+			"ConfigMaps with a controller that does the same and computes for some 10 ms. Each replica has one processor "+
+			"(`GOMAXPROCS=1`).", floodObjects), []string{"GOMAXPROCS=1"}, neighbors{}},
 	}
 }
 

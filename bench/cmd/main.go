@@ -27,13 +27,13 @@ func run() error {
 	ctx, stop := process.Interruptible()
 	defer stop()
 	o := bench.Options{Progress: os.Stderr}
-	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs, calls or pods")
+	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs, calls, pods or neighbors")
 	flag.IntVar(&o.Objects, "objects", 10_000, "number of objects, children included")
 	replicas := flag.String("replicas", "3", "numbers of replicas")
 	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label,shard-selector",
 		"what to compare")
 	only := flag.String("scenarios", "", "what to measure: create,churn,join,leave,roll,restart,outage,crash (these are "+
-		"the default),rest,recreate,capacity")
+		"the default),rest,flood,recreate,capacity")
 	flag.IntVar(&o.Rounds, "rounds", 1, "how often each strategy lives")
 	flag.Float64Var(&o.Rate, "rate", 20, "changes of main objects per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")

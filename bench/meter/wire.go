@@ -15,7 +15,7 @@ import (
 )
 
 // wire counts the traffic between a process and the API server: requests, and bytes read from the connections. The
-// bytes are compressed and include TLS and HTTP/2.
+// bytes are as they come, with TLS and HTTP/2, and compressed where answers are.
 type wire struct {
 	namespace         string
 	received, watches atomic.Int64

@@ -53,8 +53,8 @@ type counters struct {
 	patched, gone, conflicts, throttled, failures, scanned, lists, watches, scans, refused atomic.Uint64
 }
 
-// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its limits and
-// timeout. It sends nothing yet.
+// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its limits, its
+// timeout and its compression. It sends nothing yet.
 func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -62,6 +62,7 @@ func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
+	cfg.DisableCompression = true // it takes the API server more time than the rest of a list
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}

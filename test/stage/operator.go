@@ -83,6 +83,8 @@ type Controller struct {
 	Events []predicate.Predicate
 	// Workers is how many objects it reconciles at a time.
 	Workers int
+	// Duty has one member do all of it, where the manager has a rota.
+	Duty bool
 }
 
 // AddTo adds it with its reconciler.
@@ -92,7 +94,11 @@ func (c Controller) AddTo(ctx context.Context, mgr manager.Manager, r reconcile.
 			return err
 		}
 	}
-	if _, ok := mgr.(*ctrlrt.Manager); ok {
+	_, shared := mgr.(*ctrlrt.Manager)
+	switch {
+	case shared && c.Duty:
+		return complete(ctrlrt.NewDutyControllerManagedBy(mgr), c, r)
+	case shared:
 		return complete(ctrlrt.NewControllerManagedBy(mgr), c, r)
 	}
 	return complete(ctrl.NewControllerManagedBy(mgr), c, r)
