@@ -70,15 +70,18 @@ func TestLives(t *testing.T) {
 	if least := moved * (2 + 3); join.Writes < least || join.Writes > 2*least+20 {
 		t.Errorf("%s: %d Websites moved: want %d writes, or some more", join, moved, least)
 	}
-	page := filepath.Join(t.TempDir(), "b.md")
-	if err := report.Write(page, filepath.Join(t.TempDir(), "b.svg")); err != nil {
+	base := filepath.Join(t.TempDir(), "b")
+	if err := report.Write(base); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(page)
+	if _, err := os.Stat(base + "-websites-200.svg"); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(base + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"## Steady load: 2 replicas, 200 objects", "| hash modulo |", "| drain label |"} {
+	for _, want := range []string{"## Steady load: 2 replicas, 200 objects", "| hash modulo |", "| drain label |", "](b-websites-200.svg)"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -26,7 +26,7 @@ const (
 	floodObjects   = 200
 	floodRate      = 100
 	// floodWork is how many bytes a reconcile of them hashes: some 10 ms of a core.
-	floodWork = 4 << 20
+	floodWork = 10 << 20
 	// answerKey is the annotation in which a controller repeats changeKey.
 	answerKey = "bench.rota.dev/answer"
 )

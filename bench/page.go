@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,12 +91,14 @@ func capacityOf(replicas int) column {
 		func(r *Result) float64 { return r.Capacity }}
 }
 
-// Page returns docs/benchmarks.md.
-func (r *Report) Page() ([]byte, error) {
+// Page returns docs/benchmarks.md. base is the name of the picture beside it, without .svg, and of further pictures the
+// beginning.
+func (r *Report) Page(base string) ([]byte, error) {
 	type table struct{ Title, Note, Text string }
 	type part struct {
 		*Series
 		About, Conditions string
+		Costs             string // the picture; "": there is none
 		Tables            []table
 	}
 	var parts []part
@@ -111,7 +114,7 @@ func (r *Report) Page() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := part{Series: series, About: w.About, Conditions: series.conditions()}
+		p := part{Series: series, About: w.About, Conditions: series.conditions(), Costs: series.costs(base)}
 		capacities := series.capacities(ran)
 		if capacities != "" {
 			sc := scenarios()[len(scenarios())-1]
@@ -142,7 +145,7 @@ func (r *Report) Page() ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = page.Execute(&out, map[string]any{"Parts": parts, "Strategies": ran, "Rounds": rounds})
+	err = page.Execute(&out, map[string]any{"Parts": parts, "Strategies": ran, "Rounds": rounds, "Base": base})
 	return out.Bytes(), err
 }
 
@@ -192,15 +195,20 @@ func (r *Series) measured(replicas int, scenario string) bool {
 	})
 }
 
+// rowTitle is that of a strategy with a number of replicas, one of some.
+func rowTitle(s Strategy, n int, numbers []int) string {
+	if len(numbers) == 1 {
+		return s.Title
+	}
+	return s.Title + "; " + count([]int{n})
+}
+
 // table returns the rows of a scenario with some numbers of replicas; "": there are none.
 func (r *Series) table(strategies []Strategy, numbers []int, sc scenario) string {
 	t := tableOf(columns[sc.name])
 	for _, s := range strategies {
 		for _, n := range numbers {
-			title := s.Title
-			if len(numbers) > 1 {
-				title += "; " + count([]int{n})
-			}
+			title := rowTitle(s, n, numbers)
 			results := r.of(s.Name, n, sc.name)
 			switch {
 			case len(results) > 0:
@@ -299,14 +307,21 @@ func (t *rows) text() string {
 	return t.out.String()
 }
 
-// Write writes the page, and the picture beside it.
-func (r *Report) Write(page, picture string) error {
-	text, err := r.Page()
+// Write writes base.md, and the pictures beside it.
+func (r *Report) Write(base string) error {
+	text, err := r.Page(filepath.Base(base))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(page, text, 0o644); err != nil {
+	if err := os.WriteFile(base+".md", text, 0o644); err != nil {
 		return err
 	}
-	return r.Draw(picture)
+	for _, series := range r.Series {
+		if path := series.costs(base); path != "" {
+			if err := series.drawCosts(path); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Draw(base + ".svg")
 }

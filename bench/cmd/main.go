@@ -38,8 +38,8 @@ func run() error {
 	flag.Float64Var(&o.Rate, "rate", 20, "changes of main objects per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")
 	flag.DurationVar(&o.Quiet, "quiet", 2*time.Second, "how long nothing must happen between scenarios")
-	page := flag.String("page", "docs/benchmarks.md", "page to write; its picture is beside it, in a .svg, and the "+
-		"results are in a .json")
+	page := flag.String("page", "docs/benchmarks.md", "page to write; its pictures are beside it, in files .svg, and "+
+		"the results are in a .json")
 	render := flag.Bool("render", false, "write the page from the results that there are, and measure nothing")
 	ranges := flag.String("ranges", "", "file of ranges that the figures are held to")
 	large := flag.Bool("large", false, "100,000 objects")
@@ -98,7 +98,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	if err := report.Write(base+".md", base+".svg"); err != nil {
+	if err := report.Write(base); err != nil {
 		return err
 	}
 	return report.Hold(bounds, o, func(text string) { fmt.Println(text) })
