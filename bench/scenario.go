@@ -56,17 +56,20 @@ func scenarios() []scenario {
 		},
 		{
 			name: "rest", title: "At rest", named: true, do: lasts,
-			note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time: a member of " +
-				"each rota lists all objects, to compare them with what members hold, and with SlotLabel one lists their " +
-				"metadata, to find wrong labels; both soon after the start for the first time, then every ten minutes at most. " +
-				"A process looks at its heap 100 times a second.",
+			note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time, as in the steady " +
+				"load. A process looks at its heap 100 times a second.",
 		},
 		{
 			name: "create", title: "New objects", load: creates, do: lasts,
 			note:  "Main objects are created, at the rate at which they are changed elsewhere.",
 			clean: func(ctx context.Context, c *crew) error { return c.empty(ctx) },
 		},
-		{name: "churn", title: "Steady load", load: changes, do: lasts},
+		{
+			name: "churn", title: "Steady load", load: changes, do: lasts,
+			note: "What replicas do now and then is in it where it falls into the time. With Rota that is, soon after the start " +
+				"and then every ten minutes at most, a list of all objects, to compare them with what members hold, and with " +
+				"SlotLabel one of their metadata.",
+		},
 		{
 			name: "flood", title: "Another controller is flooded", named: true, load: changes,
 			note: fmt.Sprintf("The other controller's objects change %d times per second.", floodRate),

@@ -55,7 +55,7 @@ func revision(ctx context.Context) string {
 		return "unknown"
 	}
 	name := strings.TrimSpace(string(out))
-	clean := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/benchmarks.*")
+	clean := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":!*/benchmarks*")
 	out, err = clean.Output()
 	if err != nil || len(bytes.TrimSpace(out)) > 0 {
 		name += " with changes"
