@@ -262,7 +262,7 @@ func (c *crew) settled(ctx context.Context) (bool, error) {
 	case c.strategy.Static, c.strategy.Labels:
 		return works == len(now), nil
 	default:
-		return !slices.ContainsFunc(now, func(r reading) bool { return !r.Settled || r.Members != len(now) }), nil
+		return works > 0 && !slices.ContainsFunc(now, func(r reading) bool { return !r.Settled || r.Members != len(now) }), nil
 	}
 }
 
