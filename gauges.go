@@ -130,6 +130,22 @@ func (m *metrics) declareWork() {
 		"there is none.", func(s sample) float64 { return s.rota.oldestMove().Seconds() })
 	m.gauge("rota_oldest_waiting_seconds", "For how long the oldest key of this member has been waiting for a worker; 0 "+
 		"if none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
+	m.gauge("rota_load", "How many workers the reconciles of this member's sharded objects keep busy, on average over "+
+		"some minutes: seconds of work per second.", func(s sample) float64 {
+		sum := 0.0
+		for _, workers := range s.rota.loads() {
+			sum += workers
+		}
+		return sum
+	})
+	m.gauge("rota_load_hottest_slot", "The same for the objects of one slot: the one of this member that keeps most "+
+		"workers busy.", func(s sample) float64 {
+		most := 0.0
+		for _, workers := range s.rota.loads() {
+			most = max(most, workers)
+		}
+		return most
+	})
 	m.gauges("rota_objects", "Objects of sharded kinds in the slots on which this member works.", "kind",
 		func(s sample, put func(float64, ...string)) {
 			for kind, n := range s.rota.objects() {
@@ -196,13 +212,14 @@ func (m *metrics) declareReports() {
 	m.counts("rota_coverage_scrubs_total", "Comparisons of what members hold with what there is that this member made.",
 		nil, func(s sample, put func(float64, ...string)) { put(float64(s.Scrubs)) })
 	m.gauges("rota_imbalance_ratio", "Load of the member that has most, divided by the mean, by what is counted: slots, "+
-		"or objects as members report them. Weights are accounted for. 1 is even. Only the member that compares has the "+
-		"metric, and only if something is known to count.", "of", func(s sample, put func(float64, ...string)) {
+		"objects, or load, which is how many workers they keep busy, as members report them. Weights are accounted for. 1 "+
+		"is even. Only the member that compares has the metric, only if something is known to count, and for load only "+
+		"while there is a tenth of a worker for each member.", "of", func(s sample, put func(float64, ...string)) {
 		if _, _, on := s.rota.reporter.Findings(); !on {
 			return
 		}
 		load := s.rota.reporter.Imbalance()
-		for of, v := range map[string]float64{"slots": load.Slots, "objects": load.Objects} {
+		for of, v := range map[string]float64{"slots": load.Slots, "objects": load.Objects, "load": load.Load} {
 			if v > 0 {
 				put(v, of)
 			}

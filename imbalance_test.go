@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -138,6 +139,42 @@ func TestOldestWaitingKey(t *testing.T) {
 		a.controller.Take(key)
 		a.want("with a worker", "rota_oldest_waiting_seconds", "", 0)
 		a.controller.Done(key)
+	})
+}
+
+// What a worker is busy with is the load of its slot and of the member, also before it is done.
+func TestLoadOfAMember(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("a")
+		l.wait(time.Minute)
+		a.want("without keys", "rota_load", "", 0)
+		for _, name := range []string{"lasts", "lasts-too"} {
+			key := types.NamespacedName{Namespace: "a", Name: name}
+			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
+				t.Fatal("not admitted")
+			}
+			defer a.controller.Done(key)
+		}
+		serial := func() uint64 {
+			reports, err := l.reports.Read(l.t.Context())
+			if err != nil || len(reports) != 1 {
+				t.Fatalf("%d reports, error %v", len(reports), err)
+			}
+			return reports[0].Serial
+		}
+		before := serial()
+		l.wait(10 * time.Minute)
+		if n := serial() - before; n > 82 { // every half lease
+			t.Errorf("%d reports in ten minutes, because loads change: want no more than at rest", n)
+		}
+		all, _ := a.value("rota_load", "")
+		hottest, _ := a.value("rota_load_hottest_slot", "")
+		if math.Abs(all-2) > 0.02 || math.Abs(hottest-1) > 0.02 {
+			t.Errorf("load %v, of the hottest slot %v: want 2 and 1", all, hottest)
+		}
+		if workers, ok := a.account.Report("a", nil).Load(); !ok || math.Abs(workers-2) > 0.02 {
+			t.Errorf("the report says %v workers, known: %t, want 2", workers, ok)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
 )
 
 // metrics are the metrics of Collector: those that count, which are kept, and those that are computed when they are
@@ -175,6 +177,13 @@ func (r *Rota) oldestWaiting() time.Duration {
 		}
 	}
 	return longest
+}
+
+// loads returns how many workers the keys of each hash slot keep busy, where it is a thousandth or more.
+func (r *Rota) loads() map[slot.Slot]float64 {
+	out, hashes := r.gate.Loads(), r.cfg.Slots.All()
+	maps.DeleteFunc(out, func(s slot.Slot, _ float64) bool { return !hashes.Has(s) })
+	return out
 }
 
 // objects returns how many objects of each sharded kind are in the slots on which this member works.

@@ -56,7 +56,7 @@ func (r *Rota) outline(id string, setup map[string]string) *coverage.Report {
 	out := &coverage.Report{
 		Member: id, Open: open, Digests: r.share.Digest(open),
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: setup,
-		Selections: r.share.Selections(),
+		Selections: r.share.Selections(), Loads: coverage.LoadsOf(r.loads()),
 	}
 	for kind := range out.Digests {
 		if owners := r.share.Owners(kind); owners != nil {

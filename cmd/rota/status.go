@@ -263,6 +263,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	printMembers(w, p, r, wide)
 	printShadow(w, r)
 	if wide {
+		printHottest(w, r)
 		printWorst(w, r)
 	}
 	section(w, "what is wrong", len(r.Problems))
@@ -334,6 +335,19 @@ func drainLeft(r *view.Rota, m view.Member) string {
 }
 
 // printWorst prints the objects whose reconciles hang or fail.
+func printHottest(w io.Writer, r *view.Rota) {
+	section(w, "slots that keep most workers busy", len(r.Hottest))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, h := range r.Hottest {
+		slots := view.SlotsText(view.Run{First: h.First, Last: h.Last})
+		_, _ = fmt.Fprintf(out, "  %s\t%s\t%s\n", slots, h.Member, workers(h.Workers))
+	}
+	_ = out.Flush()
+}
+
+// workers names a number of them.
+func workers(n float64) string { return fmt.Sprintf("%.2f workers", n) }
+
 func printWorst(w io.Writer, r *view.Rota) {
 	section(w, "reconciles that hang or fail (the worst of each member)", len(r.Worst))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -364,7 +378,7 @@ func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := "MEMBER\tAGE\tBUILD\tSLOTS\tCOMING\tGOING\tDUTIES\tOBJECTS\tWAITING\tLEFT\t"
 	if wide {
-		head += "POD\tWEIGHT\tOPEN\tLEASE\tGATE\t"
+		head += "LOAD\tPOD\tWEIGHT\tOPEN\tLEASE\tGATE\t"
 	}
 	_, _ = fmt.Fprintln(out, head+"STATE")
 	number := strconv.Itoa
@@ -381,7 +395,9 @@ func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
 			if m.Renewed != nil && m.Left != nil {
 				renewed = wholeSeconds(m.Lease-*m.Left) + " ago"
 			}
-			line = append(line, m.Pod, number(m.Weight), orDash(m.Open, number), renewed, cmp.Or(m.Gate, "-"))
+			load := func(workers float64) string { return fmt.Sprintf("%.2f", workers) }
+			line = append(line, orDash(m.Load, load), m.Pod, number(m.Weight), orDash(m.Open, number), renewed,
+				cmp.Or(m.Gate, "-"))
 		}
 		_, _ = fmt.Fprintln(out, strings.Join(append(line, stateOf(p, m.State)), "\t"))
 	}

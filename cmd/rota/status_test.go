@@ -24,14 +24,15 @@ func shown() *view.Rota {
 		Members: []view.Member{
 			{
 				ID: "web-0-a", Pod: "web-0", Build: "v7", Joined: now.Add(-time.Hour), Weight: 1, Owned: 85, Open: ptr.To(85), Coming: 43,
-				Objects: ptr.To(1200), Renewed: ptr.To(now.Add(-2 * time.Second)), Lease: 15, Left: ptr.To(13.0), Gate: "open", State: view.Activating,
+				Load: ptr.To(2.345), Objects: ptr.To(1200), Renewed: ptr.To(now.Add(-2 * time.Second)), Lease: 15, Left: ptr.To(13.0), Gate: "open", State: view.Activating,
 			},
 			{
 				ID: "web-1-b", Pod: "web-1", Joined: now.Add(-90 * time.Second), Weight: 1, Owned: 43, Going: 43, Duties: 1,
 				OldestWaiting: ptr.To(4.0), Left: ptr.To(-5.2), Gate: "shut", State: view.Silent,
 			},
 		},
-		Duties: []view.Duty{{Name: "backup", Owner: "web-1-b", Next: "web-0-a", State: "Moving"}, {Name: "janitor", State: "Nobody"}},
+		Hottest: []view.Hot{{First: 17, Last: 17, Member: "web-0-a", Workers: 1.254}, {First: 20, Last: 21, Member: "web-0-a", Workers: 0.5}},
+		Duties:  []view.Duty{{Name: "backup", Owner: "web-1-b", Next: "web-0-a", State: "Moving"}, {Name: "janitor", State: "Nobody"}},
 		Moves: []view.Move{
 			{First: 85, Last: 127, From: "web-1-b", To: "web-0-a", Phase: "drain", Seconds: ptr.To(1.5)},
 			{First: 256, Last: 256, Duty: "backup", From: "web-1-b", To: "web-0-a", Phase: "warm"},

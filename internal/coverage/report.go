@@ -44,6 +44,10 @@ type Report struct {
 	// Moving is for how long a slot has been in the present phase of its move to the member, in whole seconds, at least.
 	// Moves that have just begun are left out. Duties have slots, too.
 	Moving map[slot.Slot]time.Duration
+	// Loads are how many workers the keys of slots have kept busy on average, over some minutes, to a thousandth, in the
+	// order of slots; what is less is left out. If they take too much space, Encode sums up neighboring slots. nil: they
+	// are not known; reports of older builds have none.
+	Loads []Load
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
@@ -70,6 +74,7 @@ const (
 	fieldHandovers = "handovers"
 	fieldWaits     = "waits"
 	fieldMoving    = "moving"
+	fieldLoads     = "loads"
 )
 
 const (
@@ -78,6 +83,8 @@ const (
 	maxObjects = 128 << 10
 	// maxReport is the size in bytes above which a report is refused. Only the names of thousands of kinds take that much.
 	maxReport = 250 << 10
+	// maxLoads is the size in bytes above which loads of neighboring slots are summed up.
+	maxLoads = 16 << 10
 	// usualReport is the size in bytes above which handovers are left out.
 	usualReport = 230 << 10
 	// minLine is the length of the shortest digest as a line.
@@ -103,6 +110,9 @@ const (
 //	  7 12                            slot, seconds
 //	moving: |
 //	  60 16-21 90                     seconds, slots
+//	loads: |
+//	  7 1250                          slots, thousandths of a worker
+//	  16-21 40
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
@@ -145,6 +155,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if len(r.Moving) > 0 {
 		data[fieldMoving] = encodeMoving(r.Moving)
+	}
+	if r.Loads != nil {
+		data[fieldLoads] = encodeLoads(r.Loads)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -333,6 +346,11 @@ func Decode(data map[string]string) (*Report, error) {
 	}
 	if _, ok := data[fieldMoving]; ok { // reports of older builds have none
 		if r.Moving, err = r.decodeMoving(data); err != nil {
+			return nil, err
+		}
+	}
+	if text, ok := data[fieldLoads]; ok {
+		if err := r.decodeLoads(text); err != nil {
 			return nil, err
 		}
 	}

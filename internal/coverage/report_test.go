@@ -38,6 +38,9 @@ func full() *coverage.Report {
 		Moving: map[slot.Slot]time.Duration{
 			9: time.Minute, 10: time.Minute, 12: time.Minute, slot.MaxCount + 3: time.Hour, // a duty
 		},
+		Loads: []coverage.Load{
+			{Slots: slot.Range{First: 7, Last: 7}, Workers: 1.25}, {Slots: slot.Range{First: 16, Last: 21}, Workers: 0.04},
+		},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
 			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
 		Health: coverage.Health{Hanging: 1, Failing: 12, Worst: []coverage.KeyHealth{{

@@ -101,6 +101,9 @@ func (g *Gate) put(st *slotState, e *entry) {
 	}
 	st.first = e
 	g.count(st, 1)
+	if !e.hold && !e.task {
+		g.busy(st, 1)
+	}
 }
 
 func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
@@ -177,6 +180,9 @@ func (g *Gate) take(st *slotState, e *entry) {
 	}
 	e.prev, e.next = nil, nil
 	g.count(st, -1)
+	if !e.hold && !e.task {
+		g.busy(st, -1)
+	}
 }
 
 func (g *Gate) count(st *slotState, n int) {

@@ -116,6 +116,10 @@ type slotState struct {
 	slow   int
 	// changes counts everything that may change whether the slot is idle.
 	changes uint64
+	// workers is how many keys in flight keep a worker busy: holds and tasks do not. load is its average since the slot
+	// came.
+	workers int
+	load    average
 }
 
 // New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is called under
@@ -133,6 +137,9 @@ func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	late := g.now() >= g.deadline
 	var parked []Key
 	g.each(set, func(_ slot.Slot, s *slotState) {
+		if s.state == shut {
+			s.load = average{at: g.now()}
+		}
 		s.state, s.epoch, s.drain = open, epoch, nil
 		s.changes++
 		if late {

@@ -10,11 +10,17 @@ type Imbalance struct {
 	Slots float64
 	// Objects is 0 if it is not known: a member has not reported, or there are no objects.
 	Objects float64
+	// Load is of how many workers their reconciles keep busy. It is 0 if that is not known, or less than leastLoad for
+	// each member.
+	Load float64
 }
+
+// leastLoad is how many workers of each member must be busy, on average, so that it is more than chance whose are.
+const leastLoad = 0.1
 
 // imbalanceOf returns the imbalance of the members that stay. Slots without a working owner count for nobody.
 func imbalanceOf(t *table.Table, reports []*coverage.Report) Imbalance {
-	objects := map[string]int{}
+	objects, loads := map[string]int{}, map[string]float64{}
 	for _, r := range reports {
 		n := 0
 		for _, digests := range r.Digests {
@@ -23,22 +29,32 @@ func imbalanceOf(t *table.Table, reports []*coverage.Report) Imbalance {
 			}
 		}
 		objects[r.Member] = n
+		if workers, ok := r.Load(); ok {
+			loads[r.Member] = workers
+		}
 	}
 	counts := t.Counts()
-	var slots, held ratio
-	known := true
+	var slots, held, load ratio
+	known, loadKnown, members := true, true, 0.0
 	for _, other := range t.Members {
 		if other.Leaving || t.Drained(other.ID) {
 			continue
 		}
 		n, reported := objects[other.ID]
 		known = known && reported
-		slots.add(counts[other.ID], other.Weight)
-		held.add(n, other.Weight)
+		workers, loaded := loads[other.ID]
+		loadKnown = loadKnown && loaded
+		members++
+		slots.add(float64(counts[other.ID]), other.Weight)
+		held.add(float64(n), other.Weight)
+		load.add(workers, other.Weight)
 	}
 	out := Imbalance{Slots: slots.value()}
 	if known {
 		out.Objects = held.value()
+	}
+	if loadKnown && load.total >= leastLoad*members {
+		out.Load = load.value()
 	}
 	return out
 }
@@ -49,10 +65,10 @@ type ratio struct {
 	all, total float64
 }
 
-func (r *ratio) add(n, weight int) {
-	r.largest = max(r.largest, float64(n)/float64(max(1, weight)))
+func (r *ratio) add(n float64, weight int) {
+	r.largest = max(r.largest, n/float64(max(1, weight)))
 	r.all += float64(max(1, weight))
-	r.total += float64(n)
+	r.total += n
 }
 
 func (r *ratio) value() float64 {

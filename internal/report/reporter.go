@@ -6,7 +6,6 @@ package report
 
 import (
 	"context"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -123,7 +122,7 @@ func (r *Reporter) Published() (at time.Duration, bytes, fold int) { return r.pu
 const firstReport = 250 * time.Millisecond
 
 // Publish publishes the report until the incarnation ends, and then withdraws it. A changed report is published every
-// reportPeriod at most, an unchanged one every renewalPeriod.
+// reportPeriod at most, one that is alike every renewalPeriod.
 func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 	env, store := r.env, r.env.Store()
 	period := reportPeriod(env.Config.LeaseDuration)
@@ -151,7 +150,7 @@ func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 		}
 		report := report()
 		text, err := report.Encode()
-		if err == nil && maps.Equal(text, last) && env.Now()-at < renewalPeriod(env.Config.LeaseDuration) {
+		if err == nil && coverage.Alike(text, last) && env.Now()-at < renewalPeriod(env.Config.LeaseDuration) {
 			continue
 		}
 		if err == nil {

@@ -42,6 +42,7 @@ type memberNumbers struct {
 	Pod, State     string
 	Slots, Duties  int
 	Objects, Build string
+	Load           bool // is a number, or not known; which one changes all the time
 }
 
 // inPage reads them from the page.
@@ -52,7 +53,7 @@ const inPage = `(() => {
     epoch: Number(/epoch (\d+)/.exec(text(document.getElementById("facts")))[1]),
     members: rows("member-rows").map((c) => ({
       pod: text(c[0].lastChild.lastChild), state: text(c[1]), slots: Number(text(c[2].firstChild)), duties: Number(text(c[3])),
-      objects: text(c[4]), build: text(c[7]),
+      objects: text(c[4]), load: /^(\?|\d+\.\d\d)$/.test(text(c[5])), build: text(c[8]),
     })),
     runs: rows("run-rows").length,
     duties: rows("duty-rows").map((c) => text(c[0]) + " " + text(c[2])),
@@ -84,7 +85,7 @@ func status(ctx context.Context, w *world) (numbers, error) {
 		if m.Objects != nil {
 			objects = fmt.Sprint(*m.Objects)
 		}
-		n.Members = append(n.Members, memberNumbers{m.Pod, m.State, m.Owned, m.Duties, objects, m.Build})
+		n.Members = append(n.Members, memberNumbers{m.Pod, m.State, m.Owned, m.Duties, objects, m.Build, true})
 	}
 	for _, d := range s.Duties {
 		n.Duties = append(n.Duties, d.Name+" "+d.State)

@@ -98,6 +98,7 @@ func build(in input) *Rota {
 	for _, m := range t.Members {
 		r.Members = append(r.Members, r.member(m, in, counts[m.ID], duties[m.ID]))
 	}
+	r.Hottest = r.hottest()
 	r.Worst = r.worst(in.now())
 	for _, d := range coverage.DifferencesIn(t, in.reports) {
 		r.Differences = append(r.Differences, d.String())
@@ -221,6 +222,9 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		}
 		if oldest > 0 {
 			out.OldestWaiting = ptr.To(oldest.Seconds())
+		}
+		if workers, ok := d.Load(); ok {
+			out.Load = ptr.To(workers)
 		}
 	}
 	if l, ok := in.leases[m.ID]; ok {

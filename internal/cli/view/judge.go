@@ -138,7 +138,7 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 			"say why", n)
 		return
 	}
-	w.Member, w.Since = run.Owner, r.since(run)
+	w.Member, w.Since, w.SlotLoad = run.Owner, r.since(run), r.loadOf(p.slot)
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
 	m := r.Members[i] // owners are members: the table is valid
 	w.Pod, w.State = m.Pod, m.State

@@ -31,6 +31,9 @@ type Rota struct {
 	Members []Member `json:"members"`
 	// Runs tile the hash slots.
 	Runs []Run `json:"runs"`
+	// Hottest are the slots, or neighboring slots, that keep most workers busy, at most 5: those with a twentieth of a
+	// worker or more.
+	Hottest []Hot `json:"hottest"`
 	// Duties are those of the table, by name.
 	Duties []Duty `json:"duties"`
 	// Moves are the moves of slots and duties under way, in the order of their slots.
@@ -94,6 +97,9 @@ type Member struct {
 	// waiting for a worker, in seconds, if more than 1 s. nil: it has no report.
 	Objects       *int     `json:"objects,omitempty"`
 	OldestWaiting *float64 `json:"oldestWaitingSeconds,omitempty"`
+	// Load is how many workers the reconciles of its sharded objects keep busy, on average over some minutes. nil: its
+	// report does not say.
+	Load *float64 `json:"load,omitempty"`
 	// Renewed is when it renewed its Lease, by its own clock. Lease is how long the Lease lasts, in seconds. Left is how
 	// long others wait yet, in seconds, by the API server's clock and up to 2 s too much: negative once the Lease is over,
 	// nil without a Lease or if it is not known.
@@ -109,6 +115,15 @@ type Member struct {
 	Drain *Drain `json:"drain,omitempty"`
 	// State is one of the States.
 	State State `json:"state"`
+}
+
+// Hot is a slot that keeps workers busy, or neighboring ones that do so together.
+type Hot struct {
+	First  int    `json:"first"`
+	Last   int    `json:"last"`
+	Member string `json:"member"`
+	// Workers is how many are busy with their objects, on average over some minutes.
+	Workers float64 `json:"workers"`
 }
 
 // Drain is why a member is drained.

@@ -41,6 +41,8 @@ type Who struct {
 	// Slot is one of Slots. nil: the object has none.
 	Slot  *int       `json:"slot,omitempty"`
 	Slots slot.Count `json:"slots"`
+	// SlotLoad is how many workers the objects of the slot keep busy, on average over some minutes. nil: not known.
+	SlotLoad *float64 `json:"slotLoad,omitempty"`
 	// Member owns the slot, and Pod is its Pod. It works on the object if Works is yes.
 	Member string `json:"member,omitempty"`
 	Pod    string `json:"pod,omitempty"`

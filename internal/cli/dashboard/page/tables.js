@@ -53,7 +53,7 @@ function fill(words, block, { message }) {
 }
 
 // columns of the members' table, in the order of the page.
-const columns = ["Member", "State", "Slots", "Duties", "Objects", "Waiting", "Lease left", "Build", "Age", "Actions"];
+const columns = ["Member", "State", "Slots", "Duties", "Objects", "Load", "Waiting", "Lease left", "Build", "Age", "Actions"];
 
 // A member that was expelled stays in sight for so long, in milliseconds: it must not vanish before anybody can see it.
 const farewell = 10000;
@@ -85,8 +85,8 @@ export function members(rota, act) {
   byId("members").classList.toggle("acts", Boolean(act));
   list(byId("member-rows"), all, (m) => m.id, (m) => {
     const tr = row(...columns);
-    const [, state, slots, duties, objects, waiting, lease, , age, actions] = tr.children;
-    for (const cell of [slots, duties, objects, waiting, age]) cell.classList.add("number");
+    const [, state, slots, duties, objects, load, waiting, lease, , age, actions] = tr.children;
+    for (const cell of [slots, duties, objects, load, waiting, age]) cell.classList.add("number");
     state.append(element("span", { class: "state" }), element("small", { class: "why" }));
     slots.append(element("span"), element("small"));
     lease.append(element("meter", { min: 0, class: "lease", "aria-hidden": "true" }), element("span", { class: "left" }));
@@ -102,13 +102,13 @@ export function members(rota, act) {
     tr.addEventListener("mouseleave", () => emphasize(""));
     return tr;
   }, (tr, m) => {
-    const [name, state, slots, duties, objects, waiting, , build, age] = tr.children;
+    const [name, state, slots, duties, objects, load, waiting, , build, age] = tr.children;
     named(name, m.id);
     tr.dataset.state = m.state;
     say(state.firstChild, m.state);
     say(state.lastChild, m.gone ? "" : drainText(m.drain));
     if (m.gone) {
-      for (const cell of [slots.firstChild, duties, objects, waiting]) say(cell, "–");
+      for (const cell of [slots.firstChild, duties, objects, load, waiting]) say(cell, "–");
       say(slots.lastChild, "");
       tr.querySelectorAll("button").forEach((b) => { b.disabled = true; });
       return;
@@ -121,6 +121,7 @@ export function members(rota, act) {
     say(slots.lastChild, more.length ? ` ${more.join(" ")}` : "");
     say(duties, String(m.duties));
     say(objects, m.objects == null ? "?" : String(m.objects));
+    say(load, m.load == null ? "?" : m.load.toFixed(2));
     say(waiting, m.objects == null ? "?" : m.oldestWaitingSeconds == null ? "–" : span(m.oldestWaitingSeconds));
     waiting.classList.toggle("late", (m.oldestWaitingSeconds || 0) > 60);
     say(build, m.build || "–");
@@ -139,7 +140,7 @@ export function leases(rota, age) {
   for (const m of rota.members || []) {
     const tr = [...byId("member-rows").children].find((e) => e.dataset.key === m.id);
     if (!tr) continue;
-    const [meter, text] = tr.children[6].children;
+    const [meter, text] = tr.querySelector("meter.lease").parentNode.children;
     if (m.leftSeconds == null) {
       show(meter, false);
       say(text, m.renewed ? "not known" : "no lease");

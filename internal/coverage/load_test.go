@@ -1,0 +1,63 @@
+package coverage_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/slot"
+)
+
+// A report has the loads of all slots as long as these take little space. Otherwise neighbors are summed up, and nothing
+// is lost of the sum.
+func TestLoadsAreBounded(t *testing.T) {
+	for _, slots := range []int{0, 3, 1000, slot.MaxCount} {
+		by := map[slot.Slot]float64{7: 0.0004} // less than a thousandth
+		for i := range slots {
+			by[slot.Slot(i)] = 0.001 + float64(i%700)/1000
+		}
+		r := &coverage.Report{Member: "a", Fold: 1, Digests: coverage.Digests{}, Loads: coverage.LoadsOf(by)}
+		data := encode(t, r)
+		if n := len(data["loads"]); n > 16<<10 {
+			t.Errorf("%d slots: the loads take %d bytes", slots, n)
+		}
+		back, err := coverage.Decode(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := r.Load()
+		if got, ok := back.Load(); !ok || math.Abs(got-want) > 0.001*float64(len(back.Loads)+1) {
+			t.Errorf("%d slots: load %v, known: %t, want %v", slots, got, ok, want)
+		}
+		if slots <= 1000 {
+			if d := cmp.Diff(r.Loads, back.Loads, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })); d != "" {
+				t.Errorf("%d slots (-sent +read):\n%s", slots, d)
+			}
+		}
+	}
+}
+
+// What an older build does not report is not 0.
+func TestLoadsOfOlderBuilds(t *testing.T) {
+	data := encode(t, &coverage.Report{Member: "a", Fold: 1, Digests: coverage.Digests{}})
+	back, err := coverage.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if workers, ok := back.Load(); ok {
+		t.Errorf("load %v of a report that does not say, want that it is not known", workers)
+	}
+}
+
+func TestWrongLoads(t *testing.T) {
+	for _, text := range []string{"7", "7 x", "7 -1", "9-8 1", "x 1", "7 1\n7 1", "8 1\n7 1", "0-5 1\n5 1", "99999 1"} {
+		data := encode(t, &coverage.Report{Member: "a", Fold: 1, Digests: coverage.Digests{}})
+		data["loads"] = text
+		if _, err := coverage.Decode(data); err == nil || !strings.Contains(err.Error(), "loads") {
+			t.Errorf("%q: error %v, want one that names the field", text, err)
+		}
+	}
+}
