@@ -262,7 +262,8 @@ func (c *crew) settled(ctx context.Context) (bool, error) {
 	case c.strategy.Static, c.strategy.Labels:
 		return works == len(now), nil
 	default:
-		return works > 0 && !slices.ContainsFunc(now, func(r reading) bool { return !r.Settled || r.Members != len(now) }), nil
+		moves := func(r reading) bool { return !r.Settled || r.Members != len(now) }
+		return works > 0 && !slices.ContainsFunc(now, moves), nil
 	}
 }
 

@@ -56,8 +56,8 @@ func scenarios() []scenario {
 		},
 		{
 			name: "rest", title: "At rest", named: true, do: lasts,
-			note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time, as in the steady " +
-				"load. A process looks at its heap 100 times a second.",
+			note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time, as in the " +
+				"steady load. A process looks at its heap 100 times a second.",
 		},
 		{
 			name: "create", title: "New objects", load: creates, do: lasts,
@@ -66,8 +66,8 @@ func scenarios() []scenario {
 		},
 		{
 			name: "churn", title: "Steady load", load: changes, do: lasts,
-			note: "What replicas do now and then is in it where it falls into the time. With Rota that is, soon after the start " +
-				"and then every ten minutes at most, a list of all objects, to compare them with what members hold, and with " +
+			note: "What replicas do now and then is in it where it falls into the time. With Rota that is, soon after the " +
+				"start and then every ten minutes at most, a list of all objects, to compare them with what members hold, and with " +
 				"SlotLabel one of their metadata.",
 		},
 		{
