@@ -67,8 +67,8 @@ func scenarios() []scenario {
 		{
 			name: "churn", title: "Steady load", load: changes, do: lasts,
 			note: "What replicas do now and then is in it where it falls into the time. With Rota that is, soon after the " +
-				"start and then every ten minutes at most, a list of all objects, to compare them with what members hold, and with " +
-				"SlotLabel one of their metadata.",
+				"start and then every ten minutes at most, a list of all objects, to compare them with what members hold, and " +
+				"with SlotLabel one of their metadata.",
 		},
 		{
 			name: "flood", title: "Another controller is flooded", named: true, load: changes,
