@@ -132,19 +132,13 @@ func (m *metrics) declareWork() {
 		"if none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
 	m.gauge("rota_load", "How many workers the reconciles of this member's sharded objects keep busy, on average over "+
 		"some minutes: seconds of work per second.", func(s sample) float64 {
-		sum := 0.0
-		for _, workers := range s.rota.loads() {
-			sum += workers
-		}
-		return sum
+		all, _ := s.rota.load()
+		return all
 	})
 	m.gauge("rota_load_hottest_slot", "The same for the objects of one slot: the one of this member that keeps most "+
 		"workers busy.", func(s sample) float64 {
-		most := 0.0
-		for _, workers := range s.rota.loads() {
-			most = max(most, workers)
-		}
-		return most
+		_, hottest := s.rota.load()
+		return hottest
 	})
 	m.gauges("rota_objects", "Objects of sharded kinds in the slots on which this member works.", "kind",
 		func(s sample, put func(float64, ...string)) {

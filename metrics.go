@@ -186,6 +186,14 @@ func (r *Rota) loads() map[slot.Slot]float64 {
 	return out
 }
 
+// load returns how many workers the keys of all hash slots keep busy, and those of the hottest one.
+func (r *Rota) load() (all, hottest float64) {
+	for _, workers := range r.loads() {
+		all, hottest = all+workers, max(hottest, workers)
+	}
+	return all, hottest
+}
+
 // objects returns how many objects of each sharded kind are in the slots on which this member works.
 func (r *Rota) objects() map[schema.GroupKind]int {
 	out := map[schema.GroupKind]int{}

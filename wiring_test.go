@@ -177,6 +177,27 @@ func answers(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// workOnSecrets has a rota work for a minute on Secrets, which it lists and watches by a client.
+func workOnSecrets(t *testing.T, r *Rota, api kubernetes.Interface) error {
+	t.Helper()
+	factory := informers.NewSharedInformerFactory(api, 0)
+	informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
+		api.CoreV1().Secrets(metav1.NamespaceAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := NewQueue(r, "secrets", informer, testInner[string](t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return r.Work(ctx, runs(q, informer))
+}
+
 // The requests of informers have to come through a wrapped client, as those of workers do.
 func TestInformersReadThroughWrappedClients(t *testing.T) {
 	for _, wrapped := range []bool{true, false} {
@@ -191,22 +212,7 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 					client = plain
 				}
 				api := kubernetes.NewForConfigOrDie(client)
-				factory := informers.NewSharedInformerFactory(api, 0)
-				informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
-					api.CoreV1().Secrets(metav1.NamespaceAll))
-				if err != nil {
-					t.Fatal(err)
-				}
-				q, err := NewQueue(r, "secrets", informer, testInner[string](t))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err = r.Work(ctx, runs(q, informer))
+				err := workOnSecrets(t, r, api)
 				if wrapped {
 					if err != nil || !r.state.HasJoined() {
 						t.Errorf("Work returned %v, joined: %t, want that it works", err, r.state.HasJoined())
@@ -241,21 +247,7 @@ func TestListsAreNotCompressed(t *testing.T) {
 				return answers(req)
 			})})
 		api := kubernetes.NewForConfigOrDie(config)
-		informer, err := ShareInformer(r, informers.NewSharedInformerFactory(api, 0),
-			corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{}, api.CoreV1().Secrets(metav1.NamespaceAll))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q, err := NewQueue(r, "secrets", informer, testInner[string](t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := r.Work(ctx, runs(q, informer)); err != nil {
+		if err := workOnSecrets(t, r, api); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -45,22 +45,20 @@ func (r *Series) costs(base string) string {
 	return name + ".svg"
 }
 
-// costly are the results of the steady load, of each strategy and number of replicas, with their titles.
-func (r *Series) costly() (out []struct {
+// bar is what is drawn of a strategy with a number of replicas.
+type bar struct {
 	title   string
 	results []*Result
-}) {
+}
+
+// costly are the results of the steady load, of each strategy and number of replicas.
+func (r *Series) costly() (out []bar) {
 	numbers := r.replicas()
 	for _, s := range Strategies() {
 		for _, n := range numbers {
-			results := r.of(s.Name, n, "churn")
-			if len(results) == 0 {
-				continue
+			if results := r.of(s.Name, n, "churn"); len(results) > 0 {
+				out = append(out, bar{rowTitle(s, n, numbers), results})
 			}
-			out = append(out, struct {
-				title   string
-				results []*Result
-			}{rowTitle(s, n, numbers), results})
 		}
 	}
 	return out

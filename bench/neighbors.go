@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -86,8 +85,7 @@ func repeat(ctx context.Context, c client.Client, req reconcile.Request, obj cli
 	if obj.GetAnnotations()[answerKey] == want {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, answerKey, want)
-	return client.IgnoreNotFound(c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)))
+	return client.IgnoreNotFound(annotate(ctx, c, obj, answerKey, want))
 }
 
 func (neighbors) create(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {
@@ -98,19 +96,13 @@ func (neighbors) create(ctx context.Context, c client.Client, at client.ObjectKe
 
 func (neighbors) change(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
-	return n, annotate(ctx, c, obj, n)
-}
-
-func annotate(ctx context.Context, c client.Client, obj client.Object, n int64) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, changeKey, n)
-	return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
+	return n, annotate(ctx, c, obj, changeKey, strconv.FormatInt(n, 10))
 }
 
 func (neighbors) shows() client.Object { return &corev1.Secret{} }
 
 func (neighbors) shown(obj client.Object) int64 {
-	n, _ := strconv.ParseInt(obj.GetAnnotations()[answerKey], 10, 64) // 0: nobody has answered
-	return n
+	return numberIn(obj, answerKey)
 }
 
 // flood implements flooder.
@@ -123,7 +115,8 @@ func (n neighbors) flood(ctx context.Context, c client.Client) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := annotate(ctx, c, n.other(i), time.Now().UnixNano()); err != nil && ctx.Err() == nil {
+		another := strconv.FormatInt(time.Now().UnixNano(), 10)
+		if err := annotate(ctx, c, n.other(i), changeKey, another); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("flood: %w", err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -95,13 +94,11 @@ func (p pairs) create(ctx context.Context, c client.Client, at client.ObjectKey,
 
 func (pairs) change(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, changeKey, n)
-	return n, c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
+	return n, annotate(ctx, c, obj, changeKey, strconv.FormatInt(n, 10))
 }
 
 func (pairs) shows() client.Object { return &corev1.ConfigMap{} }
 
 func (pairs) shown(obj client.Object) int64 {
-	n, _ := strconv.ParseInt(obj.GetAnnotations()[changeKey], 10, 64) // 0: it is not ours
-	return n
+	return numberIn(obj, changeKey)
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,9 +85,7 @@ func (p pods) controllers(mgr manager.Manager, _ *operatorConfig) []controlled {
 		if change == "" || change == pod.Annotations[podSeen] {
 			return reconcile.Result{}, nil
 		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, podSeen, change)
-		err := c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, client.IgnoreNotFound(annotate(ctx, c, pod, podSeen, change))
 	})
 	return []controlled{{stage.Controller{For: &corev1.Pod{}, Workers: stage.Concurrency}, r}}
 }
@@ -120,6 +117,5 @@ func (pods) change(ctx context.Context, c client.Client, at client.ObjectKey, n 
 func (pods) shows() client.Object { return &corev1.Pod{} }
 
 func (pods) shown(obj client.Object) int64 {
-	n, _ := strconv.ParseInt(obj.GetAnnotations()[podSeen], 10, 64) // 0: nobody has changed it
-	return n
+	return numberIn(obj, podSeen)
 }

@@ -168,25 +168,27 @@ func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
 
 // duties is Rota with controllers that are not sharded.
 func duties(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name}, o)
+	b, err := member(cfg, rota.Options{Name: c.Name}, o)
+	b.add = func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+		of.Duty = true
+		return of.AddTo(ctx, b.Manager, r)
+	}
+	return b, err
+}
+
+// member is a member of a rota.
+func member(cfg *rest.Config, ro rota.Options, o ctrl.Options) (built, error) {
+	mgr, r, err := stage.NewManager(cfg, ro, o)
 	if err != nil {
 		return built{}, err
 	}
-	add := func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
-		of.Duty = true
-		return of.AddTo(ctx, mgr, r)
-	}
-	return built{Manager: mgr, status: r.Status, add: add}, nil
+	return built{Manager: mgr, status: r.Status}, nil
 }
 
 // delivered is Rota with a delivery.
 func delivered(name string, mode sharding.Mode, about string) Strategy {
 	return Strategy{Name: name, Title: "Rota, " + mode.String(), About: about,
 		manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-			mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
-			if err != nil {
-				return built{}, err
-			}
-			return built{Manager: mgr, status: r.Status}, nil
+			return member(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
 		}}
 }

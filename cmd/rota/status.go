@@ -334,7 +334,7 @@ func drainLeft(r *view.Rota, m view.Member) string {
 	return fmt.Sprintf(" (it has %d slots and %d duties yet)", m.Owned, m.Duties)
 }
 
-// printWorst prints the objects whose reconciles hang or fail.
+// printHottest prints the slots that keep most workers busy.
 func printHottest(w io.Writer, r *view.Rota) {
 	section(w, "slots that keep most workers busy", len(r.Hottest))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -348,6 +348,7 @@ func printHottest(w io.Writer, r *view.Rota) {
 // workers names a number of them.
 func workers(n float64) string { return fmt.Sprintf("%.2f workers", n) }
 
+// printWorst prints the objects whose reconciles hang or fail.
 func printWorst(w io.Writer, r *view.Rota) {
 	section(w, "reconciles that hang or fail (the worst of each member)", len(r.Worst))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
