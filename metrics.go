@@ -102,6 +102,7 @@ func reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
+		"LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing",
 		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",
 		"TableInvalid", "TableLarge", "TableLost", "TableValid",

@@ -76,6 +76,13 @@ type Options struct {
 	// Weight scales this member's fair share. It is at least 1. Default 1.
 	Weight int
 
+	// ByLoad has the members share what reconciles cost instead of the number of slots: seconds of work per second, for
+	// their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the mean, few
+	// at a time, each at most once in ten minutes, and not during rollouts (docs/load.md). Nobody gets more than twice its
+	// share of the slots. All members must have it: if some have not, slots are planned by number, and an event says so
+	// (LoadsNotEven). Duties are spread by number in any case. Default: slots are shared by number.
+	ByLoad bool
+
 	// LeaseDuration is how long other members wait after the last renewal that they saw before they take a member's slots.
 	// Default 15 s.
 	LeaseDuration time.Duration
@@ -302,7 +309,7 @@ func (o Options) config() (member.Config, error) {
 		},
 		Slots: o.Slots, Key: o.Key,
 		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod,
-		WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay,
+		WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay, ByLoad: o.ByLoad,
 	}
 	cfg.SetDefaults()
 	var seed [8]byte
@@ -327,6 +334,8 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 		"version of this program, by which a rollout is recognized (default: from the Pod's name, or the binary)")
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery,
 		"how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
+	flags.BoolVar(&o.ByLoad, "rota-by-load", o.ByLoad,
+		"share what reconciles cost between members, instead of the number of slots")
 	flags.BoolVar(&o.Label, "rota-label", o.Label, "label objects although they are not delivered by labels yet")
 	flags.Func("rota-label-namespaces", "namespaces in which objects are labelled, separated by commas, where informers "+
 		"are limited to them (default: all)", func(list string) error {

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 )
@@ -72,7 +74,7 @@ func (r *Rota) settings() map[string]string {
 		coverage.SettingLease: r.cfg.LeaseDuration.String(), coverage.SettingDeadline: r.cfg.RenewDeadline.String(),
 		coverage.SettingRetry: r.cfg.RetryPeriod.String(), coverage.SettingWrite: r.cfg.WriteTimeout.String(),
 		coverage.SettingFence: r.cfg.FenceDelay.String(), coverage.SettingDelivery: r.share.Delivery().String(),
-		coverage.SettingLabel: strconv.FormatBool(r.opts.Label),
+		coverage.SettingLabel: strconv.FormatBool(r.opts.Label), coverage.SettingBalance: r.opts.balance(),
 	}
 	if workload := r.opts.Identity.Workload; workload != "" {
 		out[coverage.SettingWorkload] = workload
@@ -88,6 +90,23 @@ func (r *Rota) settings() map[string]string {
 		out[coverage.SettingDispatcher] = address
 	}
 	return out
+}
+
+// memberLoads reads what members report of their loads.
+func (r *Rota) memberLoads(ctx context.Context) ([]member.LoadReport, error) {
+	if r.reports == nil {
+		return nil, nil
+	}
+	reports, err := r.reports.Read(ctx)
+	return report.Loads(reports), err
+}
+
+// balance is what this member's plans balance.
+func (o *Options) balance() string {
+	if o.ByLoad {
+		return coverage.BalanceLoad
+	}
+	return coverage.BalanceNumber
 }
 
 // lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -28,7 +31,7 @@ func newRebalance() *cobra.Command {
 Members do that by themselves. But for ten minutes after the last join in a rollout they leave some to have more than
 others, since most slots will soon move once more. And a member that joins waits a moment for its share. This command
 waits for neither. Its plan is that of the members: drained members get nothing, and members that leave or died are not
-its business. It knows numbers of slots, not load.
+its business. If all members plan by load, so does it, by what they report, with as many moves as it takes.
 
 With --dry-run it only shows what would move. That also works while moves are paused: it then shows what they would
 begin with.`,
@@ -149,13 +152,17 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 		}
 		return withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
 	}
+	loads, err := a.loads()
+	if err != nil {
+		return err
+	}
 	if dryRun {
 		if before, err = readTable(a.cmd.Context(), a.store); err != nil {
 			return a.failed(err)
 		}
 		free := before.Clone()
 		free.Pause = table.Pause{}
-		after = member.Rebalance(free, time.Now().Unix())
+		after = member.Rebalance(free, time.Now().Unix(), loads)
 		for _, id := range silent {
 			a.say("rota: member %s does not renew its Lease: `rota rebalance` would refuse, and others soon take its slots", id)
 		}
@@ -165,7 +172,7 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 	} else {
 		after, _, err = a.give(func(t *table.Table, by orders.By) error {
 			before = t.Clone()
-			return orders.Rebalance(t, by.At, silent)
+			return orders.Rebalance(t, by.At, silent, loads)
 		}, eventRebalanced, says("slots and duties are evened out"))
 		if err != nil {
 			return err
@@ -184,6 +191,33 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 		moving := orders.Moving(t)
 		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
 	})
+}
+
+// loads returns what members report of their loads. A rota that is planned by load is not planned by number for want of
+// a report.
+func (a *actor) loads() ([]member.LoadReport, error) {
+	reports, err := coverage.NewReports(a.cfg, a.rota.Namespace, a.rota.Name)
+	if err != nil {
+		return nil, err
+	}
+	var loads []member.LoadReport
+	err = within(a.cmd.Context(), func(ctx context.Context) error {
+		read, err := reports.Read(ctx)
+		loads = report.Loads(read)
+		return err
+	})
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	t, err := readTable(a.cmd.Context(), a.store)
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	if slices.ContainsFunc(loads, func(r member.LoadReport) bool { return r.ByLoad }) && !member.PlansByLoad(t, loads) {
+		return nil, withCode(exitConflict, fmt.Errorf("rota %s: some members plan by load, and others do not, or have not "+
+			"reported yet: set ByLoad for all of them, or for none, and try again", a.rota))
+	}
+	return loads, nil
 }
 
 // silent returns the members that do not renew their Leases, or why these could not be read.

@@ -21,6 +21,8 @@ const (
 	SettingFence    = "FenceDelay"
 	SettingDelivery = "Delivery"
 	SettingLabel    = "Label"
+	// SettingBalance is what the member's plans balance: number or load (rule R21).
+	SettingBalance = "Balance"
 	// SettingWorkload is the member's Deployment or StatefulSet, if known. Members may differ in it. It tells a rollout
 	// from two Deployments that have one rota name.
 	SettingWorkload = "Workload"
@@ -37,9 +39,15 @@ const (
 	SettingElection = "Election"
 )
 
+// Values of SettingBalance.
+const (
+	BalanceNumber = "number"
+	BalanceLoad   = "load"
+)
+
 // alike are the settings that all members should share while no rollout is going on.
 var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
-	SettingLabel, SettingElection, SettingProgram, SettingControllers, SettingDispatched}
+	SettingLabel, SettingBalance, SettingElection, SettingProgram, SettingControllers, SettingDispatched}
 
 // pairs are durations of one member that must be shorter than another duration of every member, with the reason.
 var pairs = []struct{ short, long, why string }{

@@ -227,6 +227,10 @@ func (d *Driver) do(a member.Action) {
 	case member.Swap:
 		d.env.Turns.Swapping(a)
 		d.env.Send.SwapTable(a, d.swapped(a.Serial))
+	case member.ReadLoads:
+		d.env.Send.ReadLoads(func(reports []member.LoadReport) {
+			d.Post(member.LoadsSeen{Serial: a.Serial, Reports: reports})
+		})
 	case member.WatchLeases:
 		d.env.Send.WatchLeases(a)
 	case member.DeleteLease:

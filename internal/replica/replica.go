@@ -47,6 +47,8 @@ type Env struct {
 	Log    logr.Logger
 	// SetDeadline has gate and writes end at a time, on the clock of deadlines. own is that of the member's own Lease.
 	SetDeadline func(at, own time.Duration)
+	// Loads reads what members report of their slots' loads. It blocks.
+	Loads func(ctx context.Context) ([]member.LoadReport, error)
 	// Tell tells people.
 	Tell func(ctx context.Context, n member.Notify)
 	// Failed is told of errors of requests. The member decides what to do about them.
@@ -76,7 +78,7 @@ func New(ctx context.Context, env Env) *Replica {
 	r := &Replica{env: env, Calls: newCalls(ctx, env.Log)}
 	env.State.Begin(env.Config.Self.ID, env.Clock.Late())
 	r.member = env.Member()
-	r.requests = &requests{store: env.Store, calls: r.Calls, failed: env.Failed}
+	r.requests = &requests{store: env.Store, calls: r.Calls, loads: env.Loads, failed: env.Failed}
 	r.settler = newSettler(env.Writes)
 	r.term = unlimited{Always{env.SetDeadline}}
 	if env.Election != nil {

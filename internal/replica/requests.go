@@ -18,6 +18,8 @@ type Requests interface {
 	ReadTable(answer func(s member.Snapshot, ok bool))
 	CreateTable(a member.CreateTable, answer func(member.Snapshot, member.Outcome))
 	SwapTable(a member.Swap, answer func(member.Snapshot, member.Outcome))
+	// ReadLoads answers without reports if they could not be read.
+	ReadLoads(answer func([]member.LoadReport))
 	// WatchLeases has the events come to the member, in place of those that an earlier call asked for.
 	WatchLeases(a member.WatchLeases)
 }
@@ -27,6 +29,8 @@ type requests struct {
 	store store.Store
 	calls *Calls
 	post  func(member.Event)
+	// loads reads the members' reports of loads. It blocks.
+	loads func(ctx context.Context) ([]member.LoadReport, error)
 	// failed tells of an error. The member decides what to do about it.
 	failed  func(what string, err error)
 	unwatch context.CancelFunc
@@ -93,6 +97,14 @@ func (r *requests) table(send func() (member.Snapshot, member.Outcome, error),
 			r.complain("write the table", err)
 		}
 		answer(snapshot, outcome)
+	})
+}
+
+func (r *requests) ReadLoads(answer func([]member.LoadReport)) {
+	r.calls.Go(func() {
+		reports, err := r.loads(r.calls.ctx)
+		r.complain("read how busy the members are", err)
+		answer(reports)
 	})
 }
 

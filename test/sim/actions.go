@@ -18,6 +18,7 @@ const (
 	ReadTable   = "get table"
 	CreateTable = "create table"
 	Swap        = "update table"
+	ReadLoads   = "list reports"
 	Warm        = "warm"
 	Load        = "load"
 	Drain       = "drain"

@@ -112,6 +112,7 @@ func (c *Chaos) draw() int {
 	c.drawTasks()
 	c.drawOutlives()
 	c.drawOrders()
+	c.drawLoads()
 	c.crashed = c.restart
 	c.ended = func(n *Node) {
 		switch {

@@ -30,6 +30,8 @@ type Replica struct {
 type Node struct {
 	// Stale: others may have written in the slots. Drains are answered so, and loads do not count.
 	Stale bool
+	// Mute: it publishes no new report of its loads.
+	Mute bool
 
 	w       *World
 	Replica *Replica
@@ -77,6 +79,7 @@ type Node struct {
 	// outlives is until when work that it has begun may go on in a slot that it has lost, with Config.Outlives.
 	outlives   map[slot.Slot]time.Duration
 	record     *written.Record
+	reported   reporting
 	server     int           // that answers it, in lives
 	deaf, mute time.Duration // until then no answers reach it, or no requests of it arrive
 	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.

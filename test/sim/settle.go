@@ -86,10 +86,20 @@ func (w *World) Unsettled() string {
 	if why := w.unreconciled(); why != "" && w.wild {
 		return why
 	}
+	byLoad := false
+	for _, n := range live {
+		byLoad = byLoad || n.cfg.ByLoad
+	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
 		if !ok || !even || t.Drained(id) {
 			continue
+		}
+		if byLoad {
+			if got == 0 && !mixed && len(t.Members) <= int(t.Slots) {
+				return id + " owns no slots"
+			}
+			continue // what it should own depends on loads
 		}
 		share := int(t.Slots) * m.Weight // times total
 		low, high := share-total, share+total

@@ -28,6 +28,8 @@ type Options struct {
 	// LeavesGone returns the deletions that a drained slot leaves to its next owner, in the place of what the model
 	// knows. May be nil.
 	LeavesGone func(slot.Slot) []table.Gone
+	// Load is what a slot costs the member of a pod, in thousandths of a worker. May be nil: nothing.
+	Load func(pod string, s slot.Slot, at time.Duration) int64
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
 }
@@ -78,7 +80,9 @@ type World struct {
 	paced    bool
 	passesOn bool
 	// tasks is the source of chance of tasks; nil: there are none in this life.
-	tasks   *rand.Rand
+	tasks *rand.Rand
+	// garbles is the source of chance of what is heard of loads; nil: all of it.
+	garbles *rand.Rand
 	servers [2]server
 	changed []time.Duration // by version of Objects
 	objects objects

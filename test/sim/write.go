@@ -239,10 +239,8 @@ func (n *Node) leaves(set slot.Set) table.Versions {
 	for _, s := range hash.Slots() {
 		latest = max(latest, w.slots[s].version+1)
 	}
-	if hash.Empty() {
-		for _, s := range duties.Slots() {
-			latest = max(latest, w.slots[s].version)
-		}
+	for _, s := range duties.Slots() {
+		latest = max(latest, w.slots[s].version)
 	}
 	return table.Versions{website.Kind: text(latest)}
 }

@@ -309,8 +309,8 @@ func Moving(t *table.Table) (n int) {
 }
 
 // Rebalance begins the moves that make shares even (member.Rebalance). silent are members that do not renew: with them
-// it begins none.
-func Rebalance(t *table.Table, at time.Time, silent []string) error {
+// it begins none. loads are what members report.
+func Rebalance(t *table.Table, at time.Time, silent []string, loads []member.LoadReport) error {
 	switch {
 	case t.Paused():
 		return errors.New("moves are paused, so none can begin: `rota resume` first")
@@ -318,7 +318,7 @@ func Rebalance(t *table.Table, at time.Time, silent []string) error {
 		return fmt.Errorf("members do not renew their Leases: %s; they are expelled within a lease, or go on: try again then",
 			strings.Join(silent, ", "))
 	}
-	next := member.Rebalance(t, at.Unix())
+	next := member.Rebalance(t, at.Unix(), loads)
 	if next == t {
 		return ErrAsItIs
 	}

@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 		"a stranger":     {stored(t, pair()), 0, func(t *table.Table) error { return orders.Drain(t, "c-1", by) }, "the members are a-1, b-1"},
 		"drained by one": {stored(t, old), 0, func(t *table.Table) error { return orders.Drain(t, "a-1", by) }, "older release"},
 		"silent": {stored(t, pair()), 0, func(t *table.Table) error {
-			return orders.Rebalance(t, by.At, []string{"b-1"})
+			return orders.Rebalance(t, by.At, []string{"b-1"}, nil)
 		}, "b-1; they are expelled within a lease"},
 	} {
 		told := func(ctx context.Context) (map[string]uint64, error) {

@@ -110,6 +110,9 @@ type (
 	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Late.
 	Deadline struct{ At time.Duration }
 
+	// ReadLoads reads the members' reports of loads. Answer: LoadsSeen of the same Serial, without reports if it failed.
+	ReadLoads struct{ Serial uint64 }
+
 	// Notify is for people: a line in the log, and an event on the rota's ConfigMap.
 	Notify struct {
 		// Reason is one word in CamelCase, as of a Kubernetes event.
@@ -142,5 +145,6 @@ func (Open) isAction()        {}
 func (Shut) isAction()        {}
 func (Release) isAction()     {}
 func (Deadline) isAction()    {}
+func (ReadLoads) isAction()   {}
 func (Notify) isAction()      {}
 func (Stop) isAction()        {}

@@ -39,7 +39,7 @@ func (r *run) command(words []string) error {
 	}
 	rest := func(i int) string { return strings.Join(words[min(i, len(words)):], " ") }
 	switch words[0] {
-	case "slots", "many", "outlives":
+	case "slots", "many", "outlives", "byload":
 	case "start":
 		r.start(words[1:])
 	case "twin":
@@ -114,6 +114,13 @@ func (r *run) command(words []string) error {
 		if !r.node(arg(1)).Fly(slot.Slot(number(arg(2)))) {
 			return errors.New("not admitted")
 		}
+	case "busy":
+		set := r.set(arg(1))
+		for _, s := range set.Slots() {
+			r.busy[s] = int64(number(arg(2)))
+		}
+	case "mute", "unmute":
+		r.node(arg(1)).Mute = words[0] == "mute"
 	case "stick":
 		if !r.node(arg(1)).Stick(r.slot(arg(2))) {
 			return errors.New("it does not do the duty")
@@ -160,6 +167,11 @@ func (r *run) start(words []string) {
 		if list, ok := strings.CutPrefix(word, "duties="); ok {
 			duties = manyDuties(list)
 		}
+		if word == "by=number" {
+			for _, pod := range words {
+				r.numbers[pod] = true
+			}
+		}
 	}
 	for _, pod := range words {
 		if !strings.Contains(pod, "=") {
@@ -197,6 +209,18 @@ func (r *run) slot(text string) slot.Slot {
 		return s
 	}
 	return slot.Slot(number(text))
+}
+
+// set is of slots and duties, separated by commas.
+func (r *run) set(text string) (set slot.Set) {
+	for _, part := range strings.Split(text, ",") {
+		if rng, err := slot.ParseRange(part); err == nil {
+			set.AddRange(rng)
+		} else {
+			set.Add(r.slot(part))
+		}
+	}
+	return set
 }
 
 // order has a person change the table.
@@ -284,16 +308,7 @@ func (r *run) holds(words []string) bool {
 	if words[0] == "not" {
 		return !r.holds(words[1:])
 	}
-	slots := func(i int) (set slot.Set) {
-		for _, part := range strings.Split(words[i], ",") {
-			if rng, err := slot.ParseRange(part); err == nil {
-				set.AddRange(rng)
-			} else {
-				set.Add(r.slot(part))
-			}
-		}
-		return set
-	}
+	slots := func(i int) slot.Set { return r.set(words[i]) }
 	t := r.w.Objects.Table().Table
 	switch words[0] {
 	case "table": // there is one
@@ -381,6 +396,8 @@ func (r *run) holds(words []string) bool {
 		return r.w.Messages.Requests[strings.Join(words[1:], " ")] > 0
 	case "sent": // sent N REQUEST: all members together have sent that many
 		return r.w.Messages.Requests[strings.Join(words[2:], " ")] == number(words[1])
+	case "fewer": // fewer N REQUEST: all members together have sent fewer
+		return r.w.Messages.Requests[strings.Join(words[2:], " ")] < number(words[1])
 	case "astray": // astray POD REQUEST: one was lost
 		return r.node(words[1]).Astray(strings.Join(words[2:], " "))
 	default:

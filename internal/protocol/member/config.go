@@ -48,6 +48,11 @@ type Config struct {
 	// Outlives says that work in this rota's slots may go on until its member's deadline although the member has ended or
 	// has lost the slots: it is done by workers elsewhere (docs/dispatch.md). All members must agree on it.
 	Outlives bool
+	// ByLoad has planners spread what reconciles cost, and not the number of slots (rule R21). All members should agree on
+	// it.
+	ByLoad bool
+	// LoadPeriod is the time between two looks at loads. Default two LeaseDurations.
+	LoadPeriod time.Duration
 	// Seed is for jitter.
 	Seed uint64
 }
@@ -68,6 +73,7 @@ func (c *Config) SetDefaults() {
 	set(&c.SettleDelay, 2*time.Second)
 	set(&c.JoinDelay, time.Second)
 	set(&c.RolloutDelay, 10*time.Second)
+	set(&c.LoadPeriod, 2*c.LeaseDuration)
 	if c.MaxTable == 0 {
 		c.MaxTable = table.MaxSize / 16 * 15
 	}

@@ -40,8 +40,8 @@
 //     does what they ask for.
 //   - Those on slots: [Hold], [Warm], [Drain], [Load] and [Release] may take long. Start them in order, and keep that
 //     order for each slot. Shut cancels what is in flight; a Release follows only when the slot has been shut.
-//   - Requests to the API server: [CreateLease], [RenewLease], [ReadTable], [CreateTable], [Swap], [WatchLeases] and
-//     [DeleteLease] run concurrently with everything else. WatchLeases replaces the watch before it.
+//   - Requests to the API server: [CreateLease], [RenewLease], [ReadTable], [CreateTable], [Swap], [WatchLeases],
+//     [DeleteLease] and [ReadLoads] run concurrently with everything else. WatchLeases replaces the watch before it.
 //
 // [Notify] is for people and has no answer.
 //

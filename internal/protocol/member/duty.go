@@ -159,12 +159,12 @@ func unownedDuty(t *table.Table) bool {
 	return slices.ContainsFunc(t.Runs, func(r table.Run) bool { return r.Owner == "" && t.Duty(r.Slots.First) != "" })
 }
 
-// assign returns the next owners of all slots: hash slots by plan.Assign, duties by plan.AssignDuties. in describes
+// assign returns the next owners of all slots: hash slots by assignSlots, duties by plan.AssignDuties. in describes
 // both.
 func (m *Member) assign(t *table.Table, in plan.Input) []string {
 	owners := in.Owners
 	in.Owners = owners[:t.Slots]
-	target := plan.Assign(in)
+	target := m.assignSlots(in)
 	if len(t.Duties) == 0 {
 		return target
 	}

@@ -3,6 +3,7 @@ package member
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/plan"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -55,6 +56,43 @@ type Lease struct {
 	Open bool
 	// Format is the newest table format that the member reads.
 	Format int
+}
+
+// LoadReport is what a member reports of its slots' loads.
+type LoadReport struct {
+	ID string
+	// Serial is higher in each report of a member.
+	Serial uint64
+	// ByLoad is the member's Config.ByLoad.
+	ByLoad bool
+	// Loads are those of slots, or of several slots together. Slots that are left out have none.
+	Loads []Busy
+}
+
+// Busy is how many workers the keys of slots keep busy together, in thousandths of a worker.
+type Busy struct {
+	Slots   slot.Range
+	Workers int64
+}
+
+// perSlot returns the load of each of n slots; nil if the report cannot be true: it names slots that there are not, or
+// twice, or loads that no slot has.
+func (r *LoadReport) perSlot(n int) []int64 {
+	out := make([]int64, n)
+	next := 0
+	for _, l := range r.Loads {
+		if first, last := int(l.Slots.First), int(l.Slots.Last); first < next || last < first || last >= n {
+			return nil
+		}
+		each := l.Workers / int64(l.Slots.Len())
+		if each < 0 || each > plan.MaxLoad {
+			return nil
+		}
+		for next = int(l.Slots.First); next <= int(l.Slots.Last); next++ {
+			out[next] = each
+		}
+	}
+	return out
 }
 
 // Outcome says how a write ended.
@@ -152,6 +190,14 @@ type (
 		Round uint64
 	}
 
+	// LoadsSeen answers ReadLoads.
+	LoadsSeen struct {
+		// Serial is that of the action.
+		Serial uint64
+		// Reports are what members report, in any order. A member's may be missing, old or wrong.
+		Reports []LoadReport
+	}
+
 	// Lapsed says that the gate has passed its deadline and the member does not know. Time passed between a Step and its
 	// actions, so a Deadline or an Open came too late for slots that the member takes for open (rule R13). It comes before
 	// any other event.
@@ -171,5 +217,6 @@ func (LeaseDeleted) isEvent() {}
 func (Warmed) isEvent()       {}
 func (Drained) isEvent()      {}
 func (Loaded) isEvent()       {}
+func (LoadsSeen) isEvent()    {}
 func (Lapsed) isEvent()       {}
 func (Leave) isEvent()        {}

@@ -117,6 +117,8 @@ func (r *replica) do(ctx context.Context, a member.Action) {
 			})
 		}()
 
+	case member.ReadLoads:
+		go r.tell(member.LoadsSeen{Serial: a.Serial}) // nobody reports
 	case member.Notify: // for the log
 	case member.Stop:
 		r.stop = &a

@@ -81,6 +81,7 @@ type Member struct {
 	candidates candidates
 	swap       swap
 	plan       planning
+	balance    balance
 	// refused is why this member ends although nobody asked it to leave. met: a namesake has been reported.
 	refused error
 	met     bool
@@ -157,6 +158,8 @@ func (m *Member) Step(now Time, event Event) []Action {
 		m.drained(e)
 	case Loaded:
 		m.answer(e.Slots, e.Round, loading, loaded)
+	case LoadsSeen:
+		m.loadsSeen(e)
 	case Lapsed:
 		m.lapse()
 	case Leave:

@@ -92,6 +92,8 @@ func mutate(scripts []*script, seed uint64) *script {
 			for range min(depth/1000, 4) - 1 {
 				m.lines = append(m.lines, body...)
 			}
+		case strings.HasPrefix(line, "hand "), strings.HasPrefix(line, "stale "):
+			// The model does as it is told, and not as production does when something else comes between.
 		case line != "":
 			m.lines = append(m.lines, strings.TrimSuffix(line, " unfenced"))
 		}
@@ -125,7 +127,7 @@ func mutate(scripts []*script, seed uint64) *script {
 			}
 		case 6: // a line of another script
 			other := pick().lines
-			if line := other[rng.IntN(len(other))]; line != "" && !strings.HasPrefix(line, "repeat") && line != "end" {
+			if line := other[rng.IntN(len(other))]; line != "" && !strings.HasPrefix(line, "repeat") && line != "end" && !strings.HasPrefix(line, "hand ") && !strings.HasPrefix(line, "stale ") {
 				m.lines = slices.Insert(m.lines, i, strings.TrimSuffix(line, " unfenced"))
 			}
 		case 7:
@@ -145,14 +147,18 @@ func mutate(scripts []*script, seed uint64) *script {
 
 // mutant runs a mutant: what cannot be done is left out.
 func (s *script) mutant(trace bool) *run {
-	r := &run{vars: map[string]string{"$S": "0"}, duties: map[string]slot.Slot{}}
-	o := sim.Options{Slots: 8, Duties: 16}
+	r := newRun()
+	r.vars["$S"] = "0"
+	o := sim.Options{Slots: 8, Duties: 16, Load: r.load}
 	if trace {
 		o.Trace = func(line string) { r.trace = append(r.trace, line) }
 	}
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
 			o.Slots = min(slot.Count(number(n)), 256) // one with 4,096, that moves them one by one, takes minutes
+		}
+		if line == "byload" {
+			o.Tune = r.byLoad
 		}
 		if strings.Contains(line, "duties=1-") || strings.Contains(line, ",1-") {
 			o.Duties = slot.MaxDuties
@@ -170,6 +176,7 @@ func (s *script) mutant(trace bool) *run {
 	}
 	r.w.Net.Down = false
 	for _, n := range r.w.Live() {
+		n.Mute = false
 		n.HaltBefore(nil)
 		n.Resume()
 		for _, name := range []string{

@@ -83,7 +83,7 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 
 // awaitsPlan says that this member has joined and waits for its share. It does not guess in a rollout, since the plan
 // will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
-// at that time.
+// at that time, nor if slots are planned by load, which it does not know.
 func (m *Member) awaitsPlan(t *table.Table) bool {
 	owned := false
 	for _, r := range t.Runs {
@@ -92,7 +92,7 @@ func (m *Member) awaitsPlan(t *table.Table) bool {
 		}
 		owned = owned || r.Owner != ""
 	}
-	return owned && !mixed(t) && !t.Paused()
+	return owned && !mixed(t) && !t.Paused() && !m.cfg.ByLoad
 }
 
 // guess returns the slots in question that a planner would give to this member if the silent members were dead.

@@ -9,11 +9,12 @@ import (
 // and if all members had been there for long. It is the planners' own plan (rule R17), so that members that are on
 // probation or drained get nothing. It begins no moves of slots that nobody owns, or that move already, and none away
 // from members that leave: that is planned without being asked for. With a pause it begins none. wall is the time in
-// Unix seconds.
+// Unix seconds. loads are what members report. If all report that they plan by load, so does this (rule R21), without
+// its patience and with as many moves as it takes.
 //
 // All members must renew their Leases. The result is t itself if there is nothing to move. It is sealed with the epoch
 // after that of t.
-func Rebalance(t *table.Table, wall int64) *table.Table {
+func Rebalance(t *table.Table, wall int64, loads []LoadReport) *table.Table {
 	cfg := Config{Slots: t.Slots, Key: t.Key}
 	cfg.SetDefaults()
 	m := New(cfg) // a planner that is no member
@@ -23,6 +24,11 @@ func Rebalance(t *table.Table, wall int64) *table.Table {
 	}
 	fit, hold := m.fit(t, nil)
 	receives := func(other table.Member) bool { return fit[other.ID] }
+	if m.cfg.ByLoad = PlansByLoad(t, loads); m.cfg.ByLoad && !hold {
+		m.balance.believe(t, loads)
+		owners, evened := m.evenOut(t, fit, int(t.Slots), false)
+		m.balance.moves = movesTo(owners, evened)
+	}
 	target := m.assign(t, m.assignment(t, t, nil, receives, false, hold))
 	eachSlot(t, func(r table.Run) bool { return r.Owner == "" }, func(s slot.Slot, _ table.Run) { target[s] = "" })
 	d := &draft{next: t}

@@ -64,7 +64,7 @@ func TestRebalance(t *testing.T) {
 		tab := uneven(t)
 		test.change(tab)
 		tab.Seal(9)
-		got := member.Rebalance(tab, rebalancedAt)
+		got := member.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -95,7 +95,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 		if err := tab.Valid(); err != nil {
 			rt.Fatal(err)
 		}
-		got := member.Rebalance(tab, rebalancedAt)
+		got := member.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			rt.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 				rt.Fatalf("slot %v: %+v became %+v", s, was, is)
 			}
 		}
-		if again := member.Rebalance(got, rebalancedAt); again != got {
+		if again := member.Rebalance(got, rebalancedAt, nil); again != got {
 			rt.Fatalf("it is not even yet:\n%v\n%v", got, again)
 		}
 	})

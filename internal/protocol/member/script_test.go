@@ -24,8 +24,9 @@ import (
 //	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
 //	slots N
 //	many N                      duties at most
+//	byload                      slots are planned by load
 //	outlives                    work goes on until its member's deadline, whatever happens to the member
-//	start POD... [build=B] [format=N] [duties=X,Y]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
+//	start POD... [build=B] [format=N] [duties=X,Y] [by=number]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, sleep, resume POD...
 //	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
@@ -36,6 +37,8 @@ import (
 //	down, up                    the API server
 //	edit FIELD TEXT             a field of the table, by hand
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
+//	busy SLOTS N                each of them keeps N thousandths of a worker busy from now on
+//	mute, unmute POD            it publishes no new report
 //	stick POD DUTY              it does not return when it should, until land POD DUTY
 //	order pause|resume|rebalance, order drain|undrain POD    what people ask for by the table
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
@@ -55,7 +58,10 @@ type run struct {
 	vars  map[string]string
 	// duties are the slots of duties when they were last asked for.
 	duties map[string]slot.Slot
-	trace  []string
+	// busy are the loads of slots, numbers the pods that plan by number.
+	busy    map[slot.Slot]int64
+	numbers map[string]bool
+	trace   []string
 }
 
 // Every rule that lives in members has its scripts, in files whose names start with it.
@@ -76,6 +82,7 @@ func TestR16TableLost(t *testing.T) { scripts(t, "R16") }
 func TestR17Plan(t *testing.T)      { scripts(t, "R17") }
 func TestR18Duties(t *testing.T)    { scripts(t, "R18") }
 func TestR19Orders(t *testing.T)    { scripts(t, "R19") }
+func TestR21Loads(t *testing.T)     { scripts(t, "R21") }
 
 // scripts runs the scripts of a rule.
 func scripts(t *testing.T, rule string) {
@@ -118,8 +125,19 @@ func readScript(t *testing.T, file string) *script {
 	return s
 }
 
+func newRun() *run {
+	return &run{
+		vars: map[string]string{}, duties: map[string]slot.Slot{}, busy: map[slot.Slot]int64{}, numbers: map[string]bool{},
+	}
+}
+
+// byLoad has members plan by load.
+func (r *run) byLoad(c *member.Config) { c.ByLoad = !r.numbers[c.Self.Pod] }
+
+func (r *run) load(_ string, s slot.Slot, _ time.Duration) int64 { return r.busy[s] }
+
 func (s *script) run() (*run, error) {
-	r := &run{vars: map[string]string{}, duties: map[string]slot.Slot{}}
+	r := newRun()
 	slots, duties := slot.Count(8), 0
 	var tune func(*member.Config)
 	for _, line := range s.lines {
@@ -133,9 +151,13 @@ func (s *script) run() (*run, error) {
 		if line == "outlives" {
 			tune = func(c *member.Config) { c.Outlives = true }
 		}
+		if line == "byload" {
+			tune = r.byLoad
+		}
 	}
 	r.w = sim.New(sim.Options{
 		Slots: slots, Duties: duties, Tune: tune,
+		Load:  r.load,
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

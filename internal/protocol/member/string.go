@@ -57,6 +57,8 @@ func (e Drained) String() string {
 
 func (e Loaded) String() string { return fmt.Sprintf("Loaded %v", e.Slots) }
 
+func (e LoadsSeen) String() string { return fmt.Sprintf("LoadsSeen of %d members", len(e.Reports)) }
+
 func (Lapsed) String() string { return "Lapsed" }
 
 func (Leave) String() string { return "Leave" }
@@ -72,6 +74,8 @@ func (ReadTable) String() string { return "ReadTable" }
 func (a CreateTable) String() string { return fmt.Sprintf("CreateTable %v", a.Table) }
 
 func (a Swap) String() string { return fmt.Sprintf("Swap on %s: %v", a.Version, a.Table) }
+
+func (ReadLoads) String() string { return "ReadLoads" }
 
 func (a WatchLeases) String() string { return fmt.Sprintf("WatchLeases all=%v %v", a.All, a.IDs) }
 

@@ -47,6 +47,7 @@ func (m *Member) work() {
 	if t == nil || m.lapsed || m.lease.mine.UID == "" {
 		return
 	}
+	m.lookAtLoads(t)
 	if m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
 		return
 	}
@@ -250,10 +251,12 @@ func (m *Member) draftTransfers(t *table.Table, d *draft) {
 		state := m.slots[s].state
 		next, _ := t.Member(r.Next)
 		going := state == drained || state == sent
+		unseen := r.Next != "" && m.watch.others[r.Next] == nil // its Lease: the watch has not answered yet
 		unfit := next.Leaving || m.suspends(t, r) || state == open && m.unwanted(t, r)
 		switch {
-		case r.Next != "" && (unfit || (going || state == draining) && !m.renewing(r.Next)):
+		case r.Next != "" && (unfit || (going || state == draining) && !unseen && !m.renewing(r.Next)):
 			abort.Add(s)
+		case going && unseen:
 		case going && r.Next != "" && d.noTransfers:
 			d.stays.Add(s)
 		case going && (r.Ready || r.Next == "" && m.givesUp(t, r)):

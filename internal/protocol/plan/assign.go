@@ -72,12 +72,17 @@ type assignment struct {
 // The result is a new slice. It is a function of the input, and the order of Members does not matter.
 func Assign(in Input) []string {
 	a := newAssignment(in)
-	out := slices.Clone(in.Owners)
 	if slices.ContainsFunc(a.members, func(m Member) bool { return m.Receives }) {
 		give, take := a.quotas(in.Tolerant)
 		a.release(give, take)
 		a.place(take)
 	}
+	return a.owners(in.Owners)
+}
+
+// owners returns who owns the slots, of which these were the owners.
+func (a *assignment) owners(before []string) []string {
+	out := slices.Clone(before)
 	for s, o := range a.own {
 		switch o {
 		case foreign:

@@ -13,5 +13,7 @@
 // member few, which keeps the table short and selectors cheap. It is a heuristic without a proven bound.
 // TestRunsStayFew measures it.
 //
-// The package is not for tables with more than slot.MaxCount slots. It knows nothing about load: all slots are equal.
+// To Assign all slots are equal. AssignByLoad (load.go) is for slots that are not (rule R21).
+//
+// The package is not for tables with more than slot.MaxCount slots.
 package plan

@@ -1,0 +1,348 @@
+package member
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// This file has what a planner knows of loads, and when it evens them out (rule R21).
+//
+// Members tell in their reports how many workers the objects of each slot keep busy. With Config.ByLoad the first
+// planner reads the reports every LoadPeriod. What it has read is the input of its plans, and only it plans moves for
+// the sake of loads. Nothing safe depends on a load: whatever reports say, the moves are ordinary ones, and few.
+
+const (
+	// loadTime is the time constant of the average of what is read of a slot's load.
+	loadTime = 10 * time.Minute
+	// loadYouth is how long a member must have had a slot so that what it says of its load counts. Until then the slot
+	// has the load that it had with its last owner.
+	loadYouth = time.Minute
+	// unevenLooks is how many looks in a row must find loads uneven before they are evened out.
+	unevenLooks = 3
+	// evenLooks is how many in a row must find nothing to do until that is over. By then the new owners' figures count.
+	evenLooks = 10
+	// independentLooks is how many looks are in an average that do not have much in common: members report averages over
+	// two minutes. deviations is by how many standard deviations loads must differ.
+	independentLooks, deviations = 5, 3
+	// restTime is how long a slot that was moved for the sake of loads is not moved for them again.
+	restTime = 10 * time.Minute
+	// movesPerLook is the part of the slots that may move after each look.
+	movesPerLook = 16
+)
+
+// balance is what this member knows of loads while it is the first planner.
+type balance struct {
+	asked  bool
+	serial uint64
+	next   time.Duration // when to look again; 0: it is not the first planner
+	slots  []slotLoad
+	// reports are the serials of the members' last reports.
+	reports map[string]uint64
+	// uneven and even count looks in a row. evening: loads are being evened out.
+	uneven, even int
+	evening      bool
+	// moves are to be made on that version of the table.
+	moves   map[slot.Slot]string
+	version string
+	// followed is the version of the table that the slots' owners are from.
+	followed string
+	differs  bool // a member plans by number
+}
+
+// slotLoad is what is known of a slot.
+type slotLoad struct {
+	owner string
+	since time.Duration // it was first seen with that owner
+	rests time.Duration // until then
+	// load is in thousandths of a worker, and variance that of what was read of it. weight is how much they say, from 0
+	// to 1.
+	load, variance, weight float64
+	at                     time.Duration // of the last look that counted
+	looks                  int           // that counted
+	last                   [2]float64    // what the last two showed
+}
+
+// pass takes in what a look has shown. One that differs from those before and after it does not count: the figure is
+// the median of the last three (Tukey's running median). Mean and variance are weighted exponentially, by West's update
+// (1979).
+func (s *slotLoad) pass(now time.Duration, n float64) {
+	last := s.last
+	s.last = [2]float64{last[1], n}
+	if s.looks++; s.looks >= 3 {
+		n = max(min(n, last[0]), min(max(n, last[0]), last[1]))
+	}
+	gain := -math.Expm1(-float64(now-s.at) / float64(loadTime))
+	s.at = now
+	if s.weight == 0 {
+		s.load, s.weight = n, gain
+		return
+	}
+	s.weight += gain * (1 - s.weight)
+	part, off := gain/s.weight, n-s.load
+	s.load += part * off
+	s.variance += part * (off*(n-s.load) - s.variance)
+}
+
+// firstPlanner says that this member is the one that looks at loads.
+func (m *Member) firstPlanner() bool { return m.cfg.ByLoad && m.phase == joined && m.rank() == 0 }
+
+// lookAtLoads asks for reports when it is time to.
+func (m *Member) lookAtLoads(t *table.Table) {
+	b := &m.balance
+	switch {
+	case !m.firstPlanner():
+		*b = balance{serial: b.serial}
+		return
+	case b.next == 0:
+		b.next, b.slots, b.reports = m.now.Mono+m.cfg.LoadPeriod, make([]slotLoad, m.cfg.Slots), map[string]uint64{}
+	}
+	b.follow(m.now.Mono, t, m.snap.Version)
+	if !b.asked && m.due(b.next) {
+		b.asked, b.serial = true, m.nextSerial()
+		m.do(ReadLoads{Serial: b.serial})
+	}
+}
+
+// follow notes since when slots have their owners.
+func (b *balance) follow(now time.Duration, t *table.Table, version string) {
+	if b.followed == version {
+		return
+	}
+	b.followed = version
+	eachHashSlot(t, func(s slot.Slot, r table.Run) {
+		l := &b.slots[s]
+		if l.owner == r.Owner {
+			return
+		}
+		if b.moves[s] == r.Owner && r.Owner != "" {
+			l.rests = now + restTime
+		}
+		// The new owner's figure soon counts more than the old one: it may be slower, or faster.
+		l.owner, l.since, l.weight = r.Owner, now, min(l.weight, 0.5)
+	})
+}
+
+// eachHashSlot visits the slots that are not duties'.
+func eachHashSlot(t *table.Table, visit func(slot.Slot, table.Run)) {
+	eachSlot(t, func(r table.Run) bool { return !t.IsDuty(r.Slots.First) }, visit)
+}
+
+// loadsSeen takes in what members report, and plans moves if it is time to.
+func (m *Member) loadsSeen(e LoadsSeen) {
+	b := &m.balance
+	t := m.table()
+	if !b.asked || e.Serial != b.serial {
+		return
+	}
+	b.asked, b.next, b.moves = false, m.now.Mono+m.cfg.LoadPeriod, nil
+	if t == nil || !m.firstPlanner() {
+		return
+	}
+	b.follow(m.now.Mono, t, m.snap.Version)
+	agreed := m.agreed(t, e.Reports)
+	complete := b.take(m.now.Mono, t, e.Reports)
+	if !complete || !agreed || !m.calm(t) {
+		b.uneven = 0
+		return
+	}
+	m.planMoves(t)
+}
+
+// planMoves plans moves that even loads out, if these have been uneven for a while.
+func (m *Member) planMoves(t *table.Table) {
+	b := &m.balance
+	fit, hold := m.fit(t, nil)
+	if hold {
+		return
+	}
+	owners, evened := m.evenOut(t, fit, max(1, int(t.Slots)/movesPerLook), !b.evening)
+	if evened.Empty() || !m.significant(t, owners, evened) {
+		b.uneven = 0
+		if b.even++; b.even >= evenLooks {
+			b.evening = false
+		}
+		return
+	}
+	b.even = 0
+	if b.uneven++; b.uneven < unevenLooks && !b.evening {
+		return
+	}
+	b.evening = true
+	b.moves, b.version = movesTo(owners, evened), m.snap.Version
+	m.plan.lookAt, m.plan.key = 0, ""
+}
+
+// evenOut returns the owners of slots for a plan that evens loads out by so many moves, and which slots move for that.
+func (m *Member) evenOut(
+	t *table.Table, fit map[string]bool, moves int, begin bool,
+) (owners []string, evened slot.Set) {
+	in := m.byLoad(m.assignment(t, t, nil, func(other table.Member) bool { return fit[other.ID] }, false, false))
+	in.Owners, in.Moves, in.Begin = in.Owners[:t.Slots], moves, begin
+	for s := range m.balance.slots {
+		if m.balance.slots[s].rests > m.now.Mono {
+			in.Resting.Add(slot.Slot(s))
+		}
+	}
+	return plan.AssignByLoad(in)
+}
+
+// movesTo returns where slots go.
+func movesTo(owners []string, set slot.Set) map[slot.Slot]string {
+	out := map[slot.Slot]string{}
+	for _, s := range set.Slots() {
+		out[s] = owners[s]
+	}
+	return out
+}
+
+// PlansByLoad says that all members report that they plan by load.
+func PlansByLoad(t *table.Table, reports []LoadReport) bool {
+	by := map[string]bool{}
+	for _, r := range reports {
+		by[r.ID] = r.ByLoad
+	}
+	return !slices.ContainsFunc(t.Members, func(other table.Member) bool { return !by[other.ID] })
+}
+
+// believe takes loads for what they are said to be.
+func (b *balance) believe(t *table.Table, reports []LoadReport) {
+	b.slots = make([]slotLoad, t.Slots)
+	for _, r := range reports {
+		loads := r.perSlot(int(t.Slots))
+		eachHashSlot(t, func(s slot.Slot, run table.Run) {
+			if run.Owner == r.ID && loads != nil {
+				b.slots[s] = slotLoad{load: float64(loads[s]), weight: 1}
+			}
+		})
+	}
+}
+
+// significant says that loads differ by more than what is read of them varies by itself: those of the two members that
+// differ most among those that slots would move between.
+func (m *Member) significant(t *table.Table, owners []string, evened slot.Set) bool {
+	type known struct{ load, variance float64 }
+	by := map[string]known{}
+	says := 0.0
+	eachHashSlot(t, func(s slot.Slot, r table.Run) {
+		l, of := m.balance.slots[s], by[r.Owner]
+		owner, _ := t.Member(r.Owner)
+		weight := float64(max(owner.Weight, 1))
+		by[r.Owner] = known{of.load + l.load/weight, of.variance + l.variance/weight/weight}
+		says = max(says, l.weight)
+	})
+	looks := max(1, says*independentLooks)
+	for _, s := range evened.Slots() {
+		from, to := by[t.At(s).Owner], by[owners[s]]
+		if off := from.load - to.load; off > deviations*math.Sqrt((from.variance+to.variance)/looks) {
+			return true
+		}
+	}
+	return false
+}
+
+// agreed says that all members plan by load. A planner by number would take back what this one plans.
+func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
+	b := &m.balance
+	for _, r := range reports {
+		if other, ok := t.Member(r.ID); ok && !other.Leaving && !r.ByLoad {
+			if !b.differs {
+				m.note("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
+					"load: loads are not evened out until all are configured alike", r.ID)
+			}
+			b.differs = true
+			return false
+		}
+	}
+	b.differs = false
+	return true
+}
+
+// take takes in reports. It says whether all members have reported since the last look. What a member says of slots
+// that it does not own, has not had for long, or is about to hand over, does not count.
+func (b *balance) take(now time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
+	told := map[string][]int64{}
+	for _, r := range reports {
+		last, known := b.reports[r.ID]
+		b.reports[r.ID] = r.Serial
+		if loads := r.perSlot(int(t.Slots)); known && r.Serial > last && loads != nil {
+			told[r.ID] = loads
+		}
+	}
+	eachHashSlot(t, func(s slot.Slot, r table.Run) {
+		l := &b.slots[s]
+		loads := told[r.Owner]
+		if loads != nil && r.Next == "" && now-l.since >= loadYouth {
+			l.pass(now, float64(loads[s]))
+		}
+	})
+	for _, other := range t.Members {
+		if !other.Leaving && told[other.ID] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// calm says that nothing moves and nobody comes or goes, so that loads are what they will be.
+func (m *Member) calm(t *table.Table) bool {
+	for _, other := range t.Members {
+		if other.Leaving || m.dead(other.ID) {
+			return false
+		}
+	}
+	for _, r := range t.Runs {
+		if !t.IsDuty(r.Slots.First) && (r.Owner == "" || r.Next != "" || r.Unsettled) {
+			return false
+		}
+	}
+	return !m.rollout(t)
+}
+
+// byLoad adds what is known of loads to the input of a plan. If little is, it adds nothing.
+func (m *Member) byLoad(in plan.Input) plan.LoadInput {
+	out := plan.LoadInput{Input: in}
+	known, sum := 0, 0.0
+	for _, l := range m.balance.slots {
+		if l.weight > 0 {
+			known++
+			sum += l.load
+		}
+	}
+	if known == 0 || known < len(m.balance.slots)/2 {
+		return out
+	}
+	for _, l := range m.balance.slots {
+		load := l.load
+		if l.weight == 0 {
+			load = sum / float64(known)
+		}
+		out.Load = append(out.Load, int64(math.Round(load)))
+	}
+	return out
+}
+
+// assignSlots returns the next owners of the slots that are not duties'.
+func (m *Member) assignSlots(in plan.Input) []string {
+	if !m.cfg.ByLoad {
+		return plan.Assign(in)
+	}
+	owners, _ := plan.AssignByLoad(m.byLoad(in))
+	b := &m.balance
+	if b.version != m.snap.Version || in.Only != "" || in.Tolerant {
+		return owners
+	}
+	receives := func(id string) bool {
+		return slices.ContainsFunc(in.Members, func(p plan.Member) bool { return p.ID == id && p.Receives && !p.Leaves })
+	}
+	for s, to := range b.moves {
+		if owners[s] == in.Owners[s] && !in.Moving.Has(s) && receives(to) {
+			owners[s] = to
+		}
+	}
+	return owners
+}

@@ -1,0 +1,23 @@
+package report
+
+import (
+	"math"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
+)
+
+// Loads returns what reports say of the slots' loads, for planners (rule R21).
+func Loads(reports []*coverage.Report) []member.LoadReport {
+	out := make([]member.LoadReport, 0, len(reports))
+	for _, told := range reports {
+		one := member.LoadReport{
+			ID: told.Member, Serial: told.Serial, ByLoad: told.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
+		}
+		for _, l := range told.Loads {
+			one.Loads = append(one.Loads, member.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
+		}
+		out = append(out, one)
+	}
+	return out
+}
