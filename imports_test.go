@@ -26,6 +26,7 @@ var layers = []struct {
 	{"internal/dispatch/wire", pure}, {"internal/elapsed", noKubernetes}, {"dispatch/client", workers},
 	{"internal/names", pure}, {"permission", noControllerRuntime}, {"internal/await", noKubernetes},
 	{"internal/store", noControllerRuntime}, {"fence", noControllerRuntime}, {"internal/nearest", pure},
+	{"internal/turns", pure}, {"fair", noControllerRuntime},
 	{"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery/sharding", simulated}, {"internal/delivery/written", simulated},
 	{"internal/delivery", noControllerRuntime}, {"internal/labeller", noControllerRuntime},

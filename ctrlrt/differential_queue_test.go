@@ -2,7 +2,6 @@ package ctrlrt
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -25,14 +25,20 @@ func queueLimiter() workqueue.TypedRateLimiter[request] {
 }
 
 // A controller's queue, on a member that has all slots, does what controller-runtime's does, with priorities and
-// without.
+// without, also if it is fair.
 func TestAControllersQueueIsAStockQueue(t *testing.T) {
-	for _, priorities := range []bool{true, false} {
-		o := controller.Options{UsePriorityQueue: ptr.To(priorities)}
-		t.Run(fmt.Sprintf("UsePriorityQueue=%t", priorities), func(t *testing.T) {
+	fairly := func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
+		return newFairQueue(name, limiter, fair.Options[request]{}, 0)
+	}
+	for name, o := range map[string][2]controller.Options{
+		"with priorities":    {{}, {}},
+		"without priorities": {{UsePriorityQueue: ptr.To(false)}, {UsePriorityQueue: ptr.To(false)}},
+		"fair":               {{}, {NewQueue: fairly}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			queuetest.Compare(t, func(*testing.T) *queuetest.Player[request] {
-				return &queuetest.Player[request]{Queue: innerQueue(o)("stock", queueLimiter()), Item: requestOf}
-			}, func(t *testing.T) *queuetest.Player[request] { return controllersPlayer(t, o) })
+				return &queuetest.Player[request]{Queue: innerQueue(o[0])("stock", queueLimiter()), Item: requestOf}
+			}, func(t *testing.T) *queuetest.Player[request] { return controllersPlayer(t, o[1]) })
 		})
 	}
 }

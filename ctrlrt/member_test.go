@@ -220,7 +220,9 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	ctrl.SetLogger(logr.Discard())
 	logger := testLogger(t, pod)
 	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
-	o.LeaseDuration, o.RetryPeriod = leaseDuration, leaseDuration/10
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration, o.RetryPeriod = leaseDuration, leaseDuration/10
+	}
 	if o.LabelNamespaces == nil {
 		o.LabelNamespaces = []string{namespace}
 	}

@@ -130,7 +130,7 @@ func (l *loads) measure() {
 	}
 	for m := range l.members {
 		w := int64(l.members[m].Weight)
-		l.most[m] = max(l.have[m], mostSlots*int((w*int64(slotsOf)+weights-1)/max(weights, 1)))
+		l.most[m] = max(l.have[m], int(mostSlots*w*int64(slotsOf)/max(weights, 1)), 1)
 	}
 	slices.SortFunc(costs, func(x, y int) int { return cmp.Or(cmp.Compare(l.cost[y], l.cost[x]), cmp.Compare(x, y)) })
 	alone := make([]bool, len(l.members))

@@ -1,0 +1,347 @@
+package ctrlrt
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota/fair"
+	"github.com/rota-dev/rota/internal/turns"
+)
+
+// lowTurn is how often it is a lower priority's turn while items of a higher one wait: once in so many turns.
+const lowTurn = 10
+
+// FairQueue returns a constructor of work queues for controller.Options.NewQueue. They are controller-runtime's
+// priority queues but for the order of items of one priority: tenants take turns, so that a flood of one does not delay
+// the objects of others. By default a tenant is a namespace. And one turn in ten is a lower priority's while there are
+// items of a higher one, so that what lists and handovers bring does not wait without end.
+//
+//	ctrl.NewControllerManagedBy(mgr).For(&v1.Website{}).
+//		WithOptions(controller.Options{NewQueue: ctrlrt.FairQueue(fair.Options[reconcile.Request]{})})
+//
+// It works with any manager. Of several calls of one constructor each makes a queue of its own.
+func FairQueue(o fair.Options[reconcile.Request]) func(
+	controllerName string, limiter workqueue.TypedRateLimiter[reconcile.Request],
+) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string, limiter workqueue.TypedRateLimiter[request]) plainQueue {
+		return newFairQueue(name, limiter, o, lowTurn)
+	}
+}
+
+// fairQueue is a priority queue as controller-runtime's, whose documentation says what it promises, and whose order
+// within a priority is that of turns.
+type fairQueue struct {
+	name    string
+	limiter workqueue.TypedRateLimiter[request]
+	metrics *queueMetrics
+	done    chan struct{}
+	wake    chan struct{} // there is another first one in waiting; buffered
+
+	mu   sync.Mutex
+	some *sync.Cond // items are ready, or it has shut down
+	shut bool
+	// items are those that were added and not taken, locked those that were taken and are not done.
+	items  map[request]*queued
+	locked map[request]bool
+	// ready are the items that may be taken, apart from those that are locked, and length is how many are ready in all.
+	ready   *turns.Turns[request]
+	length  int
+	waiting waiting
+	added   uint64
+}
+
+// queued is an item that was added and not taken.
+type queued struct {
+	item     request
+	priority int
+	at       time.Time // when it is ready; zero: it is
+	since    time.Time // when it became ready
+	added    uint64    // the number of the call that counts for the order
+	index    int       // in waiting
+}
+
+func newFairQueue(
+	name string, limiter workqueue.TypedRateLimiter[request], o fair.Options[request], every int,
+) *fairQueue {
+	if limiter == nil {
+		limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[request](5*time.Millisecond, 1000*time.Second)
+	}
+	q := &fairQueue{
+		name: name, limiter: limiter, metrics: newQueueMetrics(name), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), items: map[request]*queued{}, locked: map[request]bool{},
+		ready: turns.New(o.Tenant, o.Weight, every),
+	}
+	q.some = sync.NewCond(&q.mu)
+	go q.wait()
+	if q.metrics != nil {
+		go q.metrics.run(q.done)
+		tenantsOfQueues.put(name, q)
+	}
+	return q
+}
+
+var _ prioritized = (*fairQueue)(nil)
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.shut {
+		return
+	}
+	for _, item := range items {
+		after := o.After
+		if o.RateLimited {
+			if limited := q.limiter.When(item); after == 0 || limited < after {
+				after = limited
+			}
+		}
+		var at time.Time
+		if after > 0 {
+			at = time.Now().Add(after)
+			q.metrics.retry()
+		}
+		q.add(item, ptr.Deref(o.Priority, 0), at)
+	}
+}
+
+// add adds an item, or has one that was added be ready sooner, and at a higher priority.
+func (q *fairQueue) add(item request, priority int, at time.Time) {
+	is := q.items[item]
+	if is == nil {
+		is = &queued{item: item, priority: priority, at: at, added: q.next(), index: -1}
+		q.items[item] = is
+		if at.IsZero() {
+			q.makeReady(is)
+		} else {
+			heap.Push(&q.waiting, is)
+			q.look()
+		}
+		return
+	}
+	if priority > is.priority {
+		was := is.priority
+		is.priority, is.added = priority, q.next()
+		if is.at.IsZero() {
+			q.metrics.raised(was, priority)
+			q.ready.Raise(item, priority, is.added)
+		} else {
+			heap.Fix(&q.waiting, is.index)
+		}
+	}
+	switch {
+	case is.at.IsZero() || !at.IsZero() && !at.Before(is.at):
+	case at.IsZero():
+		heap.Remove(&q.waiting, is.index)
+		q.makeReady(is)
+	default:
+		is.at = at
+		heap.Fix(&q.waiting, is.index)
+		q.look()
+	}
+}
+
+// next numbers what comes.
+func (q *fairQueue) next() uint64 { q.added++; return q.added }
+
+// makeReady has an item be ready.
+func (q *fairQueue) makeReady(is *queued) {
+	is.at, is.since = time.Time{}, time.Now()
+	q.length++
+	q.metrics.add(is.item, is.priority)
+	if !q.locked[is.item] {
+		q.ready.Push(is.item, is.priority, is.added)
+		q.some.Signal()
+	}
+}
+
+// look has wait look at the time again.
+func (q *fairQueue) look() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wait makes items ready when it is time, until the queue shuts down.
+func (q *fairQueue) wait() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-q.done:
+			return
+		case <-q.wake:
+		case <-timer.C:
+		}
+		q.mu.Lock()
+		next := time.Hour
+		for len(q.waiting.items) > 0 {
+			if next = time.Until(q.waiting.items[0].at); next > 0 {
+				break
+			}
+			is := heap.Pop(&q.waiting).(*queued)
+			is.added = q.next() // they come in the order in which they became ready
+			q.makeReady(is)
+			next = time.Hour
+		}
+		q.mu.Unlock()
+		timer.Reset(next)
+	}
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q *fairQueue) GetWithPriority() (item request, priority int, shutdown bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.ready.Len() == 0 && !q.shut {
+		q.some.Wait()
+	}
+	if q.shut {
+		return request{}, 0, true
+	}
+	item, priority = q.ready.Pop()
+	delete(q.items, item)
+	q.locked[item] = true
+	q.length--
+	q.metrics.get(item, priority)
+	return item, priority, false
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *fairQueue) Done(item request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.metrics.done(item)
+	if !q.locked[item] {
+		return
+	}
+	delete(q.locked, item)
+	q.ready.Done(item)
+	if is := q.items[item]; is != nil && is.at.IsZero() {
+		q.ready.Push(item, is.priority, is.added)
+		q.some.Signal()
+	}
+}
+
+// ShutDown implements workqueue.TypedInterface.
+func (q *fairQueue) ShutDown() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shut = true
+	q.some.Broadcast()
+	tenantsOfQueues.drop(q.name, q)
+	close(q.done)
+}
+
+// ShutDownWithDrain is ShutDown, as with controller-runtime's queue.
+func (q *fairQueue) ShutDownWithDrain() { q.ShutDown() }
+
+// ShuttingDown implements workqueue.TypedInterface.
+func (q *fairQueue) ShuttingDown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.shut
+}
+
+// Len implements workqueue.TypedInterface: the number of items that are ready.
+func (q *fairQueue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.length
+}
+
+// Get implements workqueue.TypedInterface.
+func (q *fairQueue) Get() (item request, shutdown bool) {
+	item, _, shutdown = q.GetWithPriority()
+	return item, shutdown
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *fairQueue) Add(item request) { q.AddWithOpts(priorityqueue.AddOpts{}, item) }
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q *fairQueue) AddAfter(item request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, item)
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q *fairQueue) AddRateLimited(item request) {
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, item)
+}
+
+// Forget implements workqueue.TypedRateLimitingInterface.
+func (q *fairQueue) Forget(item request) { q.limiter.Forget(item) }
+
+// NumRequeues implements workqueue.TypedRateLimitingInterface.
+func (q *fairQueue) NumRequeues(item request) int { return q.limiter.NumRequeues(item) }
+
+// tenantItems are a tenant's items, and for how long the oldest has been waiting for a worker.
+type tenantItems struct {
+	turns.Tenant
+	oldest time.Duration
+}
+
+// tenants returns who has items that wait or are in work, in any order.
+func (q *fairQueue) tenants(now time.Time) []tenantItems {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	oldest := map[string]time.Duration{}
+	for _, is := range q.items {
+		if is.at.IsZero() && !q.locked[is.item] {
+			name := q.ready.TenantOf(is.item)
+			oldest[name] = max(oldest[name], now.Sub(is.since))
+		}
+	}
+	var out []tenantItems
+	for _, t := range q.ready.Tenants() {
+		out = append(out, tenantItems{t, oldest[t.Name]})
+	}
+	return out
+}
+
+// waiting is a heap of items that are not ready, by time.
+type waiting struct{ items []*queued }
+
+// Len implements heap.Interface.
+func (w *waiting) Len() int { return len(w.items) }
+
+// Less implements heap.Interface.
+func (w *waiting) Less(i, j int) bool {
+	a, b := w.items[i], w.items[j]
+	switch {
+	case !a.at.Equal(b.at):
+		return a.at.Before(b.at)
+	case a.priority != b.priority:
+		return a.priority > b.priority
+	}
+	return a.added < b.added
+}
+
+// Swap implements heap.Interface.
+func (w *waiting) Swap(i, j int) {
+	w.items[i], w.items[j] = w.items[j], w.items[i]
+	w.items[i].index, w.items[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (w *waiting) Push(x any) {
+	is := x.(*queued)
+	is.index = len(w.items)
+	w.items = append(w.items, is)
+}
+
+// Pop implements heap.Interface.
+func (w *waiting) Pop() any {
+	last := len(w.items) - 1
+	is := w.items[last]
+	w.items[last] = nil
+	w.items, is.index = w.items[:last], -1
+	return is
+}

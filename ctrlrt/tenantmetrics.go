@@ -1,0 +1,95 @@
+package ctrlrt
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// tenantMetrics are the metrics of all fair queues of the process that have a name, by tenant. Tenants may be many: of
+// each queue those ten that have most items have series of their own.
+type tenantMetrics struct {
+	mu     sync.Mutex
+	queues map[string]*fairQueue
+}
+
+// mostTenants is how many tenants of a queue have series of their own, and otherTenants what stands for the others. No
+// namespace has such a name.
+const (
+	mostTenants  = 10
+	otherTenants = "(others)"
+)
+
+var (
+	tenantsOfQueues = &tenantMetrics{queues: map[string]*fairQueue{}}
+
+	byTenant      = []string{"controller", "tenant"}
+	tenantWaiting = prometheus.NewDesc("fair_queue_waiting_items", "Items of a tenant that wait for a worker, in a queue "+
+		"of ctrlrt.FairQueue: of the ten tenants that have most, and of all others together.", byTenant, nil)
+	tenantWorking = prometheus.NewDesc("fair_queue_working_items", "Items of a tenant that workers have.", byTenant, nil)
+	tenantOldest  = prometheus.NewDesc("fair_queue_oldest_waiting_seconds", "For how long the oldest item of a tenant has "+
+		"been waiting for a worker.", byTenant, nil)
+)
+
+func init() { metrics.Registry.MustRegister(tenantsOfQueues) }
+
+// put has the metrics tell of a queue, until it shuts down. A later one of the same name takes its place.
+func (m *tenantMetrics) put(name string, q *fairQueue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[name] = q
+}
+
+// drop ends that.
+func (m *tenantMetrics) drop(name string, q *fairQueue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queues[name] == q {
+		delete(m.queues, name)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (*tenantMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{tenantWaiting, tenantWorking, tenantOldest} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *tenantMetrics) Collect(out chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, q := range m.queues {
+		for _, t := range most(q.tenants(time.Now())) {
+			put := func(of *prometheus.Desc, v float64) {
+				out <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, v, name, t.Name)
+			}
+			put(tenantWaiting, float64(t.Waiting))
+			put(tenantWorking, float64(t.Working))
+			put(tenantOldest, t.oldest.Seconds())
+		}
+	}
+}
+
+// most returns the tenants with most items, and what the others have together.
+func most(all []tenantItems) []tenantItems {
+	slices.SortFunc(all, func(a, b tenantItems) int {
+		return cmp.Or(cmp.Compare(b.Waiting+b.Working, a.Waiting+a.Working), cmp.Compare(a.Name, b.Name))
+	})
+	if len(all) <= mostTenants {
+		return all
+	}
+	others := tenantItems{}
+	others.Name = otherTenants
+	for _, t := range all[mostTenants:] {
+		others.Waiting += t.Waiting
+		others.Working += t.Working
+		others.oldest = max(others.oldest, t.oldest)
+	}
+	return append(all[:mostTenants:mostTenants], others)
+}
