@@ -31,8 +31,8 @@ var (
 	tenantWaiting = prometheus.NewDesc("fair_queue_waiting_items", "Items of a tenant that wait for a worker, in a queue "+
 		"of ctrlrt.FairQueue: of the ten tenants that have most, and of all others together.", byTenant, nil)
 	tenantWorking = prometheus.NewDesc("fair_queue_working_items", "Items of a tenant that workers have.", byTenant, nil)
-	tenantOldest  = prometheus.NewDesc("fair_queue_oldest_waiting_seconds", "For how long the oldest item of a tenant has "+
-		"been waiting for a worker.", byTenant, nil)
+	tenantOldest  = prometheus.NewDesc("fair_queue_oldest_waiting_seconds", "For how long the oldest item of a tenant "+
+		"has been waiting for a worker.", byTenant, nil)
 )
 
 func init() { metrics.Registry.MustRegister(tenantsOfQueues) }
