@@ -30,7 +30,7 @@ func (h holdings) Run(m report.Member) { h.rota.reporter.Compare(m) }
 func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 	r := h.rota
 	out := r.outline(id, setup)
-	out.Health = r.controllers.Health()
+	out.Health, out.Hottest = r.controllers.Health(), r.controllers.Hottest()
 	now := r.now()
 	for s, at := range r.controllers.Oldest() {
 		if age := now - at; age > time.Second && out.Open.Has(s) {

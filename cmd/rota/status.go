@@ -264,6 +264,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	printShadow(w, r)
 	if wide {
 		printHottest(w, r)
+		printHottestObjects(w, r)
 		printWorst(w, r)
 	}
 	section(w, "what is wrong", len(r.Problems))
@@ -341,6 +342,18 @@ func printHottest(w io.Writer, r *view.Rota) {
 	for _, h := range r.Hottest {
 		slots := view.SlotsText(view.Run{First: h.First, Last: h.Last})
 		_, _ = fmt.Fprintf(out, "  %s\t%s\t%s\n", slots, h.Member, workers(h.Workers))
+	}
+	_ = out.Flush()
+}
+
+// printHottestObjects prints the objects that keep most workers busy.
+func printHottestObjects(w io.Writer, r *view.Rota) {
+	section(w, "objects that keep most workers busy", len(r.HottestObjects))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i := range r.HottestObjects {
+		h := &r.HottestObjects[i]
+		_, _ = fmt.Fprintf(out, "  %s\t%s\tslot %d\t%s\t%s\n", h.Object(), h.Member, h.Slot, h.Controller,
+			workers(h.Workers))
 	}
 	_ = out.Flush()
 }

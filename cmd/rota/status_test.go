@@ -32,7 +32,9 @@ func shown() *view.Rota {
 			},
 		},
 		Hottest: []view.Hot{{First: 17, Last: 17, Member: "web-0-a", Workers: 1.254}, {First: 20, Last: 21, Member: "web-0-a", Workers: 0.5}},
-		Duties:  []view.Duty{{Name: "backup", Owner: "web-1-b", Next: "web-0-a", State: "Moving"}, {Name: "janitor", State: "Nobody"}},
+		HottestObjects: []view.HotObject{{Kind: "Website.example.com", Namespace: "team-a", Name: "big", Controller: "website", Slot: 17,
+			Member: "web-0-a", Workers: 0.91}},
+		Duties: []view.Duty{{Name: "backup", Owner: "web-1-b", Next: "web-0-a", State: "Moving"}, {Name: "janitor", State: "Nobody"}},
 		Moves: []view.Move{
 			{First: 85, Last: 127, From: "web-1-b", To: "web-0-a", Phase: "drain", Seconds: ptr.To(1.5)},
 			{First: 256, Last: 256, Duty: "backup", From: "web-1-b", To: "web-0-a", Phase: "warm"},
@@ -95,7 +97,9 @@ not known:
 		t.Fatal(err)
 	}
 	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned",
-		"(the worst of each member):\n", "a/hello  web-0-a  slot 9  website  has failed 12 times in a row\n"} {
+		"(the worst of each member):\n", "a/hello  web-0-a  slot 9  website  has failed 12 times in a row\n",
+		"slots that keep most workers busy:\n", "web-0-a  1.25 workers\n", "objects that keep most workers busy:\n",
+		"Website.example.com team-a/big  web-0-a  slot 17  website  0.91 workers\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("wide, in color: no %q in\n%s", want, out.String())
 		}

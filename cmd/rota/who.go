@@ -236,7 +236,11 @@ func printWho(to io.Writer, p paint, w *view.Who) error {
 		line("slot", fmt.Sprintf("%d of %d, by %s%s", *w.Slot, w.Slots, w.By, prefixed(", ", w.Owner)))
 	}
 	if w.SlotLoad != nil && *w.SlotLoad > 0 {
-		line("load", fmt.Sprintf("the slot's objects keep %s busy", workers(*w.SlotLoad)))
+		text := fmt.Sprintf("the slot's objects keep %s busy", workers(*w.SlotLoad))
+		if w.Load > 0 {
+			text += fmt.Sprintf(", this one %.2f", w.Load)
+		}
+		line("load", text)
 	}
 	if w.Member != "" {
 		line("member", fmt.Sprintf("%s (Pod %s), %s", w.Member, w.Pod, stateOf(p, w.State)))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -17,8 +18,9 @@ import (
 )
 
 const (
-	// worstKeys is how many objects of each sort a member names.
-	worstKeys = 5
+	// worstKeys is how many objects of each sort a member names, and hottestKeys how many that keep workers busy.
+	worstKeys   = 5
+	hottestKeys = 5
 )
 
 const (
@@ -91,6 +93,24 @@ func (s *Set) Health() coverage.Health {
 		all = append(all, c.unwell(now)...)
 	}
 	return worst(all)
+}
+
+// Hottest returns the objects that keep most workers busy.
+func (s *Set) Hottest() []coverage.HotObject {
+	kinds := map[string]schema.GroupKind{}
+	for _, c := range s.All() {
+		kinds[c.Name] = c.Kind
+	}
+	var out []coverage.HotObject
+	for _, h := range s.env.Gate.Hottest(hottestKeys) {
+		if kind, sharded := kinds[h.Key.Queue]; sharded { // the rest are duties
+			out = append(out, coverage.HotObject{
+				Controller: h.Key.Queue, Kind: kind, Slot: h.Slot, Workers: h.Workers,
+				Object: types.NamespacedName{Namespace: h.Key.Namespace, Name: h.Key.Name},
+			})
+		}
+	}
+	return out
 }
 
 // worst counts objects, and picks those that are worst off.

@@ -44,6 +44,7 @@ func Alike(a, b map[string]string) bool {
 	but := func(data map[string]string) map[string]string {
 		out := maps.Clone(data)
 		delete(out, fieldLoads)
+		delete(out, fieldHottest)
 		return out
 	}
 	return a != nil && b != nil && maps.Equal(but(a), but(b))

@@ -2,10 +2,13 @@ package coverage_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
@@ -58,6 +61,42 @@ func TestWrongLoads(t *testing.T) {
 		data["loads"] = text
 		if _, err := coverage.Decode(data); err == nil || !strings.Contains(err.Error(), "loads") {
 			t.Errorf("%q: error %v, want one that names the field", text, err)
+		}
+	}
+}
+
+// What reports say of the hottest objects comes back, as far as it fits, and bad lines are named.
+func TestHottestObjects(t *testing.T) {
+	website := schema.GroupKind{Group: "web.example.com", Kind: "Website"}
+	hot := func(name string, workers float64) coverage.HotObject {
+		return coverage.HotObject{Controller: "web site", Kind: website, Object: types.NamespacedName{Namespace: "a", Name: name}, Slot: 7, Workers: workers}
+	}
+	r := &coverage.Report{Member: "a", Digests: coverage.Digests{}, Hottest: []coverage.HotObject{hot("x", 0.81), hot("y", 0.012)}}
+	text, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := coverage.Decode(text)
+	if err != nil || !slices.Equal(got.Hottest, r.Hottest) {
+		t.Errorf("%v, error %v, want %v", got.Hottest, err, r.Hottest)
+	}
+	for range 200 {
+		r.Hottest = append(r.Hottest, hot(strings.Repeat("z", 200), 0.01))
+	}
+	long, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(long["hottest"]); n > 4<<10 || n < 3<<10 {
+		t.Errorf("%d bytes", n)
+	}
+	if !coverage.Alike(text, long) {
+		t.Error("reports that differ in nothing but the hottest objects are published at once")
+	}
+	for _, line := range []string{"Website", `Website "a" 1 2 "c"`, `Website "a/b" x 2 "c"`, `Website "a/b" 1 -2 "c"`, `Website "a/b" 1 2 "c`} {
+		text["hottest"] = line
+		if _, err := coverage.Decode(text); err == nil || !strings.Contains(err.Error(), "field hottest, line 1") {
+			t.Errorf("%s: error %v", line, err)
 		}
 	}
 }

@@ -48,6 +48,9 @@ type Report struct {
 	// order of slots; what is less is left out. If they take too much space, Encode sums up neighboring slots. nil: they
 	// are not known; reports of older builds have none.
 	Loads []Load
+	// Hottest are the objects that keep most workers busy, the one with most first; those of older builds are not
+	// known. If they take too much space, Encode leaves out the last.
+	Hottest []HotObject
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
@@ -75,6 +78,7 @@ const (
 	fieldWaits     = "waits"
 	fieldMoving    = "moving"
 	fieldLoads     = "loads"
+	fieldHottest   = "hottest"
 )
 
 const (
@@ -113,6 +117,8 @@ const (
 //	loads: |
 //	  7 1250                          slots, thousandths of a worker
 //	  16-21 40
+//	hottest: |                        kind, object, slot, thousandths of a worker, controller
+//	  Website.web.example.com "team-a/hello-11" 109 810 "website"
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
@@ -158,6 +164,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if r.Loads != nil {
 		data[fieldLoads] = encodeLoads(r.Loads)
+	}
+	if len(r.Hottest) > 0 {
+		data[fieldHottest] = encodeHottest(r.Hottest)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -353,6 +362,9 @@ func Decode(data map[string]string) (*Report, error) {
 		if err := r.decodeLoads(text); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.decodeHottest(data[fieldHottest]); err != nil {
+		return nil, err
 	}
 	if err := r.decodeWould(data[fieldWould]); err != nil {
 		return nil, err

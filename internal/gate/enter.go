@@ -154,8 +154,14 @@ func (e *entry) leave() {
 	g := e.gate
 	g.mu.Lock()
 	st := &g.slots[e.slot]
-	if !e.hold && st.state != shut {
-		st.learn(e.key, g.now()-e.since)
+	if !e.hold {
+		now := g.now()
+		if st.state != shut {
+			st.learn(e.key, now-e.since)
+		}
+		if !e.task {
+			g.hottest.add(now, e.key, e.slot, now-e.since)
+		}
 	}
 	if cut && st.state == draining {
 		st.park(e.key, e.gone) // if the slot stays after all, the key is reconciled again

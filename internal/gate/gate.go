@@ -90,6 +90,7 @@ type Gate struct {
 	deadline time.Duration
 	slots    []slotState
 	inFlight int
+	hottest  hottest
 	// tasks are those that go on. ending counts those that are in flight because their contexts have ended.
 	tasks  map[Key][]*entry
 	ending int

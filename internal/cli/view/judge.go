@@ -139,6 +139,7 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 		return
 	}
 	w.Member, w.Since, w.SlotLoad = run.Owner, r.since(run), r.loadOf(p.slot)
+	w.Load = r.hotOf(w.Kind, w.Namespace, w.Name)
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
 	m := r.Members[i] // owners are members: the table is valid
 	w.Pod, w.State = m.Pod, m.State

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxHottest is how many slots are called hottest, leastHot how many workers each must keep busy.
+	// maxHottest is how many slots and objects are called hottest, leastHot how many workers each must keep busy.
 	maxHottest = 5
 	leastHot   = 0.05
 )
@@ -25,6 +25,36 @@ func (r *Rota) hottest() []Hot {
 	}
 	slices.SortFunc(out, func(a, b Hot) int { return cmp.Or(cmp.Compare(b.Workers, a.Workers), a.First-b.First) })
 	return out[:min(len(out), maxHottest)]
+}
+
+// hottestObjects returns the objects that keep most workers busy, of those whose slots their reporters own.
+func (r *Rota) hottestObjects() []HotObject {
+	out := []HotObject{}
+	for id, report := range r.Reports {
+		for _, h := range report.Hottest {
+			if h.Workers >= leastHot && r.Table.At(h.Slot).Owner == id {
+				out = append(out, HotObject{Kind: h.Kind.String(), Namespace: h.Object.Namespace, Name: h.Object.Name,
+					Controller: h.Controller, Slot: int(h.Slot), Member: id, Workers: h.Workers})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b HotObject) int {
+		return cmp.Or(cmp.Compare(b.Workers, a.Workers), cmp.Compare(a.Object(), b.Object()))
+	})
+	return out[:min(len(out), maxHottest)]
+}
+
+// hotOf returns how many workers an object keeps busy, by its owner's report; 0: it is not among the hottest.
+func (r *Rota) hotOf(kind, namespace, name string) (workers float64) {
+	for id, report := range r.Reports {
+		for _, h := range report.Hottest {
+			same := h.Kind.String() == kind && h.Object.Namespace == namespace && h.Object.Name == name
+			if same && r.Table.At(h.Slot).Owner == id {
+				workers += h.Workers
+			}
+		}
+	}
+	return workers
 }
 
 // loadOf returns how many workers a slot keeps busy, by its owner's report; nil: that does not say, or only of several

@@ -1,8 +1,12 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
@@ -30,6 +34,24 @@ func TestHottestSlots(t *testing.T) {
 	}
 	if got := r.loadOf(201); got != nil {
 		t.Errorf("load of slot 201: %v, want that it is known of four slots together only", *got)
+	}
+	hot := func(name string, s slot.Slot, workers float64) coverage.HotObject {
+		return coverage.HotObject{Controller: "website", Kind: schema.GroupKind{Group: "example.com", Kind: "Website"},
+			Object: types.NamespacedName{Namespace: "team", Name: name}, Slot: s, Workers: workers}
+	}
+	in.reports[0].Hottest = []coverage.HotObject{hot("a", 3, 0.4), hot("cold", 4, 0.01), hot("others", 200, 3)} // b's slot
+	in.reports[1].Hottest = []coverage.HotObject{hot("b", 200, 0.7)}
+	r = build(in)
+	var objects []string
+	for i := range r.HottestObjects {
+		h := &r.HottestObjects[i]
+		objects = append(objects, fmt.Sprint(h.Object(), " ", h.Slot, h.Member, h.Workers))
+	}
+	if want := []string{"Website.example.com team/b 200b0.7", "Website.example.com team/a 3a0.4"}; !slices.Equal(objects, want) {
+		t.Errorf("hottest objects %q, want %q", objects, want)
+	}
+	if n, none := r.hotOf("Website.example.com", "team", "b"), r.hotOf("Website.example.com", "team", "c"); n != 0.7 || none != 0 {
+		t.Errorf("b keeps %v busy, and c %v", n, none)
 	}
 	in.reports[1].Loads = nil
 	r = build(in)

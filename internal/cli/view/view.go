@@ -4,6 +4,7 @@ package view
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/fence"
@@ -34,6 +35,9 @@ type Rota struct {
 	// Hottest are the slots, or neighboring slots, that keep most workers busy, at most 5: those with a twentieth of a
 	// worker or more.
 	Hottest []Hot `json:"hottest"`
+	// HottestObjects are the objects that keep most workers busy, by their members' reports, at most 5: those with a
+	// twentieth of a worker or more.
+	HottestObjects []HotObject `json:"hottestObjects"`
 	// Duties are those of the table, by name.
 	Duties []Duty `json:"duties"`
 	// Moves are the moves of slots and duties under way, in the order of their slots.
@@ -124,6 +128,24 @@ type Hot struct {
 	Member string `json:"member"`
 	// Workers is how many are busy with their objects, on average over some minutes.
 	Workers float64 `json:"workers"`
+}
+
+// HotObject is an object that keeps workers busy.
+type HotObject struct {
+	// Kind is as "Website.web.example.com". Namespace is empty if the kind is cluster-scoped.
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	Controller string `json:"controller"`
+	Slot       int    `json:"slot"`
+	Member     string `json:"member"`
+	// Workers is at least how many, on average over some minutes.
+	Workers float64 `json:"workers"`
+}
+
+// Object is as "Website.web.example.com team-a/hello-7".
+func (h *HotObject) Object() string {
+	return h.Kind + " " + strings.TrimPrefix(h.Namespace+"/"+h.Name, "/")
 }
 
 // Drain is why a member is drained.

@@ -43,6 +43,8 @@ type Who struct {
 	Slots slot.Count `json:"slots"`
 	// SlotLoad is how many workers the objects of the slot keep busy, on average over some minutes. nil: not known.
 	SlotLoad *float64 `json:"slotLoad,omitempty"`
+	// Load is at least how many of them the object itself keeps busy; 0: it is not among the hottest of its member.
+	Load float64 `json:"load,omitempty"`
 	// Member owns the slot, and Pod is its Pod. It works on the object if Works is yes.
 	Member string `json:"member,omitempty"`
 	Pod    string `json:"pod,omitempty"`
