@@ -79,9 +79,10 @@ func TestByLoad(t *testing.T) {
 			t.Error("members that all share by load are told to differ")
 		}
 		l.start("c")
-		l.wait(2 * time.Minute)
-		if l.events()["LoadsNotEven"] != 1 {
-			t.Errorf("events %v, want one LoadsNotEven: c shares by number", l.events())
+		l.wait(20 * time.Minute)
+		// Who plans first is a matter of IDs. If it is c, it knows of no loads, and the difference is told by rule R14.
+		if n := l.events()["LoadsNotEven"]; n > 1 || n == 0 && l.events()["SetupDiffers"] == 0 {
+			t.Errorf("events %v, want one LoadsNotEven, or SetupDiffers: c shares by number", l.events())
 		}
 	})
 }

@@ -97,6 +97,8 @@ func (r *Rota) memberLoads(ctx context.Context) ([]member.LoadReport, error) {
 	if r.reports == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.WriteTimeout)
+	defer cancel()
 	reports, err := r.reports.Read(ctx)
 	return report.Loads(reports), err
 }

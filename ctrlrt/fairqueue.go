@@ -232,11 +232,11 @@ func (q *fairQueue) Done(item request) {
 
 // ShutDown implements workqueue.TypedInterface.
 func (q *fairQueue) ShutDown() {
+	tenantsOfQueues.drop(q.name, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shut = true
 	q.some.Broadcast()
-	tenantsOfQueues.drop(q.name, q)
 	close(q.done)
 }
 

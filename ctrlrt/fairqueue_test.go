@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,35 @@ func TestTenantsInMetrics(t *testing.T) {
 	if got := told(); len(got) > 0 {
 		t.Errorf("a queue that has shut down is told of: %q", got)
 	}
+}
+
+// Metrics are asked for while queues come and go.
+func TestTenantsWhileQueuesEnd(t *testing.T) {
+	end := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				if _, err := metrics.Registry.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range 200 {
+		q := newFairQueue(fmt.Sprint("ends-", n%3), nil, fair.Options[request]{}, lowTurn)
+		for i := range 20 {
+			q.Add(requestOf(i))
+		}
+		q.ShutDown()
+	}
+	close(end)
+	asking.Wait()
 }
 
 // What triggers itself does not keep what has a low priority waiting without end, as it does in a stock queue.

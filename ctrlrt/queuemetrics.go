@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -31,10 +32,14 @@ const unfinishedPeriod = 500 * time.Millisecond
 // description, which is the same.
 func existing[C prometheus.Collector](c C) C {
 	var known prometheus.AlreadyRegisteredError
-	if err := metrics.Registry.Register(c); errors.As(err, &known) {
+	err := metrics.Registry.Register(c)
+	if errors.As(err, &known) {
 		if is, ok := known.ExistingCollector.(C); ok {
 			return is
 		}
+	}
+	if err != nil {
+		log.Log.Error(err, "A metric of fair queues is missing: this controller-runtime has another one of its name")
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package ctrlrt
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -63,8 +64,9 @@ func (*tenantMetrics) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *tenantMetrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, q := range m.queues {
+	queues := maps.Clone(m.queues)
+	m.mu.Unlock()
+	for name, q := range queues {
 		for _, t := range most(q.tenants(time.Now())) {
 			put := func(of *prometheus.Desc, v float64) {
 				out <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, v, name, t.Name)

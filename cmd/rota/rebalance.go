@@ -162,7 +162,9 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 		}
 		free := before.Clone()
 		free.Pause = table.Pause{}
-		after = member.Rebalance(free, time.Now().Unix(), loads)
+		if after, err = member.Rebalance(free, time.Now().Unix(), loads); err != nil {
+			return withCode(exitConflict, fmt.Errorf("rota %s: %w", a.rota, err))
+		}
 		for _, id := range silent {
 			a.say("rota: member %s does not renew its Lease: `rota rebalance` would refuse, and others soon take its slots", id)
 		}
@@ -193,29 +195,33 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 	})
 }
 
-// loads returns what members report of their loads. A rota that is planned by load is not planned by number for want of
-// a report.
+// loadsAfter is how long after a handover a member's report says how busy the slot keeps it.
+const loadsAfter = time.Minute
+
+// loads returns what members report of their loads. It is an error if some plan by load and nobody can know theirs yet.
 func (a *actor) loads() ([]member.LoadReport, error) {
-	reports, err := coverage.NewReports(a.cfg, a.rota.Namespace, a.rota.Name)
+	store, err := coverage.NewReports(a.cfg, a.rota.Namespace, a.rota.Name)
 	if err != nil {
 		return nil, err
 	}
-	var loads []member.LoadReport
+	var reports []*coverage.Report
 	err = within(a.cmd.Context(), func(ctx context.Context) error {
-		read, err := reports.Read(ctx)
-		loads = report.Loads(read)
+		var err error
+		reports, err = store.Read(ctx)
 		return err
 	})
-	if err != nil {
+	loads := report.Loads(reports)
+	byLoad := slices.ContainsFunc(loads, func(r member.LoadReport) bool { return r.ByLoad })
+	if err != nil && (byLoad || len(reports) == 0) {
 		return nil, a.failed(err)
 	}
-	t, err := readTable(a.cmd.Context(), a.store)
-	if err != nil {
-		return nil, a.failed(err)
-	}
-	if slices.ContainsFunc(loads, func(r member.LoadReport) bool { return r.ByLoad }) && !member.PlansByLoad(t, loads) {
-		return nil, withCode(exitConflict, fmt.Errorf("rota %s: some members plan by load, and others do not, or have not "+
-			"reported yet: set ByLoad for all of them, or for none, and try again", a.rota))
+	for _, r := range reports {
+		for _, h := range r.Handovers {
+			if age := time.Since(h.Ended); byLoad && age < loadsAfter {
+				return nil, withCode(exitConflict, fmt.Errorf("rota %s: slots came to member %s %v ago, and how busy they keep it "+
+					"is not known yet: try again in a minute", a.rota, r.Member, age.Round(time.Second)))
+			}
+		}
 	}
 	return loads, nil
 }

@@ -12,7 +12,8 @@ func Loads(reports []*coverage.Report) []member.LoadReport {
 	out := make([]member.LoadReport, 0, len(reports))
 	for _, told := range reports {
 		one := member.LoadReport{
-			ID: told.Member, Serial: told.Serial, ByLoad: told.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
+			ID: told.Member, Serial: told.Serial, Open: told.Open,
+			ByLoad: told.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
 		}
 		for _, l := range told.Loads {
 			one.Loads = append(one.Loads, member.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})

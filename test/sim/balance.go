@@ -42,10 +42,11 @@ func (n *Node) loadReport() member.LoadReport {
 	}
 	out := member.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad}
 	if n.w.opts.Load == nil {
+		out.Open = n.gate.OpenSet()
 		return out
 	}
-	open := n.gate.OpenSet()
-	for _, s := range open.Slots() {
+	out.Open = n.gate.OpenSet()
+	for _, s := range out.Open.Slots() {
 		if int(s) < int(n.w.opts.Slots) {
 			out.Loads = append(out.Loads, member.Busy{
 				Slots: slot.Range{First: s, Last: s}, Workers: n.w.opts.Load(n.Replica.Pod, s, n.w.now),

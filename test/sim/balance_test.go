@@ -99,6 +99,8 @@ type day struct {
 	slow  map[string]float64 // by pod: how many times longer reconciles take
 	// garbled: of twelve reports one is missing, one old, one without loads, and three are wrong.
 	garbled bool
+	// replaced: after two hours the members leave, one after the other, and others join.
+	replaced bool
 	// The largest load to the mean one, at most: five minutes after the start, and in the mean after ten minutes. 0: any.
 	soon, later float64
 	// Moves, at most: in the first ten minutes, and in an hour after that.
@@ -125,7 +127,8 @@ func TestDays(t *testing.T) {
 		{name: "diurnal", shape: diurnal(12), takes: time.Second, later: 1.2, early: 64, hourly: 10},
 		{name: "bursty", shape: bursty(12), takes: time.Second, later: 1.7, hourly: 1},
 		{name: "moving", shape: moving(12), takes: time.Second, later: 1.2, early: 64, hourly: 8},
-		{name: "Zipf, garbled", shape: zipf(12, 1), takes: time.Second, garbled: true, later: 1.35, early: 64, hourly: 60},
+		{name: "Zipf, members replaced", shape: zipf(12, 1), takes: time.Second, replaced: true, soon: 1.15, later: 1.15, early: 64, hourly: 250},
+		{name: "Zipf, garbled", shape: zipf(12, 1), takes: time.Second, garbled: true, later: 1.5, early: 64, hourly: 30},
 	} {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,10 +144,11 @@ func (d day) live(t *testing.T, hours int) {
 	if d.garbled {
 		w.garbles = rand.New(rand.NewPCG(8, 8))
 	}
-	for i := range 4 {
-		pod := fmt.Sprintf("p%d", i+1)
-		w.Start(&Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: "v1", Weight: 1})
+	start := func(i int) *Node {
+		pod := fmt.Sprintf("p%d", i)
+		return w.Start(&Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: "v1", Weight: 1})
 	}
+	first4 := []*Node{start(1), start(2), start(3), start(4)}
 	w.Run(30 * time.Second)
 	owners := map[slot.Slot]string{}
 	_, first := d.look(w, owners)
@@ -153,6 +157,11 @@ func (d day) live(t *testing.T, hours int) {
 		w.Run(time.Minute)
 		if w.Failed() {
 			t.Fatal(w.Violations()[0])
+		}
+		if d.replaced && minute >= 120 && minute < 160 && minute%10 == 0 { // each is the first planner at some time
+			first4[(minute-120)/10].Leave()
+			start(5 + (minute-120)/10)
+			w.Run(30 * time.Second)
 		}
 		moves, ratio := d.look(w, owners)
 		total += moves

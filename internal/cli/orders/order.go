@@ -318,7 +318,10 @@ func Rebalance(t *table.Table, at time.Time, silent []string, loads []member.Loa
 		return fmt.Errorf("members do not renew their Leases: %s; they are expelled within a lease, or go on: try again then",
 			strings.Join(silent, ", "))
 	}
-	next := member.Rebalance(t, at.Unix(), loads)
+	next, err := member.Rebalance(t, at.Unix(), loads)
+	if err != nil {
+		return err
+	}
 	if next == t {
 		return ErrAsItIs
 	}

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -59,6 +60,7 @@ type slotLoad struct {
 	owner string
 	since time.Duration // it was first seen with that owner
 	rests time.Duration // until then
+	goes  string        // where it was moved to for the sake of loads, while that is under way
 	// load is in thousandths of a worker, and variance that of what was read of it. weight is how much they say, from 0
 	// to 1.
 	load, variance, weight float64
@@ -70,11 +72,14 @@ type slotLoad struct {
 // pass takes in what a look has shown. One that differs from those before and after it does not count: the figure is
 // the median of the last three (Tukey's running median). Mean and variance are weighted exponentially, by West's update
 // (1979).
-func (s *slotLoad) pass(now time.Duration, n float64) {
+func (s *slotLoad) pass(now, period time.Duration, n float64) {
 	last := s.last
 	s.last = [2]float64{last[1], n}
 	if s.looks++; s.looks >= 3 {
 		n = max(min(n, last[0]), min(max(n, last[0]), last[1]))
+	}
+	if s.weight == 0 {
+		s.at = now - period // what was before that is not known
 	}
 	gain := -math.Expm1(-float64(now-s.at) / float64(loadTime))
 	s.at = now
@@ -116,12 +121,16 @@ func (b *balance) follow(now time.Duration, t *table.Table, version string) {
 	b.followed = version
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l := &b.slots[s]
+		if r.Next != "" && b.moves[s] == r.Next {
+			l.goes, l.rests = r.Next, now+restTime // it rests, however long the handover takes
+		}
 		if l.owner == r.Owner {
 			return
 		}
-		if b.moves[s] == r.Owner && r.Owner != "" {
+		if l.goes == r.Owner && r.Owner != "" {
 			l.rests = now + restTime
 		}
+		l.goes = ""
 		// The new owner's figure soon counts more than the old one: it may be slower, or faster.
 		l.owner, l.since, l.weight = r.Owner, now, min(l.weight, 0.5)
 	})
@@ -139,15 +148,18 @@ func (m *Member) loadsSeen(e LoadsSeen) {
 	if !b.asked || e.Serial != b.serial {
 		return
 	}
-	b.asked, b.next, b.moves = false, m.now.Mono+m.cfg.LoadPeriod, nil
+	b.asked, b.next = false, m.now.Mono+m.cfg.LoadPeriod
+	if b.moves != nil {
+		b.moves, m.plan.key = nil, "" // the plan that has them is not made any more
+	}
 	if t == nil || !m.firstPlanner() {
 		return
 	}
 	b.follow(m.now.Mono, t, m.snap.Version)
 	agreed := m.agreed(t, e.Reports)
-	complete := b.take(m.now.Mono, t, e.Reports)
+	complete := b.take(m.now.Mono, m.cfg.LoadPeriod, t, e.Reports)
 	if !complete || !agreed || !m.calm(t) {
-		b.uneven = 0
+		b.isEven()
 		return
 	}
 	m.planMoves(t)
@@ -158,14 +170,12 @@ func (m *Member) planMoves(t *table.Table) {
 	b := &m.balance
 	fit, hold := m.fit(t, nil)
 	if hold {
+		b.isEven()
 		return
 	}
 	owners, evened := m.evenOut(t, fit, max(1, int(t.Slots)/movesPerLook), !b.evening)
 	if evened.Empty() || !m.significant(t, owners, evened) {
-		b.uneven = 0
-		if b.even++; b.even >= evenLooks {
-			b.evening = false
-		}
+		b.isEven()
 		return
 	}
 	b.even = 0
@@ -175,6 +185,14 @@ func (m *Member) planMoves(t *table.Table) {
 	b.evening = true
 	b.moves, b.version = movesTo(owners, evened), m.snap.Version
 	m.plan.lookAt, m.plan.key = 0, ""
+}
+
+// isEven notes a look that found nothing to do, or that did not count.
+func (b *balance) isEven() {
+	b.uneven = 0
+	if b.even++; b.even >= evenLooks {
+		b.evening = false
+	}
 }
 
 // evenOut returns the owners of slots for a plan that evens loads out by so many moves, and which slots move for that.
@@ -200,23 +218,39 @@ func movesTo(owners []string, set slot.Set) map[slot.Slot]string {
 	return out
 }
 
-// PlansByLoad says that all members report that they plan by load.
-func PlansByLoad(t *table.Table, reports []LoadReport) bool {
+// plansByLoad says that the members report that they plan by load. The error says that some do, and not all: those of
+// which there is no report may or may not.
+func plansByLoad(t *table.Table, reports []LoadReport) (yes bool, err error) {
 	by := map[string]bool{}
 	for _, r := range reports {
 		by[r.ID] = r.ByLoad
 	}
-	return !slices.ContainsFunc(t.Members, func(other table.Member) bool { return !by[other.ID] })
+	with, without := "", ""
+	for _, other := range t.Members {
+		switch {
+		case other.Leaving:
+		case by[other.ID]:
+			with = other.ID
+		default:
+			without = other.ID
+		}
+	}
+	if with != "" && without != "" {
+		return false, fmt.Errorf("member %s plans by load, and member %s does not, or has not reported yet: set ByLoad for "+
+			"all members, or for none, and try again", with, without)
+	}
+	return with != "", nil
 }
 
-// believe takes loads for what they are said to be.
+// believe takes loads for what they are said to be. Those of slots that move, or whose owners do not speak of them, are
+// not known.
 func (b *balance) believe(t *table.Table, reports []LoadReport) {
 	b.slots = make([]slotLoad, t.Slots)
 	for _, r := range reports {
 		loads := r.perSlot(int(t.Slots))
 		eachHashSlot(t, func(s slot.Slot, run table.Run) {
-			if run.Owner == r.ID && loads != nil {
-				b.slots[s] = slotLoad{load: float64(loads[s]), weight: 1}
+			if n, ok := loads[s]; ok && run.Owner == r.ID && run.Next == "" && !run.Unsettled {
+				b.slots[s] = slotLoad{load: float64(n), weight: 1}
 			}
 		})
 	}
@@ -248,24 +282,29 @@ func (m *Member) significant(t *table.Table, owners []string, evened slot.Set) b
 // agreed says that all members plan by load. A planner by number would take back what this one plans.
 func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
 	b := &m.balance
+	if len(reports) == 0 {
+		return !b.differs // they could not be read
+	}
 	for _, r := range reports {
 		if other, ok := t.Member(r.ID); ok && !other.Leaving && !r.ByLoad {
 			if !b.differs {
 				m.note("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
 					"load: loads are not evened out until all are configured alike", r.ID)
 			}
-			b.differs = true
+			b.differs, m.plan.key = true, ""
 			return false
 		}
 	}
-	b.differs = false
+	if b.differs {
+		b.differs, m.plan.key = false, ""
+	}
 	return true
 }
 
 // take takes in reports. It says whether all members have reported since the last look. What a member says of slots
 // that it does not own, has not had for long, or is about to hand over, does not count.
-func (b *balance) take(now time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
-	told := map[string][]int64{}
+func (b *balance) take(now, period time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
+	told := map[string]map[slot.Slot]int64{}
 	for _, r := range reports {
 		last, known := b.reports[r.ID]
 		b.reports[r.ID] = r.Serial
@@ -275,9 +314,9 @@ func (b *balance) take(now time.Duration, t *table.Table, reports []LoadReport) 
 	}
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l := &b.slots[s]
-		loads := told[r.Owner]
-		if loads != nil && r.Next == "" && now-l.since >= loadYouth {
-			l.pass(now, float64(loads[s]))
+		n, counts := told[r.Owner][s]
+		if counts && r.Next == "" && now-l.since >= loadYouth {
+			l.pass(now, period, float64(n))
 		}
 	})
 	for _, other := range t.Members {
@@ -328,7 +367,7 @@ func (m *Member) byLoad(in plan.Input) plan.LoadInput {
 
 // assignSlots returns the next owners of the slots that are not duties'.
 func (m *Member) assignSlots(in plan.Input) []string {
-	if !m.cfg.ByLoad {
+	if !m.cfg.ByLoad || m.balance.differs {
 		return plan.Assign(in)
 	}
 	owners, _ := plan.AssignByLoad(m.byLoad(in))

@@ -65,7 +65,10 @@ type LoadReport struct {
 	Serial uint64
 	// ByLoad is the member's Config.ByLoad.
 	ByLoad bool
-	// Loads are those of slots, or of several slots together. Slots that are left out have none.
+	// Open are the slots that the report speaks of: those that the member had open.
+	Open slot.Set
+	// Loads are those of slots, or of several slots together, of which it may not have all. Slots that are left out have
+	// none.
 	Loads []Busy
 }
 
@@ -75,21 +78,26 @@ type Busy struct {
 	Workers int64
 }
 
-// perSlot returns the load of each of n slots; nil if the report cannot be true: it names slots that there are not, or
-// twice, or loads that no slot has.
-func (r *LoadReport) perSlot(n int) []int64 {
-	out := make([]int64, n)
+// perSlot returns the load of each slot that the report speaks of; nil if it cannot be true: it names slots that there
+// are not, or twice, or loads that no slot has. n is the number of slots.
+func (r *LoadReport) perSlot(n int) map[slot.Slot]int64 {
+	out := map[slot.Slot]int64{}
+	for _, s := range r.Open.Slots() {
+		out[s] = 0
+	}
 	next := 0
 	for _, l := range r.Loads {
 		if first, last := int(l.Slots.First), int(l.Slots.Last); first < next || last < first || last >= n {
 			return nil
 		}
-		each := l.Workers / int64(l.Slots.Len())
+		next = int(l.Slots.Last) + 1
+		mine := r.Open.Intersect(slot.SetOf(l.Slots))
+		each := l.Workers / int64(max(mine.Len(), 1))
 		if each < 0 || each > plan.MaxLoad {
 			return nil
 		}
-		for next = int(l.Slots.First); next <= int(l.Slots.Last); next++ {
-			out[next] = each
+		for _, s := range mine.Slots() {
+			out[s] = each
 		}
 	}
 	return out

@@ -10,11 +10,11 @@ import (
 // probation or drained get nothing. It begins no moves of slots that nobody owns, or that move already, and none away
 // from members that leave: that is planned without being asked for. With a pause it begins none. wall is the time in
 // Unix seconds. loads are what members report. If all report that they plan by load, so does this (rule R21), without
-// its patience and with as many moves as it takes.
+// its patience and with as many moves as it takes. The error says that some report so and others do not.
 //
 // All members must renew their Leases. The result is t itself if there is nothing to move. It is sealed with the epoch
 // after that of t.
-func Rebalance(t *table.Table, wall int64, loads []LoadReport) *table.Table {
+func Rebalance(t *table.Table, wall int64, loads []LoadReport) (*table.Table, error) {
 	cfg := Config{Slots: t.Slots, Key: t.Key}
 	cfg.SetDefaults()
 	m := New(cfg) // a planner that is no member
@@ -24,7 +24,11 @@ func Rebalance(t *table.Table, wall int64, loads []LoadReport) *table.Table {
 	}
 	fit, hold := m.fit(t, nil)
 	receives := func(other table.Member) bool { return fit[other.ID] }
-	if m.cfg.ByLoad = PlansByLoad(t, loads); m.cfg.ByLoad && !hold {
+	var err error
+	if m.cfg.ByLoad, err = plansByLoad(t, loads); err != nil {
+		return t, err
+	}
+	if m.cfg.ByLoad && !hold {
 		m.balance.believe(t, loads)
 		owners, evened := m.evenOut(t, fit, int(t.Slots), false)
 		m.balance.moves = movesTo(owners, evened)
@@ -34,8 +38,8 @@ func Rebalance(t *table.Table, wall int64, loads []LoadReport) *table.Table {
 	d := &draft{next: t}
 	m.applyPlan(t, d, nil, target)
 	if !d.own {
-		return t
+		return t, nil
 	}
 	d.next.Seal(t.Epoch + 1)
-	return d.next
+	return d.next, nil
 }

@@ -1,7 +1,9 @@
 package member_test
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -64,12 +66,54 @@ func TestRebalance(t *testing.T) {
 		tab := uneven(t)
 		test.change(tab)
 		tab.Seal(9)
-		got := member.Rebalance(tab, rebalancedAt, nil)
+		got, _ := member.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		if moves := fmt.Sprint(next(got)); moves != test.want {
 			t.Errorf("%s: moves to %s, want %s", test.name, moves, test.want)
+		}
+	}
+}
+
+// If all members report that they plan by load, so does Rebalance, and if some do, it does nothing. Slots whose owner
+// does not speak of them count as others do.
+func TestRebalanceByLoad(t *testing.T) {
+	tab := uneven(t) // web-0-a has all 16 slots of hashes
+	report := func(id string, byLoad bool, loads ...member.Busy) member.LoadReport {
+		open := tab.Owned(id)
+		return member.LoadReport{ID: id, ByLoad: byLoad, Loads: loads, Open: open.Intersect(tab.Slots.All())}
+	}
+	hot := member.Busy{Slots: slot.Range{First: 3, Last: 3}, Workers: 3000}
+	for name, c := range map[string]struct {
+		reports []member.LoadReport
+		fails   string
+		hot     string // where slot 3 goes
+	}{
+		"by number":      {[]member.LoadReport{report("web-0-a", false, hot), report("web-1-a", false), report("web-2-a", false)}, "", ""},
+		"nobody reports": {nil, "", ""},
+		"by load":        {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", true), report("web-2-a", true)}, "", "alone"},
+		"one by number": {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", false), report("web-2-a", true)},
+			"member web-1-a does not", ""},
+		"one has not reported": {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", true)}, "member web-2-a does not", ""},
+	} {
+		got, err := member.Rebalance(tab, rebalancedAt, c.reports)
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) || got != tab {
+				t.Errorf("%s: error %v, want %q", name, err, c.fails)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		with := map[string]int{}
+		for s := range slot.Slot(tab.Slots) {
+			with[cmp.Or(got.At(s).Next, got.At(s).Owner)]++
+		}
+		beside := with[cmp.Or(got.At(3).Next, got.At(3).Owner)]
+		if (beside < 5) != (c.hot == "alone") {
+			t.Errorf("%s: the member with the hot slot has %d of %d slots: %v", name, beside, tab.Slots, with)
 		}
 	}
 }
@@ -95,7 +139,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 		if err := tab.Valid(); err != nil {
 			rt.Fatal(err)
 		}
-		got := member.Rebalance(tab, rebalancedAt, nil)
+		got, _ := member.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			rt.Fatal(err)
 		}
@@ -108,7 +152,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 				rt.Fatalf("slot %v: %+v became %+v", s, was, is)
 			}
 		}
-		if again := member.Rebalance(got, rebalancedAt, nil); again != got {
+		if again, _ := member.Rebalance(got, rebalancedAt, nil); again != got {
 			rt.Fatalf("it is not even yet:\n%v\n%v", got, again)
 		}
 	})

@@ -128,9 +128,17 @@ func (l *loads) measure() {
 			weights += int64(l.members[m].Weight)
 		}
 	}
+	receivers := int64(0)
+	for m := range l.members {
+		if l.members[m].Receives {
+			receivers += int64(l.members[m].Weight)
+		} else {
+			slotsOf -= l.have[m]
+		}
+	}
 	for m := range l.members {
 		w := int64(l.members[m].Weight)
-		l.most[m] = max(l.have[m], int(mostSlots*w*int64(slotsOf)/max(weights, 1)), 1)
+		l.most[m] = max(l.have[m], int(mostSlots*w*int64(slotsOf)/max(receivers, 1)), 1)
 	}
 	slices.SortFunc(costs, func(x, y int) int { return cmp.Or(cmp.Compare(l.cost[y], l.cost[x]), cmp.Compare(x, y)) })
 	alone := make([]bool, len(l.members))
@@ -147,6 +155,18 @@ func (l *loads) measure() {
 		if o >= 0 {
 			alone[o] = true
 			l.fair[o] = l.cost[s]
+		}
+	}
+	for again := true; again; { // who takes no more counts with what it has, if that is less than its share
+		again = false
+		for m := range l.members {
+			w := int64(l.members[m].Weight)
+			if l.members[m].Receives || !l.takesPart(m) || alone[m] || weights <= w || l.sum[m]*weights >= all*w {
+				continue
+			}
+			alone[m], l.fair[m], again = true, l.sum[m], true
+			all -= l.sum[m]
+			weights -= w
 		}
 	}
 	for m := range l.members {
@@ -261,10 +281,14 @@ func (l *loads) release(m int, much int64) (given int64) {
 func (l *loads) spread() {
 	l.quotas()
 	var gaps []run
+	was := make([]bool, len(l.own)) // free
 	for _, r := range l.slotRuns(nil) {
 		if r.owner == free {
 			gaps = append(gaps, r)
 		}
+	}
+	for s, o := range l.own {
+		was[s] = o == free
 	}
 	for i := range gaps {
 		l.extend(&gaps[i])
@@ -273,6 +297,29 @@ func (l *loads) spread() {
 		for s := gap.first; s <= gap.last; s++ {
 			l.give(s, l.taker(s))
 		}
+	}
+	for m := range l.members {
+		if l.joins(m) && l.n[m] == 0 {
+			l.first(m, was)
+		}
+	}
+}
+
+// first gives a member that got none its first slot: of those that had to move, from one that has two or more.
+func (l *loads) first(m int, moved []bool) {
+	best := -1
+	for s, o := range l.own {
+		if o < 0 || !moved[s] || l.n[o] < 2 {
+			continue
+		}
+		if best < 0 || distance(l.cost[s], l.fair[m]) < distance(l.cost[best], l.fair[m]) {
+			best = s
+		}
+	}
+	if best >= 0 {
+		l.sum[l.own[best]] -= l.cost[best]
+		l.n[l.own[best]]--
+		l.give(best, m)
 	}
 }
 
@@ -460,7 +507,7 @@ func (l *loads) best(from, to int) int {
 	best, bestAt := -1, 0.0
 	for s, o := range l.own {
 		cold := l.cost[s] < 2*l.each // less than 1/16 of the mean
-		if o != from || l.fixed[s] || cold || l.in.Resting.Has(slot.Slot(s)) {
+		if o != from || l.n[from] < 2 || l.fixed[s] || cold || l.in.Resting.Has(slot.Slot(s)) {
 			continue
 		}
 		c := float64(l.cost[s])

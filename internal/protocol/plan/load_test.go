@@ -45,6 +45,9 @@ func TestAssignByLoad(t *testing.T) {
 		{"in a rollout nothing is evened out", "~abc+", "aaaabbbb", "XXXX....", "aaaabbbb"},
 		{"in a rollout the latest build comes first", "~abc-d+", "aaaabbbbcccc", "1111........", "aaaabbbbdddd"},
 		{"one that does not receive gives, and gets nothing", "a!bc", "aaaabc", "222222", "caabbc"},
+		{"each joiner gets one", "ab3c4-", "ccac", ".11X", "baab"},
+		{"nobody is left without", "ab3", "ba", ".X", "ba"},
+		{"who does not receive counts with what it has", "ab4!c-d-", "cabb", "1111", "aabb"},
 		{"slots on their way stay", "ab", "AAAAbbbb", "5551....", "aaaabbbb"},
 	} {
 		in := LoadInput{Input: example(c.members, c.owners), Moves: 100, Begin: true}
