@@ -249,7 +249,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	if r.Shadow != nil {
 		fmt.Fprintln(w, p.warn(view.ShadowText))
 	}
-	fmt.Fprintf(w, "epoch %d, %d slots by %s, %d members\n", r.Epoch, r.Slots, r.Key, len(r.Members))
+	fmt.Fprintf(w, "epoch %d, %d slots by %s%s, %d members\n", r.Epoch, r.Slots, r.Key, balanceText(r), len(r.Members))
 	if r.Pause != nil {
 		fmt.Fprintf(w, "%s since %s%s%s\n", p.warn("moves are paused"), r.Pause.Since.Format(time.RFC3339),
 			prefixed(" by ", r.Pause.By), prefixed(": ", r.Pause.Reason))
@@ -333,6 +333,17 @@ func drainLeft(r *view.Rota, m view.Member) string {
 		return fmt.Sprintf(" (it keeps %d slots and %d duties until moves go on)", m.Owned, m.Duties)
 	}
 	return fmt.Sprintf(" (it has %d slots and %d duties yet)", m.Owned, m.Duties)
+}
+
+// balanceText says how slots are shared, unless it is by number.
+func balanceText(r *view.Rota) string {
+	switch r.Balance {
+	case view.BalanceLoad:
+		return ", shared by load"
+	case view.BalanceMixed:
+		return ", shared by number since not all members share by load"
+	}
+	return ""
 }
 
 // printHottest prints the slots that keep most workers busy.

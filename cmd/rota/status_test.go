@@ -31,6 +31,7 @@ func shown() *view.Rota {
 				OldestWaiting: ptr.To(4.0), Left: ptr.To(-5.2), Gate: "shut", State: view.Silent,
 			},
 		},
+		Balance: view.BalanceLoad,
 		Hottest: []view.Hot{{First: 17, Last: 17, Member: "web-0-a", Workers: 1.254}, {First: 20, Last: 21, Member: "web-0-a", Workers: 0.5}},
 		HottestObjects: []view.HotObject{{Kind: "Website.example.com", Namespace: "team-a", Name: "big", Controller: "website", Slot: 17,
 			Member: "web-0-a", Workers: 0.91}},
@@ -55,7 +56,7 @@ func TestPrintStatus(t *testing.T) {
 	if err := printStatus(&out, paint{}, shown(), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `epoch 43, 256 slots by Name, 2 members
+	want := `epoch 43, 256 slots by Name, shared by load, 2 members
 
 MEMBER   AGE  BUILD  SLOTS  COMING  GOING  DUTIES  OBJECTS  WAITING  LEFT  STATE
 web-0-a  60m  v7     85     43      0      0       1200     -        13s   Activating

@@ -98,6 +98,7 @@ func build(in input) *Rota {
 	for _, m := range t.Members {
 		r.Members = append(r.Members, r.member(m, in, counts[m.ID], duties[m.ID]))
 	}
+	r.Balance = r.balance()
 	r.Hottest, r.HottestObjects = r.hottest(), r.hottestObjects()
 	r.Worst = r.worst(in.now())
 	for _, d := range coverage.DifferencesIn(t, in.reports) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -12,6 +13,32 @@ const (
 	maxHottest = 5
 	leastHot   = 0.05
 )
+
+// Values of Rota.Balance.
+const (
+	BalanceNumber = coverage.BalanceNumber
+	BalanceLoad   = coverage.BalanceLoad
+	BalanceMixed  = "mixed"
+)
+
+// balance returns what members report that they share; those of older builds share by number.
+func (r *Rota) balance() string {
+	with, without := false, false
+	for _, report := range r.Reports {
+		if report.Setup[coverage.SettingBalance] == coverage.BalanceLoad {
+			with = true
+		} else {
+			without = true
+		}
+	}
+	switch {
+	case with && without:
+		return BalanceMixed
+	case with:
+		return BalanceLoad
+	}
+	return BalanceNumber
+}
 
 // hottest returns the slots that keep most workers busy, of those that their reporters own.
 func (r *Rota) hottest() []Hot {

@@ -53,6 +53,17 @@ func TestHottestSlots(t *testing.T) {
 	if n, none := r.hotOf("Website.example.com", "team", "b"), r.hotOf("Website.example.com", "team", "c"); n != 0.7 || none != 0 {
 		t.Errorf("b keeps %v busy, and c %v", n, none)
 	}
+	if r.Balance != BalanceNumber {
+		t.Errorf("balance %s", r.Balance)
+	}
+	in.reports[0].Setup = map[string]string{coverage.SettingBalance: coverage.BalanceLoad}
+	if r := build(in); r.Balance != BalanceMixed {
+		t.Errorf("balance %s, want mixed", r.Balance)
+	}
+	in.reports[1].Setup = in.reports[0].Setup
+	if r := build(in); r.Balance != BalanceLoad {
+		t.Errorf("balance %s, want load", r.Balance)
+	}
 	in.reports[1].Loads = nil
 	r = build(in)
 	if r.Members[1].Load != nil || r.loadOf(201) != nil {

@@ -32,6 +32,9 @@ type Rota struct {
 	Members []Member `json:"members"`
 	// Runs tile the hash slots.
 	Runs []Run `json:"runs"`
+	// Balance is what members share, by their reports: slots by their "number", or by their "load" (Options.ByLoad);
+	// "mixed" if they differ.
+	Balance string `json:"balance"`
 	// Hottest are the slots, or neighboring slots, that keep most workers busy, at most 5: those with a twentieth of a
 	// worker or more.
 	Hottest []Hot `json:"hottest"`
