@@ -101,8 +101,8 @@ func (m *metrics) histogram(name, help, by string, values ...string) *prometheus
 func reasons() []string {
 	return []string{
 		"ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
-		"Elected", "Expelled", "GroupsDiffer", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed", "Leaving",
-		"LoadsNotEven",
+		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed",
+		"Leaving", "LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing",
 		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",
 		"TableInvalid", "TableLarge", "TableLost", "TableValid",

@@ -32,6 +32,8 @@ const (
 	independentLooks, deviations = 5, 3
 	// restTime is how long a slot that was moved for the sake of loads is not moved for them again.
 	restTime = 10 * time.Minute
+	// hotLoad is how many thousandths of a worker a slot keeps busy that is called hot, at least.
+	hotLoad = 500
 	// movesPerLook is the part of the slots that may move after each look.
 	movesPerLook = 16
 )
@@ -53,6 +55,8 @@ type balance struct {
 	// followed is the version of the table that the slots' owners are from.
 	followed string
 	differs  bool // a member plans by number
+	// hot are the slots that were reported to be hot.
+	hot map[slot.Slot]bool
 }
 
 // slotLoad is what is known of a slot.
@@ -104,7 +108,8 @@ func (m *Member) lookAtLoads(t *table.Table) {
 		*b = balance{serial: b.serial}
 		return
 	case b.next == 0:
-		b.next, b.slots, b.reports = m.now.Mono+m.cfg.LoadPeriod, make([]slotLoad, m.cfg.Slots), map[string]uint64{}
+		b.next, b.slots = m.now.Mono+m.cfg.LoadPeriod, make([]slotLoad, m.cfg.Slots)
+		b.reports, b.hot = map[string]uint64{}, map[slot.Slot]bool{}
 	}
 	b.follow(m.now.Mono, t, m.snap.Version)
 	if !b.asked && m.due(b.next) {
@@ -162,7 +167,34 @@ func (m *Member) loadsSeen(e LoadsSeen) {
 		b.isEven()
 		return
 	}
+	m.noteHot(t)
 	m.planMoves(t)
+}
+
+// noteHot reports slots that keep more workers busy than a member's fair share of all loads: nothing evens that out.
+func (m *Member) noteHot(t *table.Table) {
+	b := &m.balance
+	all, weights := 0.0, 0
+	for _, l := range b.slots {
+		all += l.load
+	}
+	for _, other := range t.Members {
+		weights += other.Weight
+	}
+	for i := range b.slots {
+		s, load := slot.Slot(i), b.slots[i].load
+		owner, _ := t.Member(b.slots[i].owner)
+		fair := all * float64(owner.Weight) / float64(weights)
+		switch {
+		case load < 0.8*fair || load < hotLoad/2:
+			delete(b.hot, s)
+		case len(t.Members) > 1 && load > fair && load >= hotLoad && !b.hot[s]:
+			b.hot[s] = true
+			m.note("HotSlot", false, "slot %v keeps %.1f workers of member %s busy, of %.1f in all. That is more than a fair "+
+				"share, and one slot cannot be divided: `rota status -o wide` names the objects that it is because of",
+				s, load/1000, owner.ID, all/1000)
+		}
+	}
 }
 
 // planMoves plans moves that even loads out, if these have been uneven for a while.
