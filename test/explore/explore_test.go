@@ -180,3 +180,26 @@ func TestFixpoint(t *testing.T) {
 		}
 	}
 }
+
+// The beginning of every scope: nothing is violated, and whatever happened, all is well in the end without further
+// faults. make check WHAT=explore goes further.
+func TestScopes(t *testing.T) {
+	states := 15_000
+	if testing.Short() {
+		states = 4_000
+	}
+	for _, sc := range Scopes {
+		t.Run(sc.Name, func(t *testing.T) {
+			t.Parallel()
+			s := NewSearch(sc)
+			s.Run(states)
+			if s.Found == nil {
+				s.Settle(37)
+			}
+			if s.Found != nil {
+				t.Fatalf("%s: %s\nThis repeats it: go run ./test/explore/cmd -scopes %s -states %d -save FILE", s.Found.Violation.Rule,
+					s.Found.Violation.Message, sc.Name, states)
+			}
+		})
+	}
+}

@@ -76,7 +76,7 @@ func (m *Member) keepLease() {
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
 		// Heard time advances only with renewals of its own. An expel that is near would wait for the next one.
-		next -= m.period() - m.cfg.RetryPeriod/4
+		next -= m.period() - max(m.cfg.RetryPeriod/4, 1) // never at once again, also where RetryPeriod is the unit of time
 	}
 	if !urgent && !m.due(next) {
 		return
