@@ -299,3 +299,22 @@ func TestBadOptions(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The picture of waits is of the number of replicas that most was measured of, not of one that few scenarios had.
+func TestWhatIsDrawn(t *testing.T) {
+	s := &Series{}
+	for n, scenarios := range map[int][]string{3: {"start", "churn", "join", "leave"}, 10: {"start", "churn"}} {
+		for _, name := range scenarios {
+			s.put(true, "filter", n, []Result{{Strategy: "filter", Replicas: n, Scenario: name}})
+		}
+	}
+	if n := s.mostScenarios(); n != 3 {
+		t.Errorf("%d replicas, want 3", n)
+	}
+	for _, name := range []string{"join", "leave"} {
+		s.put(true, "filter", 10, []Result{{Strategy: "filter", Replicas: 10, Scenario: name}})
+	}
+	if n := s.mostScenarios(); n != 10 {
+		t.Errorf("%d replicas, want the larger number of two of which as much was measured", n)
+	}
+}

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"image/color"
-	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -25,13 +24,31 @@ var marks = []draw.GlyphStyle{
 	{Color: color.RGBA{0x55, 0x55, 0x00, 0xff}, Shape: draw.TriangleGlyph{}},
 }
 
-// Draw draws the longest waits in all scenarios, as an SVG: those of the first series, with the most replicas.
+// mostScenarios is the number of replicas of which most scenarios were measured, of several the largest.
+func (r *Series) mostScenarios() int {
+	best, most := 0, -1
+	for _, n := range r.replicas() {
+		measured := 0
+		for _, sc := range scenarios() {
+			if r.measured(n, sc.name) {
+				measured++
+			}
+		}
+		if measured > most || measured == most && n > best {
+			best, most = n, measured
+		}
+	}
+	return best
+}
+
+// Draw draws the longest waits in all scenarios, as an SVG: those of the first series, with the number of replicas of
+// which most scenarios were measured.
 func (r *Report) Draw(path string) error {
 	if len(r.Series) == 0 || len(r.Series[0].Results) == 0 {
 		return fmt.Errorf("%s: there are no results to draw", path)
 	}
 	series := r.Series[0]
-	n := slices.Max(series.replicas())
+	n := series.mostScenarios()
 	p := plot.New()
 	p.Title.Text = fmt.Sprintf("Longest wait of a change, %d replicas, %d objects", n, series.Parameters.Objects)
 	p.Y.Label.Text = "seconds (logarithmic)"
