@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -108,11 +109,14 @@ type day struct {
 }
 
 // TestDays: loads are evened out, and slots do not move to and fro, over simulated days (rule R21). Shares by number
-// are there at the start, and what they would be is in the log.
+// are there at the start, and what they would be is in the log. With SLOW=1 it is a whole day.
 func TestDays(t *testing.T) {
-	hours := 24
-	if testing.Short() {
+	hours := 8
+	switch {
+	case testing.Short():
 		hours = 4
+	case os.Getenv("SLOW") != "":
+		hours = 24
 	}
 	half := map[string]float64{"p4": 2}
 	for _, d := range []day{
