@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
@@ -140,10 +140,12 @@ func runsOf(set slot.Set) (runs []view.Run) {
 
 func (a *actor) rebalance(out output, dryRun bool) error {
 	var before, after *table.Table
-	silent, unread, err := a.silent()
-	switch {
-	case err != nil:
+	seen, err := a.look()
+	if err != nil {
 		return err
+	}
+	silent, unread := silent(seen)
+	switch {
 	case unread != "" && dryRun:
 		a.say("rota: nobody knows whether the members renew their Leases, which could not be read: %s", unread)
 	case unread != "":
@@ -152,7 +154,7 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 		}
 		return withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
 	}
-	loads, err := a.loads()
+	loads, err := a.loads(seen, dryRun)
 	if err != nil {
 		return err
 	}
@@ -198,53 +200,56 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 // loadsAfter is how long after a handover a member's report says how busy the slot keeps it.
 const loadsAfter = time.Minute
 
-// loads returns what members report of their loads. It is an error if some plan by load and nobody can know theirs yet.
-func (a *actor) loads() ([]member.LoadReport, error) {
-	store, err := coverage.NewReports(a.cfg, a.rota.Namespace, a.rota.Name)
-	if err != nil {
-		return nil, err
-	}
-	var reports []*coverage.Report
-	err = within(a.cmd.Context(), func(ctx context.Context) error {
-		var err error
-		reports, err = store.Read(ctx)
-		return err
-	})
+// loads returns what members report of their loads. It is an error if some plan by load and nobody can know theirs yet,
+// and if there are no reports because they could not be read, unless moves are only shown.
+func (a *actor) loads(r *view.Rota, dryRun bool) ([]member.LoadReport, error) {
+	reports := slices.Collect(maps.Values(r.Reports))
 	loads := report.Loads(reports)
 	byLoad := slices.ContainsFunc(loads, func(r member.LoadReport) bool { return r.ByLoad })
-	if err != nil && (byLoad || len(reports) == 0) {
-		return nil, a.failed(err)
+	for _, u := range r.Unknown {
+		switch {
+		case u.What != "reports" || !byLoad && len(reports) > 0:
+		case dryRun && !byLoad:
+			a.say("rota: nobody knows whether the members plan by load, since their reports could not be read: this is a plan "+
+				"by number: %s", u.Error)
+		default:
+			return nil, a.failed(u.Err)
+		}
 	}
-	for _, r := range reports {
-		for _, h := range r.Handovers {
+	for _, told := range reports {
+		for _, h := range told.Handovers {
 			if age := time.Since(h.Ended); byLoad && age < loadsAfter {
 				return nil, withCode(exitConflict, fmt.Errorf("rota %s: slots came to member %s %v ago, and how busy they keep it "+
-					"is not known yet: try again in a minute", a.rota, r.Member, age.Round(time.Second)))
+					"is not known yet: try again in a minute", a.rota, told.Member, age.Round(time.Second)))
 			}
 		}
 	}
 	return loads, nil
 }
 
-// silent returns the members that do not renew their Leases, or why these could not be read.
-func (a *actor) silent() (ids []string, unread string, err error) {
+// look reads the rota once.
+func (a *actor) look() (r *view.Rota, err error) {
 	err = within(a.cmd.Context(), func(ctx context.Context) error {
-		r, err := a.reader.Read(ctx)
-		if err != nil {
+		if r, err = a.reader.Read(ctx); err != nil {
 			return viewError(err)
-		}
-		var bad bool
-		if unread, bad = r.Unread("Leases"); bad {
-			return nil
-		}
-		for _, m := range r.Members {
-			if m.State == view.Silent || m.State == view.Stopped || m.Renewed == nil {
-				ids = append(ids, m.ID)
-			}
 		}
 		return nil
 	})
-	return ids, unread, err
+	return r, err
+}
+
+// silent returns the members that do not renew their Leases, or why these could not be read.
+func silent(r *view.Rota) (ids []string, unread string) {
+	unread, bad := r.Unread("Leases")
+	if bad {
+		return nil, unread
+	}
+	for _, m := range r.Members {
+		if m.State == view.Silent || m.State == view.Stopped || m.Renewed == nil {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, ""
 }
 
 func printShift(w io.Writer, s shift) {
