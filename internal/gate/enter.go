@@ -102,7 +102,7 @@ func (g *Gate) put(st *slotState, e *entry) {
 	st.first = e
 	g.count(st, 1)
 	if !e.hold && !e.task {
-		g.busy(st, 1)
+		st.busy(e.since, 1)
 	}
 }
 
@@ -154,14 +154,8 @@ func (e *entry) leave() {
 	g := e.gate
 	g.mu.Lock()
 	st := &g.slots[e.slot]
-	if !e.hold {
-		now := g.now()
-		if st.state != shut {
-			st.learn(e.key, now-e.since)
-		}
-		if !e.task {
-			g.hottest.add(now, e.key, e.slot, now-e.since)
-		}
+	if !e.hold && st.state != shut {
+		st.learn(e.key, g.now()-e.since)
 	}
 	if cut && st.state == draining {
 		st.park(e.key, e.gone) // if the slot stays after all, the key is reconciled again
@@ -187,7 +181,9 @@ func (g *Gate) take(st *slotState, e *entry) {
 	e.prev, e.next = nil, nil
 	g.count(st, -1)
 	if !e.hold && !e.task {
-		g.busy(st, -1)
+		now := g.now()
+		st.busy(now, -1)
+		g.hottest.add(now, e.key, e.slot, now-e.since)
 	}
 }
 

@@ -37,8 +37,8 @@ func (a average) value() float64 {
 }
 
 // busy counts workers that a slot's keys keep busy.
-func (g *Gate) busy(st *slotState, n int) {
-	st.load.pass(g.now(), st.workers)
+func (st *slotState) busy(now time.Duration, n int) {
+	st.load.pass(now, st.workers)
 	st.workers += n
 }
 

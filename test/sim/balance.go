@@ -40,12 +40,10 @@ func (n *Node) loadReport() member.LoadReport {
 	if p := &n.reported; !n.Paused && !n.Mute && (p.serial == 0 || n.w.now-p.at >= n.cfg.LeaseDuration/2) {
 		p.serial, p.at = p.serial+1, n.w.now
 	}
-	out := member.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad}
+	out := member.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad, Open: n.gate.OpenSet()}
 	if n.w.opts.Load == nil {
-		out.Open = n.gate.OpenSet()
 		return out
 	}
-	out.Open = n.gate.OpenSet()
 	for _, s := range out.Open.Slots() {
 		if int(s) < int(n.w.opts.Slots) {
 			out.Loads = append(out.Loads, member.Busy{

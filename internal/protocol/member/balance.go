@@ -317,20 +317,18 @@ func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
 	if len(reports) == 0 {
 		return !b.differs // they could not be read
 	}
-	for _, r := range reports {
-		if other, ok := t.Member(r.ID); ok && !other.Leaving && !r.ByLoad {
-			if !b.differs {
-				m.note("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
-					"load: loads are not evened out until all are configured alike", r.ID)
-			}
-			b.differs, m.plan.key = true, ""
-			return false
+	i := slices.IndexFunc(reports, func(r LoadReport) bool {
+		other, ok := t.Member(r.ID)
+		return ok && !other.Leaving && !r.ByLoad
+	})
+	if differs := i >= 0; differs != b.differs {
+		b.differs, m.plan.key = differs, ""
+		if differs {
+			m.note("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
+				"load: loads are not evened out until all are configured alike", reports[i].ID)
 		}
 	}
-	if b.differs {
-		b.differs, m.plan.key = false, ""
-	}
-	return true
+	return !b.differs
 }
 
 // take takes in reports. It says whether all members have reported since the last look. What a member says of slots

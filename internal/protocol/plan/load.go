@@ -181,7 +181,7 @@ func (l *loads) joins(m int) bool { return l.members[m].Receives && l.have[m] ==
 
 // admit frees slots for members that have none, and sets what those take.
 func (l *loads) admit() {
-	need, freed, excess := int64(0), int64(0), int64(0)
+	need, excess := int64(0), int64(0)
 	var donors []int
 	for m := range l.members {
 		switch {
@@ -193,26 +193,20 @@ func (l *loads) admit() {
 			excess += l.sum[m] - l.fair[m]
 		}
 	}
-	for s, o := range l.own {
-		if o == free {
-			freed += l.cost[s]
-		}
-	}
 	if l.in.Tolerant {
 		return
 	}
-	defer l.atLeastOne()
-	if need = min(need-freed, excess); need <= 0 {
-		return
+	if need = min(need-l.freed(), excess); need > 0 {
+		slices.SortStableFunc(donors, func(x, y int) int {
+			return cmp.Compare(l.sum[y]-l.fair[y], l.sum[x]-l.fair[x])
+		})
+		due, given := int64(0), int64(0) // so that small parts of many donors add up
+		for _, m := range donors {
+			due += part(need, l.sum[m]-l.fair[m], excess)
+			given += l.release(m, due-given)
+		}
 	}
-	slices.SortStableFunc(donors, func(x, y int) int {
-		return cmp.Compare(l.sum[y]-l.fair[y], l.sum[x]-l.fair[x])
-	})
-	due, given := int64(0), int64(0) // so that small parts of many donors add up
-	for _, m := range donors {
-		due += part(need, l.sum[m]-l.fair[m], excess)
-		given += l.release(m, due-given)
-	}
+	l.atLeastOne()
 }
 
 // atLeastOne frees a slot for each member that has none, of members that have two or more.
@@ -253,12 +247,32 @@ func (l *loads) spare(much int64) int {
 
 func distance(x, y int64) int64 { return max(x-y, y-x) }
 
-// free takes a slot from its owner.
+// free takes a slot from its owner, for members that have none.
 func (l *loads) free(s int) {
-	m := l.own[s]
-	l.own[s], l.was[s] = free, m
-	l.sum[m] -= l.cost[s]
-	l.n[m]--
+	l.was[s] = l.own[s]
+	l.move(s, free)
+}
+
+// move gives a slot to another owner, which may be free, as may the one that has it.
+func (l *loads) move(s, to int) {
+	if from := l.own[s]; from >= 0 {
+		l.sum[from] -= l.cost[s]
+		l.n[from]--
+	}
+	if l.own[s] = to; to >= 0 {
+		l.sum[to] += l.cost[s]
+		l.n[to]++
+	}
+}
+
+// freed is what the free slots cost.
+func (l *loads) freed() (cost int64) {
+	for s, o := range l.own {
+		if o == free {
+			cost += l.cost[s]
+		}
+	}
+	return cost
 }
 
 // release frees slots of a member, from the ends of its runs, that cost about so much.
@@ -281,14 +295,14 @@ func (l *loads) release(m int, much int64) (given int64) {
 func (l *loads) spread() {
 	l.quotas()
 	var gaps []run
-	was := make([]bool, len(l.own)) // free
 	for _, r := range l.slotRuns(nil) {
 		if r.owner == free {
 			gaps = append(gaps, r)
 		}
 	}
+	moved := make([]bool, len(l.own))
 	for s, o := range l.own {
-		was[s] = o == free
+		moved[s] = o == free
 	}
 	for i := range gaps {
 		l.extend(&gaps[i])
@@ -300,7 +314,7 @@ func (l *loads) spread() {
 	}
 	for m := range l.members {
 		if l.joins(m) && l.n[m] == 0 {
-			l.first(m, was)
+			l.first(m, moved)
 		}
 	}
 }
@@ -317,20 +331,13 @@ func (l *loads) first(m int, moved []bool) {
 		}
 	}
 	if best >= 0 {
-		l.sum[l.own[best]] -= l.cost[best]
-		l.n[l.own[best]]--
-		l.give(best, m)
+		l.move(best, m)
 	}
 }
 
 // quotas sets what members take of the free slots.
 func (l *loads) quotas() {
-	left := int64(0)
-	for s, o := range l.own {
-		if o == free {
-			left += l.cost[s]
-		}
-	}
+	left := l.freed()
 	if l.in.Tolerant {
 		clear(l.take)
 		left = l.share(left, func(m int) int64 {
@@ -388,11 +395,10 @@ func (l *loads) wants(m, s int) bool {
 	return m >= 0 && l.may(m, s) && l.n[m] < l.most[m] && 2*l.take[m] >= l.cost[s]
 }
 
+// give gives a free slot to a member.
 func (l *loads) give(s, m int) {
-	l.own[s] = m
-	l.sum[m] += l.cost[s]
+	l.move(s, m)
 	l.take[m] -= l.cost[s]
-	l.n[m]++
 }
 
 // extend gives slots at the ends of a gap to the owners beside it.
@@ -473,11 +479,7 @@ func (l *loads) even() (evened slot.Set) {
 			weights -= w
 			continue
 		}
-		l.own[s] = to
-		l.sum[from] -= l.cost[s]
-		l.sum[to] += l.cost[s]
-		l.n[from]--
-		l.n[to]++
+		l.move(s, to)
 		evened.Add(slot.Slot(s))
 		moves--
 		begin = false
