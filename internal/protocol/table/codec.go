@@ -36,7 +36,13 @@ import (
 //	expels: |             pod unix-seconds
 //	  web-2 1763711000
 //	orders: |             pause since by [reason], drain ID pod podUID container since lost by [reason]
+//	                        canary build state steps step began every namespaces verdict since by [reason]
 //	  pause 1763712000 admin bad release
+//	  canary v8 runs 5,20,50,100 0 1763712000 600 - - 1763711990 admin
+//	pins: |               object labels since by [reason]
+//	  team-a/website pool=large 1763712000 admin
+//	labels: |             ID labels
+//	  web-0-x7k2p pool=large,zone=a
 //	older: "1763711000"   see Table.Older
 //	podUIDs: a b c        of all members, for policies that are written in CEL
 //
@@ -55,6 +61,8 @@ const (
 	fieldAble    = "able"
 	fieldExpels  = "expels"
 	fieldOrders  = "orders"
+	fieldPins    = "pins"
+	fieldLabels  = "labels"
 	fieldOlder   = "older"
 	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table a member without one has
 	// a "-".
@@ -100,20 +108,25 @@ func Encode(t *Table) map[string]string {
 		fmt.Fprintf(&expels, "%s %d\n", e.Pod, e.At)
 	}
 	data := map[string]string{
-		fieldFormat: formatInt(OldestFormat), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
+		fieldFormat: formatInt(t.Needs()), fieldUID: t.UID, fieldEpoch: strconv.FormatUint(t.Epoch, 10),
 		fieldSlots: formatInt(t.Slots), fieldKey: t.Key.String(),
 		fieldMembers: members.String(), fieldRuns: runs.String(), fieldNotes: notes.String(), fieldExpels: expels.String(),
 		FieldPodUIDs: strings.Join(podUIDs, " "),
 	}
 	if len(t.Gone) > 0 {
-		data[fieldFormat], data[fieldGone] = formatInt(GoneFormat), encodeGone(t.Gone)
+		data[fieldGone] = encodeGone(t.Gone)
 	}
 	if len(t.Duties) > 0 {
-		data[fieldFormat] = formatInt(DutyFormat)
 		data[fieldDuties], data[fieldAble] = encodeDuties(t, a), encodeAble(t, a)
 	}
-	if t.Ordered() {
-		data[fieldFormat], data[fieldOrders] = formatInt(OrderFormat), encodeOrders(t)
+	if orders := encodeOrders(t); orders != "" {
+		data[fieldOrders] = orders
+	}
+	if len(t.Pins) > 0 {
+		data[fieldPins] = encodePins(t)
+	}
+	if t.labeled() {
+		data[fieldLabels] = encodeLabels(t, a)
 	}
 	if t.Older != 0 {
 		data[fieldOlder] = formatInt(t.Older)
@@ -157,15 +170,15 @@ func orEmpty(s string) string {
 // Decode reads a table's text and checks that it is Valid. It ignores fields that it does not know. Whoever writes the
 // next version drops them, so they must not matter to owners.
 func Decode(data map[string]string) (*Table, error) {
-	f := data[fieldFormat]
-	switch f {
-	case formatInt(OldestFormat), formatInt(GoneFormat), formatInt(DutyFormat), formatInt(OrderFormat):
-	case "":
+	text := data[fieldFormat]
+	f, err := strconv.Atoi(text)
+	switch {
+	case text == "":
 		return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
-	default:
-		return nil, fmt.Errorf("field format: %q, but this program reads %d to %d: %w", f, OldestFormat, Format, ErrFormat)
+	case err != nil || text != formatInt(f) || f < OldestFormat || f > Format:
+		return nil, fmt.Errorf("field format: %q, but this program reads %d to %d: %w", text, OldestFormat, Format, ErrFormat)
 	}
-	d := decoder{data: data}
+	d := decoder{data: data, format: f}
 	t := &Table{
 		UID:   data[fieldUID],
 		Epoch: d.uint(fieldEpoch),
@@ -173,7 +186,6 @@ func Decode(data map[string]string) (*Table, error) {
 		Notes: map[uint64]Note{},
 		Older: d.parseOlder(),
 	}
-	var err error
 	if t.Key, err = slot.ParseKey(data[fieldKey]); err != nil {
 		d.fail(fieldKey, 0, err)
 	}
@@ -197,17 +209,19 @@ func Decode(data map[string]string) (*Table, error) {
 		t.Notes[epoch] = note
 		return err
 	})
-	if _, has := data[fieldOrders]; f == formatInt(OrderFormat) {
-		d.lines(fieldOrders, t.readOrder)
-	} else if has {
-		d.fail(fieldOrders, 0, fmt.Errorf("a table of format %s has no orders; somebody edited it", f))
+	if d.since(OrderFormat, fieldOrders) {
+		d.lines(fieldOrders, func(w []string) error { return t.readOrder(w, f) })
 	}
-	if _, has := data[fieldDuties]; f == formatInt(DutyFormat) || f == formatInt(OrderFormat) {
+	if len(t.Members) == 0 || d.since(PlaceFormat, fieldPins) {
+		d.lines(fieldPins, t.readPin)
+	}
+	if d.since(PlaceFormat, fieldLabels) {
+		d.lines(fieldLabels, func(w []string) error { return t.readLabels(w, a) })
+	}
+	if d.since(DutyFormat, fieldDuties) {
 		d.readDuties(t, a)
-	} else if has {
-		d.fail(fieldDuties, 0, fmt.Errorf("a table of format %s has no duties; somebody edited it", f))
 	}
-	if f != formatInt(OldestFormat) {
+	if f >= GoneFormat {
 		d.lines(fieldGone, func(w []string) error {
 			gone, err := parseGone(w)
 			t.Gone = append(t.Gone, gone...)
@@ -231,8 +245,18 @@ func Decode(data map[string]string) (*Table, error) {
 
 // decoder keeps the first error, so that Decode reads as a list of fields.
 type decoder struct {
-	data map[string]string
-	err  error
+	data   map[string]string
+	format int
+	err    error
+}
+
+// since says that tables of this format have a field that came with another one. It fails if the table has the field
+// and its format has not.
+func (d *decoder) since(format int, field string) bool {
+	if _, has := d.data[field]; has && d.format < format {
+		d.fail(field, 0, fmt.Errorf("a table of format %d has no %s; somebody edited it", d.format, field))
+	}
+	return d.format >= format
 }
 
 func (d *decoder) fail(field string, line int, err error) {

@@ -38,8 +38,30 @@ type Drain struct {
 // Paused says whether moves between live members are paused.
 func (t *Table) Paused() bool { return t.Pause.Since != 0 }
 
-// Ordered says whether people have asked for something that lasts: a pause, or that a member is drained.
-func (t *Table) Ordered() bool { return t.Paused() || len(t.Drains) > 0 }
+// Ordered says whether people have asked for something that lasts: a pause, that a member is drained, a canary, or pins.
+func (t *Table) Ordered() bool { return t.held() || t.placed() }
+
+// held says whether the table has orders of OrderFormat.
+func (t *Table) held() bool { return t.Paused() || len(t.Drains) > 0 }
+
+// placed says whether it has orders of PlaceFormat.
+func (t *Table) placed() bool { return t.Canary.On() || len(t.Pins) > 0 }
+
+// Needs is the lowest format that can express the table. Pins of a table without members count for nothing: a program
+// that does not know of them may drop them.
+func (t *Table) Needs() int {
+	switch {
+	case t.Canary.On() || t.labeled() || len(t.Pins) > 0 && len(t.Members) > 0:
+		return PlaceFormat
+	case t.held():
+		return OrderFormat
+	case len(t.Duties) > 0:
+		return DutyFormat
+	case len(t.Gone) > 0:
+		return GoneFormat
+	}
+	return OldestFormat
+}
 
 // Drained says whether people want that member to have no slots and duties.
 func (t *Table) Drained(id string) bool {
@@ -116,8 +138,15 @@ func (d *Drain) sameContainer(pod, podUID, container string) bool {
 	return d.Pod == pod && d.PodUID == podUID && d.Container == container && pod+podUID != ""
 }
 
-// DropOrders ends the pause and takes all marks away.
-func (t *Table) DropOrders() { t.Pause, t.Drains = Pause{}, nil }
+// DropOrders ends what people asked for that a program cannot read which does not read that format.
+func (t *Table) DropOrders(format int) {
+	if format <= PlaceFormat {
+		t.Canary, t.Pins = Canary{}, nil
+	}
+	if format <= OrderFormat {
+		t.Pause, t.Drains = Pause{}, nil
+	}
+}
 
 // Lose notes that a member is about to be expelled at that time, in Unix seconds. Its mark, if it has one, then waits
 // for the container to come back.
@@ -142,10 +171,11 @@ func (t *Table) Inherit(m Member, former []string) {
 	}
 }
 
-// dropEndedOrders drops the marks of members that have left. With the last member all orders end.
+// dropEndedOrders drops the marks of members that have left. With the last member all orders end but pins, which are
+// for whoever comes.
 func (t *Table) dropEndedOrders() {
 	if len(t.Members) == 0 {
-		t.DropOrders()
+		t.Pause, t.Drains, t.Canary = Pause{}, nil, Canary{}
 	}
 	if len(t.Drains) == 0 {
 		return
@@ -160,14 +190,19 @@ func (t *Table) dropEndedOrders() {
 }
 
 func (t *Table) validOrders() error {
-	if !t.Ordered() {
-		if t.Pause != (Pause{}) {
-			return errors.New("pause: it has no time")
-		}
-		return nil
-	}
-	if !t.Reads(OrderFormat) {
+	switch {
+	case t.Pause != (Pause{}) && !t.Paused():
+		return errors.New("pause: it has no time")
+	case t.held() && !t.Reads(OrderFormat):
 		return fmt.Errorf("a pause and drained members need table format %d, which not every member reads", OrderFormat)
+	case (t.placed() || t.labeled()) && !t.Reads(PlaceFormat):
+		return fmt.Errorf("a canary and pins need table format %d, which not every member reads", PlaceFormat)
+	}
+	if err := t.validCanary(); err != nil {
+		return err
+	}
+	if err := t.validPins(); err != nil {
+		return err
 	}
 	if t.Paused() {
 		if err := validOrder(t.Pause.Since, t.Pause.By, t.Pause.Reason); err != nil {
@@ -213,85 +248,107 @@ func OneSpaced(text string) string { return strings.Join(strings.Fields(text), "
 
 // Words of the field orders.
 const (
-	wordPause = "pause"
-	wordDrain = "drain"
+	wordPause  = "pause"
+	wordDrain  = "drain"
+	wordCanary = "canary"
 )
 
-// encodeOrders writes a line for the pause and each mark.
+// encodeOrders writes a line for the pause, each mark, and the canary.
 func encodeOrders(t *Table) string {
 	var out strings.Builder
-	end := func(by, reason string) {
-		out.WriteString(" " + orNone(escapeAll(by, "%")))
-		for word := range strings.FieldsSeq(reason) {
-			out.WriteString(" " + escapeAll(word, "%"))
-		}
-		out.WriteByte('\n')
-	}
 	if t.Paused() {
 		fmt.Fprintf(&out, "%s %d", wordPause, t.Pause.Since)
-		end(t.Pause.By, t.Pause.Reason)
+		endOrder(&out, t.Pause.By, t.Pause.Reason)
 	}
 	for _, d := range t.Drains {
 		fmt.Fprintf(&out, "%s %s %s %s %s %d %d", wordDrain, d.ID, orNone(d.Pod), orNone(d.PodUID), orNone(d.Container),
 			d.Since, d.Lost)
-		end(d.By, d.Reason)
+		endOrder(&out, d.By, d.Reason)
+	}
+	if c := &t.Canary; c.On() {
+		out.WriteString(wordCanary + " " + c.columns())
+		endOrder(&out, c.By, c.Reason)
 	}
 	return out.String()
 }
 
-// readOrder is the inverse of a line of encodeOrders.
-func (t *Table) readOrder(w []string) error {
-	bad := fmt.Errorf("%q: want pause since by [reason], or drain ID pod podUID container since lost by [reason]",
-		strings.Join(w, " "))
-	if len(w) == 0 {
-		return bad
+// endOrder writes the last columns of an order.
+func endOrder(out *strings.Builder, by, reason string) {
+	out.WriteString(" " + orNone(escapeAll(by, "%")))
+	for word := range strings.FieldsSeq(reason) {
+		out.WriteString(" " + escapeAll(word, "%"))
 	}
-	first := 2 // the column after the times
-	if w[0] == wordDrain {
-		first = 7
-	}
-	if len(w) <= first || w[0] != wordPause && w[0] != wordDrain {
-		return bad
-	}
-	since, err := strconv.ParseInt(w[first-1], 10, 64)
-	lost := int64(0)
-	if w[0] == wordDrain && err == nil {
-		lost = since
-		since, err = strconv.ParseInt(w[first-2], 10, 64)
-	}
-	if err != nil || since <= 0 {
-		return bad
-	}
-	by, err := unescape(orEmpty(w[first]))
-	if err != nil {
-		return fmt.Errorf("%q: %w", w[first], err)
-	}
-	var words []string
-	for _, text := range w[first+1:] {
-		word, err := unescape(text)
-		if err != nil {
-			return fmt.Errorf("%q: %w", text, err)
+	out.WriteByte('\n')
+}
+
+// readOrderEnd is the inverse of endOrder. There is a column at least.
+func readOrderEnd(w []string) (by, reason string, err error) {
+	words := make([]string, len(w))
+	for i, text := range w {
+		if i == 0 {
+			text = orEmpty(text)
 		}
-		words = append(words, word)
+		if words[i], err = unescape(text); err != nil {
+			return "", "", fmt.Errorf("%q: %w", text, err)
+		}
 	}
-	reason := strings.Join(words, " ")
-	if w[0] == wordDrain {
-		t.Drains = append(t.Drains, Drain{
-			ID: w[1], Pod: orEmpty(w[2]), PodUID: orEmpty(w[3]), Container: orEmpty(w[4]),
-			Since: since, By: by, Reason: reason, Lost: lost,
-		})
-		return nil
+	return words[0], strings.Join(words[1:], " "), nil
+}
+
+// parseSince reads when an order was given.
+func parseSince(word string) (int64, error) {
+	since, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || since <= 0 {
+		return 0, fmt.Errorf("%q: want a time in Unix seconds", word)
 	}
-	if t.Paused() {
-		return fmt.Errorf("%q: a second pause", strings.Join(w, " "))
+	return since, nil
+}
+
+// readOrder is the inverse of a line of encodeOrders.
+func (t *Table) readOrder(w []string, format int) error {
+	columns := map[string]int{wordPause: 2, wordDrain: 7, wordCanary: 1 + canaryColumns} // those before by
+	n, known := columns[strings.Join(w[:min(1, len(w))], "")]
+	if !known || len(w) <= n || w[0] == wordCanary && format < PlaceFormat {
+		return fmt.Errorf("%q: want pause since by [reason], drain ID pod podUID container since lost by [reason], or, in "+
+			"format %d, canary build state steps step began every namespaces verdict since by [reason]",
+			strings.Join(w, " "), PlaceFormat)
 	}
-	t.Pause = Pause{Since: since, By: by, Reason: reason}
-	return nil
+	by, reason, err := readOrderEnd(w[n:])
+	if err != nil {
+		return err
+	}
+	switch w[0] {
+	case wordPause:
+		if t.Paused() {
+			return fmt.Errorf("%q: a second pause", strings.Join(w, " "))
+		}
+		t.Pause = Pause{By: by, Reason: reason}
+		t.Pause.Since, err = parseSince(w[1])
+	case wordDrain:
+		d := Drain{
+			ID: w[1], Pod: orEmpty(w[2]), PodUID: orEmpty(w[3]), Container: orEmpty(w[4]), By: by, Reason: reason,
+		}
+		var errLost error
+		d.Since, err = parseSince(w[5])
+		d.Lost, errLost = strconv.ParseInt(w[6], 10, 64)
+		err = errors.Join(err, errLost)
+		t.Drains = append(t.Drains, d)
+	case wordCanary:
+		if t.Canary.On() {
+			return fmt.Errorf("%q: a second canary", strings.Join(w, " "))
+		}
+		t.Canary, err = readCanary(w[1:n])
+		t.Canary.By, t.Canary.Reason = by, reason
+	}
+	return err
 }
 
 // orderSize is how many bytes of the table's text the orders take, at most. Characters that are escaped take three.
 func (t *Table) orderSize() int {
-	size := 3*(len(t.Pause.By)+len(t.Pause.Reason)) + 48
+	size := 3*(len(t.Pause.By)+len(t.Pause.Reason)) + 48 + t.pinSize()
+	if c := &t.Canary; c.On() {
+		size += len(c.columns()) + 3*(len(c.By)+len(c.Reason)) + 16
+	}
 	for i := range t.Drains {
 		d := &t.Drains[i]
 		size += len(d.ID) + len(d.Pod) + len(d.PodUID) + len(d.Container) + 3*(len(d.By)+len(d.Reason)) + 64

@@ -53,7 +53,7 @@ func TestOrdersSurviveTheText(t *testing.T) {
 	if bound := want.Size(1 << 20); bound < size {
 		t.Errorf("Size is %d, and the text takes %d bytes", bound, size)
 	}
-	got.DropOrders()
+	got.DropOrders(table.OrderFormat)
 	got.Seal(3)
 	if text := table.Encode(got); text["format"] != "1" || text["orders"] != "" {
 		t.Errorf("without orders: format %q, orders %q", text["format"], text["orders"])

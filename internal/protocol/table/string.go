@@ -24,6 +24,11 @@ func (t *Table) String() string {
 	if orders := text[fieldOrders]; orders != "" {
 		b.WriteString(" orders=" + oneLine(orders))
 	}
+	for _, field := range []string{fieldPins, fieldLabels} {
+		if lines := text[field]; lines != "" {
+			b.WriteString(" " + field + "=" + oneLine(lines))
+		}
+	}
 	if t.Older != 0 {
 		b.WriteString(" older=" + text[fieldOlder])
 	}

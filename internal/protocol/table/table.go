@@ -20,8 +20,10 @@ const (
 	DutyFormat = 3
 	// OrderFormat is the lowest format with what people asked for: Table.Pause and Table.Drains.
 	OrderFormat = 4
+	// PlaceFormat is the lowest format with what people asked of where objects are: Table.Canary and Table.Pins.
+	PlaceFormat = 5
 	// Format is the newest format.
-	Format = OrderFormat
+	Format = PlaceFormat
 )
 
 // Table is one version of who owns what.
@@ -39,6 +41,8 @@ const (
 //     nobody announces off their slots. If there are duties, every member reads DutyFormat.
 //  9. Drains are sorted by ID, without duplicates. Seal drops those of members that have left, and the pause with the
 //     last member. If there is a pause or a drain, every member reads OrderFormat.
+//  10. Pins are sorted by Object, without duplicates. Members have labels only if there are pins. If there are members,
+//     and a canary or a pin, every member reads PlaceFormat. Seal drops the canary with the last member.
 type Table struct {
 	// UID is the metadata.uid of the object that holds the table, as the member that adopted it wrote it. It is empty in a
 	// new table. If it differs from the object's own UID, the table was restored from a copy (rule R16).
@@ -65,6 +69,10 @@ type Table struct {
 	// (rule R19). Drains are sorted by ID.
 	Pause  Pause
 	Drains []Drain
+	// Canary says that the members of a build own chosen slots only, and Pins which objects are to be with members of
+	// certain labels (rule R22). Pins are sorted by Object.
+	Canary Canary
+	Pins   []Pin
 	// Older is when a process was last seen that wants to join and does not read DutyFormat, in Unix seconds by the wall
 	// clock of the member that saw it; 0: never. Members announce no duties for a while, so that it can (rule R18).
 	Older int64
@@ -91,6 +99,8 @@ type Member struct {
 	// Duties are the names of the duties that the member can do, sorted and separated by commas (JoinDuties). It is a
 	// string so that entries can be compared.
 	Duties string
+	// Labels are those that pins may ask for, as JoinLabels returns them. Members announce them while there are pins.
+	Labels string
 }
 
 // Run is a run of slots that share an owner and a state.
@@ -187,7 +197,7 @@ func (t *Table) Clone() *Table {
 	c.Runs = slices.Clone(t.Runs)
 	c.Gone = slices.Clone(t.Gone)
 	c.Expels = slices.Clone(t.Expels)
-	c.Drains = slices.Clone(t.Drains)
+	c.Drains = slices.Clone(t.Drains) // Pins, and lists of the canary, are replaced when they change
 	c.Notes = make(map[uint64]Note, len(t.Notes))
 	for epoch, note := range t.Notes {
 		note.Versions = maps.Clone(note.Versions)

@@ -77,7 +77,7 @@ func TestDecode(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	for _, test := range []struct{ field, old, new, want string }{
 		{"format", "1", "", "field format: missing"},
-		{"format", "1", "5", `field format: "5"`},
+		{"format", "1", "6", `field format: "6"`},
 		{"epoch", "43", "-1", "field epoch"},
 		{"epoch", "43", "9223372036854775808", "field epoch"},
 		{"epoch", "43", "42x", "field epoch"},

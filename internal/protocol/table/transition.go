@@ -71,13 +71,14 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 }
 
 // Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
-// drops notes and names of deleted objects that nobody waits for, duties that nobody announces, and orders that have
-// ended.
+// drops notes and names of deleted objects that nobody waits for, duties that nobody announces, orders that have ended,
+// and labels that no pin asks for.
 // It forgets Older once a member is in the table that does not read DutyFormat.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	t.dropDuties()
 	t.dropEndedOrders()
+	t.dropLabels()
 	if !t.Reads(DutyFormat) {
 		t.Older = 0 // it has joined
 	}

@@ -66,6 +66,9 @@ func (t *Table) Valid() error {
 func (t *Table) validMembers() error {
 	valid := map[string]bool{"": true} // lists of duties; most members have the same
 	for i, m := range t.Members {
+		if m.Labels != "" && len(t.Pins) == 0 {
+			return fmt.Errorf("member %s: it has labels, and no pin asks for any", m.ID)
+		}
 		list := m.Duties
 		if valid[list] {
 			m.Duties = ""
@@ -98,6 +101,9 @@ func ValidMember(m Member) error {
 	}
 	if m.MinFormat < 1 || m.MaxFormat < m.MinFormat {
 		return fmt.Errorf("member %s: table formats %d to %d", m.ID, m.MinFormat, m.MaxFormat)
+	}
+	if err := ValidLabels(m.Labels); err != nil {
+		return fmt.Errorf("member %s: %w", m.ID, err)
 	}
 	last := ""
 	for name := range m.DutyNames() {
