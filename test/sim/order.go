@@ -208,7 +208,7 @@ func (c *Chaos) endOrders() {
 		return
 	}
 	c.logf("moves go on, and nobody is drained any more")
-	if err := c.Order((*table.Table).DropOrders); err != nil {
+	if err := c.Order(func(t *table.Table) { t.DropOrders(table.OldestFormat) }); err != nil {
 		c.violate("ordered", "the orders cannot be ended: %v", err)
 	}
 }

@@ -150,7 +150,7 @@ func eachHashSlot(t *table.Table, visit func(slot.Slot, table.Run)) {
 func (m *Member) loadsSeen(e LoadsSeen) {
 	b := &m.balance
 	t := m.table()
-	if !b.asked || e.Serial != b.serial {
+	if m.judges(t, e) || !b.asked || e.Serial != b.serial {
 		return
 	}
 	b.asked, b.next = false, m.now.Mono+m.cfg.LoadPeriod
@@ -238,7 +238,7 @@ func (m *Member) evenOut(
 			in.Resting.Add(slot.Slot(s))
 		}
 	}
-	return plan.AssignByLoad(in)
+	return m.assignPlaces(t, in, false, plan.AssignByLoad)
 }
 
 // movesTo returns where slots go.
@@ -395,15 +395,11 @@ func (m *Member) byLoad(in plan.Input) plan.LoadInput {
 	return out
 }
 
-// assignSlots returns the next owners of the slots that are not duties'.
-func (m *Member) assignSlots(in plan.Input) []string {
-	if !m.cfg.ByLoad || m.balance.differs {
-		return plan.Assign(in)
-	}
-	owners, _ := plan.AssignByLoad(m.byLoad(in))
+// addMoves adds the moves that even out loads to a plan of the version of the table that they are for.
+func (m *Member) addMoves(in plan.Input, owners []string) {
 	b := &m.balance
 	if b.version != m.snap.Version || in.Only != "" || in.Tolerant {
-		return owners
+		return
 	}
 	receives := func(id string) bool {
 		return slices.ContainsFunc(in.Members, func(p plan.Member) bool { return p.ID == id && p.Receives && !p.Leaves })
@@ -413,5 +409,4 @@ func (m *Member) assignSlots(in plan.Input) []string {
 			owners[s] = to
 		}
 	}
-	return owners
 }

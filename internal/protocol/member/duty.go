@@ -160,19 +160,19 @@ func unownedDuty(t *table.Table) bool {
 }
 
 // assign returns the next owners of all slots: hash slots by assignSlots, duties by plan.AssignDuties. in describes
-// both.
-func (m *Member) assign(t *table.Table, in plan.Input) []string {
+// both. hold says that slots of live members stay where they are.
+func (m *Member) assign(t *table.Table, in plan.Input, hold bool) []string {
 	owners := in.Owners
 	in.Owners = owners[:t.Slots]
-	target := m.assignSlots(in)
+	target := m.assignSlots(t, in, hold)
 	if len(t.Duties) == 0 {
 		return target
 	}
 	if m.suspended(t) {
 		return append(target, make([]string, len(t.Duties))...)
 	}
-	takers, can := m.takers(t, in.Members)
-	owners, in.Moving = m.dutiesOfDrained(t, in, owners, takers, can)
+	takers, can := m.takers(t, in.Members, hold)
+	owners, in.Moving = m.dutiesToYield(t, in, owners, takers, can, hold)
 	out := make([]string, len(t.Duties))
 	for _, kind := range dutyKinds(t) {
 		duties := plan.DutyInput{Members: takers, Tolerant: in.Tolerant, Only: in.Only}
@@ -205,11 +205,14 @@ func dutyKinds(t *table.Table) [2][]int {
 // takers returns who may get which duties: those of the members that receive slots, and where none of these can do a
 // duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A
 // leaver asks for neither.
-func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Member, can func(member, duty int) bool) {
+func (m *Member) takers(
+	t *table.Table, given []plan.Member, hold bool,
+) (takers []plan.Member, can func(member, duty int) bool) {
+	yields := func(p plan.Member) bool { return m.yields(t, p, hold) }
 	able := make([]slot.Set, len(given)) // what each member can do
 	of := t.DutiesOf()
 	takers = slices.Clone(given)
-	var served, done slot.Set // done: by a member that is not drained
+	var served, done slot.Set // done: by a member that does not yield them
 	for i, p := range given {
 		entry, _ := t.Member(p.ID)
 		able[i] = of(entry)
@@ -217,14 +220,14 @@ func (m *Member) takers(t *table.Table, given []plan.Member) (takers []plan.Memb
 			served = served.Union(able[i])
 		}
 		takers[i].Receives = p.Receives || m.takesDuties(entry)
-		if takers[i].Receives && !m.drains(t, p) {
+		if takers[i].Receives && !yields(p) {
 			done = done.Union(able[i])
 		}
-		takers[i].Leaves = p.Leaves && !m.drains(t, p)
+		takers[i].Leaves = p.Leaves && !yields(p)
 	}
 	return takers, func(member, duty int) bool {
 		s := slot.Slot(int(t.Slots) + duty)
-		if m.drains(t, given[member]) && done.Has(s) {
+		if yields(given[member]) && done.Has(s) {
 			return false
 		}
 		return able[member].Has(s) && (given[member].Receives || !served.Has(s))

@@ -110,10 +110,11 @@ func (m *Member) expels(t *table.Table, pod string) int {
 	return n
 }
 
-// mixed says that the members have several builds.
+// mixed says that the members have several builds, but for one that a canary sets apart.
 func mixed(t *table.Table) bool {
-	for _, other := range t.Members {
-		if other.Build != t.Members[0].Build {
+	members := plain(t)
+	for _, other := range members {
+		if other.Build != members[0].Build {
 			return true
 		}
 	}
@@ -129,9 +130,9 @@ func (m *Member) rollout(t *table.Table) bool {
 }
 
 // lastJoined is the member that joined last. It ignores members that claim to join in ten minutes or later: their
-// clocks are wrong.
+// clocks are wrong. Nor is it one that a canary sets apart.
 func (m *Member) lastJoined(t *table.Table) (last table.Member) {
-	for _, other := range t.Members {
+	for _, other := range plain(t) {
 		if other.Joined >= last.Joined && other.Joined-m.now.Wall < int64(rolloutTime.Seconds()) {
 			last = other
 		}

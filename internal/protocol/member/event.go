@@ -58,7 +58,7 @@ type Lease struct {
 	Format int
 }
 
-// LoadReport is what a member reports of its slots' loads.
+// LoadReport is what a member reports of its slots' loads, and of a canary.
 type LoadReport struct {
 	ID string
 	// Serial is higher in each report of a member.
@@ -70,6 +70,8 @@ type LoadReport struct {
 	// Loads are those of slots, or of several slots together, of which it may not have all. Slots that are left out have
 	// none.
 	Loads []Busy
+	// Trial is what came of its reconciles in the present step of a canary; nil: it did not see one begin.
+	Trial *Trial
 }
 
 // Busy is how many workers the keys of slots keep busy together, in thousandths of a worker.
@@ -198,7 +200,7 @@ type (
 		Round uint64
 	}
 
-	// LoadsSeen answers ReadLoads.
+	// LoadsSeen answers ReadLoads: what members report.
 	LoadsSeen struct {
 		// Serial is that of the action.
 		Serial uint64

@@ -24,7 +24,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	}
 	self := m.cfg.Self
 	self.Joined, self.Leaving = m.now.Wall, false
-	self.Duties = m.announced(t, d.leftOut)
+	self.Duties, self.Labels = m.announced(t, d.leftOut), m.labels(t)
 	d.edit().Put(self)
 	d.next.Inherit(self, m.cfg.Former)
 	d.due = true

@@ -85,7 +85,7 @@ func (m *Member) draftLeave(t *table.Table, d *draft) bool {
 	in := m.planInput(t, m.takesOver(t))
 	in.Only = id
 	in.Tolerant = m.rollout(t)
-	if m.draftMoves(t, d, m.assign(t, in)) {
+	if m.draftMoves(t, d, m.assign(t, in, false)) {
 		d.due = true
 	}
 	return false

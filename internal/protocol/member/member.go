@@ -82,6 +82,7 @@ type Member struct {
 	swap       swap
 	plan       planning
 	balance    balance
+	canaries   canaries
 	// refused is why this member ends although nobody asked it to leave. met: a namesake has been reported.
 	refused error
 	met     bool

@@ -99,7 +99,8 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	}
 	if k := key.String(); k != m.plan.key {
 		receives := func(other table.Member) bool { return eligible[other.ID] }
-		m.plan.key, m.plan.target = k, m.assign(d.next, m.assignment(t, d.next, dead, receives, tolerant, hold))
+		in := m.assignment(t, d.next, dead, receives, tolerant, hold)
+		m.plan.key, m.plan.target = k, m.assign(d.next, in, hold)
 	}
 	return m.plan.target
 }
@@ -129,15 +130,22 @@ func (m *Member) assignment(
 	return in
 }
 
-// fingerprint hashes who owns what, and who can do what.
+// fingerprint hashes who owns what, who can do what, and who should have what.
 func fingerprint(t *table.Table) uint64 {
 	var h xxhash.Digest
 	h.Reset()
 	for _, r := range t.Runs {
 		_, _ = h.WriteString(r.Owner + " " + r.Next + " " + r.Slots.String() + " " + t.Duty(r.Slots.First) + "\n")
 	}
+	for _, p := range t.Pins {
+		_, _ = h.WriteString("pin " + p.Object + " " + p.Labels + "\n")
+	}
+	if c := &t.Canary; c.On() {
+		_, _ = h.WriteString("canary " + c.Build + " " + c.State.String() + " " + strconv.Itoa(c.Step) + "\n")
+	}
 	last := ""
 	for i := range t.Members {
+		_, _ = h.WriteString(t.Members[i].Labels + "\n")
 		if list := t.Members[i].Duties; i == 0 || list != last {
 			last = list
 			_, _ = h.WriteString(t.Members[i].ID + " ")

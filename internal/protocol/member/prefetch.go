@@ -100,7 +100,7 @@ func (m *Member) guess(t *table.Table, silent []string, question func(table.Run)
 	receives := func(other table.Member) bool {
 		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) && !t.Drained(other.ID)
 	}
-	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t), t.Paused()))
+	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t), t.Paused()), t.Paused())
 	var set slot.Set
 	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
 		if t.IsDuty(s) {

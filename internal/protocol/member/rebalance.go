@@ -33,7 +33,7 @@ func Rebalance(t *table.Table, wall int64, loads []LoadReport) (*table.Table, er
 		owners, evened := m.evenOut(t, fit, int(t.Slots), false)
 		m.balance.moves = movesTo(owners, evened)
 	}
-	target := m.assign(t, m.assignment(t, t, nil, receives, false, hold))
+	target := m.assign(t, m.assignment(t, t, nil, receives, false, hold), hold)
 	eachSlot(t, func(r table.Run) bool { return r.Owner == "" }, func(s slot.Slot, _ table.Run) { target[s] = "" })
 	d := &draft{next: t}
 	m.applyPlan(t, d, nil, target)

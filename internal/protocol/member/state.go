@@ -98,6 +98,9 @@ func (m *Member) forget() {
 	if !s.underWay {
 		s.serial, s.version = 0, ""
 	}
+	if !m.canaries.asked {
+		m.canaries.serial = 0
+	}
 	if s.refused != m.snap.Version {
 		s.refused = ""
 	}
@@ -162,6 +165,7 @@ func (m *Member) visit(v inspect.Visitor) {
 	}
 	m.swap.visit(c, v)
 	m.plan.visit(c, v)
+	m.canaries.visit(c, v)
 }
 
 func (l *lease) visit(c *Config, v inspect.Visitor) {
@@ -240,6 +244,7 @@ func (s *swap) visit(c *Config, v inspect.Visitor) {
 	v.Past(&s.settle, c.SettleDelay)
 	v.Past(&s.abort, c.Coalesce)
 	v.Past(&s.announce, c.Coalesce)
+	v.Past(&s.label, c.Coalesce)
 }
 
 func (p *planning) visit(c *Config, v inspect.Visitor) {
@@ -262,6 +267,17 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 	v.Past(&p.fresh, c.JoinDelay)
 	v.Past(&p.duties, c.JoinDelay)
 	v.Past(&p.orders, planners*c.RetryPeriod/8)
+}
+
+func (n *canaries) visit(c *Config, v inspect.Visitor) {
+	v.Past(&n.lost, canaryLoss)
+	v.Past(&n.due, planners*c.RetryPeriod/8)
+	v.Flags(n.asked, n.verdict.Bad, n.verdict.Good)
+	v.Serial(&n.serial)
+	v.Until(&n.next)
+	v.Texts(n.of.Build, n.of.State.String(), n.verdict.Text, n.told)
+	v.Ints(int(n.of.Since), int(n.of.Began), n.of.Step)
+	v.Past(&n.unmet, c.LeaseDuration)
 }
 
 // visitSet shows the members of a set.

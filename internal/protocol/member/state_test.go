@@ -34,7 +34,7 @@ func TestEveryFieldIsVisited(t *testing.T) {
 		{reflect.TypeFor[Member](), "Member m"}, {reflect.TypeFor[read](), "Member read"}, {reflect.TypeFor[lease](), "lease l"},
 		{reflect.TypeFor[watch](), "watch w"}, {reflect.TypeFor[other](), "watch o"}, {reflect.TypeFor[trail](), "trail tr"},
 		{reflect.TypeFor[recovery](), "recovery r"}, {reflect.TypeFor[slotState](), "slotState s"}, {reflect.TypeFor[swap](), "swap s"},
-		{reflect.TypeFor[planning](), "planning p"},
+		{reflect.TypeFor[planning](), "planning p"}, {reflect.TypeFor[canaries](), "canaries n"},
 	} {
 		for i := range c.of.NumField() {
 			name := c.of.Field(i).Name

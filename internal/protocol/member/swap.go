@@ -25,7 +25,7 @@ type swap struct {
 	// conflicts counts those in a row.
 	conflicts int
 	// Since when each kind of change has been waiting to be written; 0: there is none.
-	ready, transfer, settle, abort, announce time.Duration
+	ready, transfer, settle, abort, announce, label time.Duration
 }
 
 // work sends the change of the table that is due, if any.
@@ -48,6 +48,8 @@ func (m *Member) work() {
 		return
 	}
 	m.lookAtLoads(t)
+	m.lookAtCanary(t)
+	m.notePins(t)
 	if m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
 		return
 	}
@@ -77,6 +79,7 @@ func (m *Member) work() {
 		}
 	}
 	m.noteOrders(t, d.next)
+	m.noteCanary(t, d.next)
 	m.send(d.next, false)
 }
 
@@ -211,6 +214,8 @@ func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	m.draftSettle(t, d)
 	m.draftDuties(t, d)
 	m.draftOrders(t, d)
+	m.draftCanary(t, d)
+	m.draftLabels(t, d)
 	m.draftPlan(t, d)
 	return d
 }

@@ -1,0 +1,215 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/protocol/trial"
+)
+
+// This file has how a canary goes on (rule R22): planners write it into the table, each step for itself. The first
+// planner compares what members report of it.
+
+// canaryLoss is how long no member of a canary's build may be there. A container is restarted, or a Pod replaced, within
+// that time.
+const canaryLoss = time.Minute
+
+// Trial is what a member reports of a step of a canary: of its reconciles since it saw the step begin.
+type Trial struct {
+	Build string
+	Began int64
+	Step  int
+	trial.Tally
+}
+
+// canaries is what a planner knows of the canary.
+type canaries struct {
+	// lost is since when no member of its build has been there; 0: there is one, or was none. due is since when there has
+	// been a change to write; 0: there is none.
+	lost, due time.Duration
+	// asked says that reports are being read, for this serial. next is when to read them again; 0: this member does not.
+	asked  bool
+	serial uint64
+	next   time.Duration
+	// of is the canary in the step that the verdict is about.
+	of      table.Canary
+	verdict trial.Verdict
+	// unmet is since when pins have been unmet, and told which ones were reported.
+	unmet time.Duration
+	told  string
+}
+
+// lookAtCanary asks for reports when it is time to, while a canary runs. The first planner does so.
+func (m *Member) lookAtCanary(t *table.Table) {
+	c := &m.canaries
+	of := &t.Canary
+	switch {
+	case !of.On() || of.State != table.CanaryRuns || of.Began == 0 || m.phase != joined || m.rank() != 0:
+		c.asked, c.next, c.of, c.verdict = false, 0, table.Canary{}, trial.Verdict{}
+		return
+	case c.next == 0:
+		c.next = m.now.Mono + m.cfg.LoadPeriod
+	}
+	if !c.asked && m.due(c.next) {
+		c.asked, c.serial = true, m.nextSerial()
+		m.do(ReadLoads{Serial: c.serial})
+	}
+}
+
+// judges takes in reports if they were read for the sake of a canary, and says whether they were.
+func (m *Member) judges(t *table.Table, e LoadsSeen) bool {
+	c := &m.canaries
+	if !c.asked || e.Serial != c.serial {
+		return false
+	}
+	c.asked, c.next = false, m.now.Mono+m.cfg.LoadPeriod
+	if t != nil && t.Canary.On() {
+		m.judge(t, e.Reports)
+	}
+	return true
+}
+
+// judge compares the reconciles of the canary's members with those of the others.
+func (m *Member) judge(t *table.Table, reports []LoadReport) {
+	c := &m.canaries
+	var canary, others trial.Tally
+	seen := map[string]bool{}
+	for _, r := range reports {
+		other, ok := t.Member(r.ID)
+		of := r.Trial
+		if !ok || of == nil || seen[r.ID] || of.Build != t.Canary.Build || of.Began != t.Canary.Began ||
+			of.Step != t.Canary.Step || !of.Possible() {
+			continue
+		}
+		seen[r.ID] = true
+		if t.Apart(other) {
+			canary = canary.Plus(of.Tally)
+		} else {
+			others = others.Plus(of.Tally)
+		}
+	}
+	c.of, c.verdict = t.Canary, trial.Compare(canary, others)
+}
+
+// draftCanary takes the canary a step on, or back, or ends it. A planner does so.
+func (m *Member) draftCanary(t *table.Table, d *draft) {
+	c := &m.canaries
+	rank := m.rank()
+	if m.phase != joined || rank < 0 || !d.next.Canary.On() {
+		c.lost, c.due = 0, 0
+		return
+	}
+	next := m.nextCanary(t)
+	change := !next.Same(&t.Canary)
+	if m.waited(&c.due, change, headStart(rank, m.cfg.RetryPeriod)) {
+		d.edit().Canary = next
+		d.due = true
+	}
+}
+
+// nextCanary returns the canary as it should be now: one without a build if it should end.
+func (m *Member) nextCanary(t *table.Table) table.Canary {
+	c, next := &m.canaries, t.Canary
+	of, others := 0, 0
+	looping := ""
+	for _, other := range t.Members {
+		switch {
+		case other.Build != next.Build:
+			others++
+		case !other.Leaving && !m.dead(other.ID):
+			of++
+			if m.onProbation(t, other) {
+				looping = other.ID
+			}
+		}
+	}
+	lost := m.waited(&c.lost, next.State == table.CanaryRuns && next.Began != 0 && of == 0, canaryLoss)
+	back := func(why string) { next.State, next.Verdict = table.CanaryBack, oneVerdict(why) }
+	switch {
+	case next.State == table.CanaryPromoted && (others == 0 || of == 0):
+		return table.Canary{}
+	case next.State != table.CanaryRuns:
+	case next.Began == 0:
+		if of > 0 {
+			next.Began = m.now.Wall
+		}
+	case lost:
+		back("no member of its build is left")
+	case looping != "":
+		back(fmt.Sprintf("its member %s crashes in a loop", looping))
+	case !c.of.Same(&next):
+	case c.verdict.Bad:
+		back(c.verdict.Text)
+	case c.verdict.Good && next.Every > 0 && m.clockDistance(next.Began) >= next.Every:
+		if next.Step+1 < len(next.Steps) {
+			next.Step, next.Began = next.Step+1, m.now.Wall
+		} else {
+			next.State = table.CanaryPromoted
+		}
+	}
+	return next
+}
+
+// oneVerdict is a verdict as the table can have it.
+func oneVerdict(text string) string {
+	text = table.OneSpaced(text)
+	return strings.TrimSpace(text[:min(len(text), table.MaxOrderText)])
+}
+
+// noteCanary reports what a change of the table does to the canary.
+func (m *Member) noteCanary(t, next *table.Table) {
+	was, is := &t.Canary, &next.Canary
+	if !was.On() || is.Same(was) {
+		return
+	}
+	verdict := ""
+	if c := &m.canaries; c.of.Same(was) && c.verdict.Text != "" {
+		verdict = ": " + c.verdict.Text
+	}
+	switch {
+	case !is.On() && len(next.Members) > 0 && was.State == table.CanaryPromoted:
+		m.note("CanaryDone", false, "the canary of build %s is over: all members are of one build", was.Build)
+	case !is.On():
+	case is.State == table.CanaryBack:
+		m.note("CanaryBack", true, "the canary of build %s goes back to the other builds: %s", is.Build, is.Verdict)
+	case is.State == table.CanaryPromoted:
+		m.note("CanaryPromoted", false, "build %s takes over: its canary is good%s", is.Build, verdict)
+	case was.Began == 0:
+		m.note("CanaryBegins", false, "the first member of build %s is there: its canary begins, with %s", is.Build,
+			canaryPart(next))
+	default:
+		m.note("CanarySteps", false, "the canary of build %s goes on, with %s%s", is.Build, canaryPart(next), verdict)
+	}
+}
+
+// canaryPart describes the canary's present step.
+func canaryPart(t *table.Table) string {
+	set := t.CanarySlots()
+	return fmt.Sprintf("%d of %d slots", set.Len(), t.Slots)
+}
+
+// notePins reports pins that no member can meet, once they have been so for a lease.
+func (m *Member) notePins(t *table.Table) {
+	c := &m.canaries
+	var labels []string
+	if m.phase == joined && m.rank() == 0 && len(t.Pins) > 0 {
+		labels = unmet(t)
+	}
+	if !m.waited(&c.unmet, len(labels) > 0, m.cfg.LeaseDuration) {
+		if len(labels) == 0 {
+			c.told = ""
+		}
+		return
+	}
+	text := strings.Join(labels, " and ")
+	if text == c.told {
+		return
+	}
+	c.told = text
+	i := slices.IndexFunc(t.Pins, func(p table.Pin) bool { return p.Labels == labels[0] })
+	m.note("PinUnmet", true, "no member has the labels %s that pins ask for, as that of %s does: any member has those "+
+		"slots meanwhile", text, t.Pins[i].Object)
+}

@@ -1,0 +1,196 @@
+// Package trial compares what came of reconciles by a canary's members with what came of those by the others (rule R22).
+package trial
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Tally is what came of tries: reconciles, but for those of objects whose last one failed. So an object that keeps
+// failing counts once, however often it is tried again. The zero value has no tries.
+type Tally struct {
+	Tries, Failed int64
+	// Seconds is the sum of how long they took, Squares that of the squares. Logs and LogSquares are of the natural
+	// logarithms: of a mean that a few long ones do not change.
+	Seconds, Squares, Logs, LogSquares float64
+}
+
+// shortest is how long a try takes at least, so that it has a logarithm.
+const shortest = time.Microsecond
+
+// Add counts a try.
+func (t *Tally) Add(took time.Duration, failed bool) {
+	t.Tries++
+	if failed {
+		t.Failed++
+	}
+	s := max(took, shortest).Seconds()
+	l := math.Log(s)
+	t.Seconds += s
+	t.Squares += s * s
+	t.Logs += l
+	t.LogSquares += l * l
+}
+
+// Plus returns the sum of two tallies.
+func (t Tally) Plus(other Tally) Tally {
+	return Tally{
+		Tries: t.Tries + other.Tries, Failed: t.Failed + other.Failed, Seconds: t.Seconds + other.Seconds,
+		Squares: t.Squares + other.Squares, Logs: t.Logs + other.Logs, LogSquares: t.LogSquares + other.LogSquares,
+	}
+}
+
+// Minus returns what was counted since an earlier state of the same tally.
+func (t Tally) Minus(earlier Tally) Tally {
+	return Tally{
+		Tries: t.Tries - earlier.Tries, Failed: t.Failed - earlier.Failed, Seconds: t.Seconds - earlier.Seconds,
+		Squares: t.Squares - earlier.Squares, Logs: t.Logs - earlier.Logs, LogSquares: t.LogSquares - earlier.LogSquares,
+	}
+}
+
+// Possible says that a tally can be true.
+func (t Tally) Possible() bool {
+	for _, x := range []float64{t.Seconds, t.Squares, t.Logs, t.LogSquares} {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return false
+		}
+	}
+	const most = 1 << 50
+	return t.Tries >= 0 && t.Tries < most && t.Failed >= 0 && t.Failed <= t.Tries && t.Seconds >= 0 && t.Squares >= 0 &&
+		t.LogSquares >= 0
+}
+
+const (
+	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many, one that
+	// fails with 2 % of all objects has failed at least once in 95 of 100 cases.
+	Enough = 150
+	// few is how many a verdict needs that it takes longer.
+	few = 30
+	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
+	// longer, and longer by how much at least.
+	worse, slower, longer = 0.005, 1.5, 5 * time.Millisecond
+	// sure is the probability of chance below which the canary is bad, and sureBy the same in standard deviations: there
+	// are many looks at it. suspect and suspectBy are those from which on it is not good.
+	sure, suspect     = 1e-4, 0.05
+	sureBy, suspectBy = 4, 2
+)
+
+// Verdict is what a comparison comes to.
+type Verdict struct {
+	// Bad says that the canary fails more often or takes longer. Good: there are enough tries, and nothing speaks against
+	// it. Neither: not yet.
+	Bad, Good bool
+	// Text has the figures that were compared, in one line.
+	Text string
+}
+
+// Compare compares the canary's tries with those of the others meanwhile.
+//
+// Parts that fail are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): of all
+// failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
+// their logarithms, are compared by Welch's statistic (1947).
+func Compare(canary, others Tally) Verdict {
+	v := Verdict{Text: fmt.Sprintf("%s; others: %s", canary.text(), others.text())}
+	more := canary.part() - others.part()
+	chance := 1.0
+	if more > worse {
+		chance = tail(canary.Failed+others.Failed, canary.Failed,
+			float64(canary.Tries)/float64(max(canary.Tries+others.Tries, 1)))
+	}
+	by := math.Max(
+		longerBy(mean(canary.Seconds, canary), mean(others.Seconds, others), welch(canary.Tries, canary.Seconds,
+			canary.Squares, others.Tries, others.Seconds, others.Squares)),
+		longerBy(math.Exp(mean(canary.Logs, canary)), math.Exp(mean(others.Logs, others)), welch(canary.Tries, canary.Logs,
+			canary.LogSquares, others.Tries, others.Logs, others.LogSquares)),
+	)
+	if canary.Tries < few || others.Tries < few {
+		by = math.Min(by, suspectBy)
+	}
+	switch {
+	case chance < sure:
+		v.Bad, v.Text = true, "more of its reconciles fail: "+v.Text
+	case by > sureBy:
+		v.Bad, v.Text = true, "its reconciles take longer: "+v.Text
+	case canary.Tries < Enough || others.Tries < Enough:
+		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
+	case chance < suspect || by > suspectBy:
+		v.Text = "it may be worse: " + v.Text
+	default:
+		v.Good = true
+	}
+	return v
+}
+
+func (t Tally) part() float64 { return float64(t.Failed) / float64(max(t.Tries, 1)) }
+
+func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Tries, 1)) }
+
+// text is how people read a tally.
+func (t Tally) text() string {
+	if t.Tries == 0 {
+		return "no reconciles"
+	}
+	took := time.Duration(mean(t.Seconds, t) * float64(time.Second))
+	switch {
+	case took > time.Second:
+		took = took.Round(10 * time.Millisecond)
+	case took > time.Millisecond:
+		took = took.Round(100 * time.Microsecond)
+	default:
+		took = took.Round(time.Microsecond)
+	}
+	return fmt.Sprintf("%d of %d failed (%.2f %%), mean %v", t.Failed, t.Tries, 100*t.part(), took)
+}
+
+// longerBy returns a statistic if the means that it is of differ enough to matter, and 0 otherwise.
+func longerBy(mean, other, statistic float64) float64 {
+	if mean < slower*other || mean-other < longer.Seconds() {
+		return 0
+	}
+	return statistic
+}
+
+// welch returns by how many standard deviations the mean of n values is above that of m others.
+func welch(n int64, sum, squares float64, m int64, otherSum, otherSquares float64) float64 {
+	if n < 2 || m < 2 {
+		return 0
+	}
+	x, vx := moments(float64(n), sum, squares)
+	y, vy := moments(float64(m), otherSum, otherSquares)
+	deviation := math.Sqrt(vx/float64(n) + vy/float64(m))
+	if x <= y {
+		return 0
+	}
+	return (x - y) / math.Max(deviation, 1e-12)
+}
+
+func moments(n, sum, squares float64) (mean, variance float64) {
+	mean = sum / n
+	return mean, math.Max(squares-n*mean*mean, 0) / (n - 1)
+}
+
+// tail returns the probability that k or more of n have what each has with probability p. p is above 0 if k is.
+func tail(n, k int64, p float64) (sum float64) {
+	if k <= 0 {
+		return 1
+	}
+	if p >= 1 {
+		return 1
+	}
+	logs := func(x int64) float64 {
+		l, _ := math.Lgamma(float64(x) + 1)
+		return l
+	}
+	if mean := p * float64(n); float64(k) <= mean {
+		return 1 // more than chance would have; the exact figure does not matter
+	}
+	for i := k; i <= n; i++ {
+		term := math.Exp(logs(n) - logs(i) - logs(n-i) + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p))
+		sum += term
+		if term < sum*1e-9 {
+			break // above the mean, each is smaller than the one before
+		}
+	}
+	return math.Min(sum, 1)
+}

@@ -1,0 +1,107 @@
+package trial_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/trial"
+)
+
+// tries is a tally of n tries of which failed ones fail, and that take about so long.
+func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Tally) {
+	for range n {
+		t.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64())), chance.Float64() < failed)
+	}
+	return t
+}
+
+// verdicts counts what comparisons of drawn tallies come to.
+func verdicts(canary, others func(*rand.Rand) trial.Tally) (bad, good int) {
+	for seed := range uint64(1000) {
+		chance := rand.New(rand.NewPCG(seed, 0)) // must be repeatable
+		v := trial.Compare(canary(chance), others(chance))
+		if v.Bad {
+			bad++
+		}
+		if v.Good {
+			good++
+		}
+	}
+	return bad, good
+}
+
+func TestCompare(t *testing.T) {
+	of := func(n int, failed float64, took time.Duration) func(*rand.Rand) trial.Tally {
+		return func(chance *rand.Rand) trial.Tally { return tries(chance, n, failed, took) }
+	}
+	ms := time.Millisecond
+	for _, test := range []struct {
+		name                string
+		canary, others      func(*rand.Rand) trial.Tally
+		leastBad, mostBad   int // of 1,000
+		leastGood, mostGood int
+	}{
+		{"alike", of(250, 0.001, 20*ms), of(5000, 0.001, 20*ms), 0, 1, 930, 1000},
+		{"alike, and all fail often", of(250, 0.2, 20*ms), of(5000, 0.2, 20*ms), 0, 1, 900, 1000},
+		{"2 % fail", of(400, 0.02, 20*ms), of(8000, 0, 20*ms), 940, 1000, 0, 40},
+		{"2 % fail, of few", of(60, 0.02, 20*ms), of(1000, 0, 20*ms), 0, 200, 0, 0},
+		{"all fail", of(20, 1, 20*ms), of(400, 0, 20*ms), 1000, 1000, 0, 0},
+		{"three times as long", of(250, 0, 60*ms), of(5000, 0, 20*ms), 1000, 1000, 0, 0},
+		{"three times as long, of few", of(40, 0, 60*ms), of(800, 0, 20*ms), 800, 1000, 0, 0},
+		{"a third as long", of(250, 0, 20*ms), of(5000, 0, 60*ms), 0, 0, 950, 1000},
+		{"three times as long, of very short ones", of(250, 0, 300*time.Microsecond), of(5000, 0, 100*time.Microsecond), 0, 0, 950, 1000},
+		{"too few", of(149, 0, 20*ms), of(5000, 0, 20*ms), 0, 1, 0, 0},
+		{"too few others", of(500, 0, 20*ms), of(149, 0, 20*ms), 0, 1, 0, 0},
+		{"none", of(0, 0, ms), of(0, 0, ms), 0, 0, 0, 0},
+	} {
+		bad, good := verdicts(test.canary, test.others)
+		if bad < test.leastBad || bad > test.mostBad || good < test.leastGood || good > test.mostGood {
+			t.Errorf("%s: %d of 1000 bad, want %d to %d; %d good, want %d to %d", test.name, bad, test.leastBad, test.mostBad,
+				good, test.leastGood, test.mostGood)
+		}
+	}
+}
+
+// TestOneOfAHundredHangs: the mean shows what the logarithms do not.
+func TestOneOfAHundredHangs(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
+	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
+	for range 40 {
+		canary.Add(30*time.Second, false)
+	}
+	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "take longer") {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestText(t *testing.T) {
+	var canary, others trial.Tally
+	for i := range 200 {
+		canary.Add(10*time.Millisecond, i < 20)
+		others.Add(time.Millisecond, false)
+	}
+	want := "more of its reconciles fail: 20 of 200 failed (10.00 %), mean 10ms; others: 0 of 200 failed (0.00 %), mean 1ms"
+	if v := trial.Compare(canary, others); v.Text != want {
+		t.Errorf("text %q, want %q", v.Text, want)
+	}
+	if v := trial.Compare(trial.Tally{}, others); v.Text != "fewer than 150 reconciles: no reconciles; others: 0 of 200 failed (0.00 %), mean 1ms" {
+		t.Errorf("text %q", v.Text)
+	}
+	if got := canary.Minus(others).Plus(others); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Seconds-canary.Seconds) > 1e-9 {
+		t.Errorf("minus and plus: %+v, want %+v", got, canary)
+	}
+	for _, impossible := range []trial.Tally{
+		{Tries: -1}, {Tries: 1, Failed: 2}, {Failed: -1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
+		{Tries: math.MaxInt64},
+	} {
+		if impossible.Possible() {
+			t.Errorf("%+v is possible", impossible)
+		}
+	}
+	if !canary.Possible() {
+		t.Error("a tally is impossible")
+	}
+}
