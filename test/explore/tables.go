@@ -77,7 +77,7 @@ func tableKey(t *table.Table) string {
 		b.text(m.ID)
 		b.int(int(m.Joined))
 		b.bools(m.Leaving)
-		b.text(m.Duties)
+		b.text(m.Duties, m.Labels)
 	}
 	b.int(len(t.Duties))
 	b.text(t.Duties...)
@@ -89,6 +89,17 @@ func tableKey(t *table.Table) string {
 		b.text(d.ID, d.Pod, d.PodUID, d.Container, d.By, d.Reason)
 		b.int(int(d.Since))
 		b.int(int(d.Lost))
+	}
+	c := &t.Canary
+	b.text(c.Build, c.State.String(), c.Verdict, c.By, c.Reason)
+	b.text(c.Namespaces...)
+	for _, n := range append([]int{len(c.Steps), len(c.Namespaces), c.Step, int(c.Began), int(c.Every), int(c.Since)}, c.Steps...) {
+		b.int(n)
+	}
+	b.int(len(t.Pins))
+	for _, p := range t.Pins {
+		b.text(p.Object, p.Labels, p.By, p.Reason)
+		b.int(int(p.Since))
 	}
 	b.int(len(t.Runs))
 	for _, r := range t.Runs {

@@ -29,6 +29,9 @@ func (r requests) ReadLoads(answer func([]member.LoadReport)) {
 					reports = append(reports, w.garble(n.loadReport())...)
 				}
 			}
+			if w.opts.Load != nil {
+				w.Coverage.Rules[21]++
+			}
 			return func() { answer(reports) }
 		},
 		fail: func(member.Outcome) { answer(nil) },
@@ -41,6 +44,7 @@ func (n *Node) loadReport() member.LoadReport {
 		p.serial, p.at = p.serial+1, n.w.now
 	}
 	out := member.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad, Open: n.gate.OpenSet()}
+	out.Trial = n.trial()
 	if n.w.opts.Load == nil {
 		return out
 	}

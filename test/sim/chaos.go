@@ -32,6 +32,9 @@ type Chaos struct {
 	// eveners have shares evened out, if evens is set.
 	eveners *rand.Rand
 	evens   bool
+	// placers start canaries and pin objects, if places is set.
+	placers *rand.Rand
+	places  bool
 	// alarm: an old copy was put over the table, so that members stop until somebody deletes it.
 	alarm bool
 }
@@ -58,6 +61,7 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	c.scrubs()
 	c.giveOrders()
 	c.evenOut()
+	c.place()
 	for range members {
 		c.after(c.between(0, 3*time.Second), c.grow)
 	}
@@ -72,7 +76,7 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	}
 	c.heal()
 	c.Settle(4 * time.Minute)
-	if c.orders && !c.Failed() {
+	if (c.orders || c.places) && !c.Failed() {
 		c.endOrders()
 		c.Settle(4 * time.Minute)
 	}
@@ -113,6 +117,7 @@ func (c *Chaos) draw() int {
 	c.drawOutlives()
 	c.drawOrders()
 	c.drawLoads()
+	c.drawPlaces()
 	c.crashed = c.restart
 	c.ended = func(n *Node) {
 		switch {
@@ -154,6 +159,7 @@ func (c *Chaos) grow() {
 	}
 	c.giveDuties(r)
 	c.giveFormat(r)
+	c.giveLabels(r)
 	c.Start(r)
 }
 

@@ -249,20 +249,16 @@ func (w *World) unreconciled() string {
 
 // reads turns a table that the node's program is too old for into the error that it gets.
 func (n *Node) reads(s member.Snapshot) member.Snapshot {
-	format := table.OldestFormat
-	switch {
-	case s.Table == nil:
-	case s.Table.Ordered():
-		format = table.OrderFormat
-	case len(s.Table.Duties) > 0:
-		format = table.DutyFormat
-	case len(s.Table.Gone) > 0:
-		format = table.GoneFormat
+	if s.Table == nil {
+		return s
 	}
-	if n.cfg.Self.MaxFormat < format {
+	if format := s.Table.Needs(); n.cfg.Self.MaxFormat < format {
 		s.Err = fmt.Errorf("field format: %d, but this program reads %d: %w",
 			format, n.cfg.Self.MaxFormat, table.ErrFormat)
 		s.Table = nil
+	} else if n.cfg.Self.MaxFormat < table.PlaceFormat && len(s.Table.Pins) > 0 {
+		s.Table = s.Table.Clone()
+		s.Table.Pins = nil // such a program does not know the field
 	}
 	return s
 }

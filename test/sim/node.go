@@ -20,7 +20,9 @@ type Replica struct {
 	// MaxFormat is the newest table format that it reads; 0: the program's.
 	MaxFormat int
 	// Duties are the names of the duties that it can do, separated by commas.
-	Duties       string
+	Duties string
+	// Labels are those that pins may ask for, as in table.Member.
+	Labels       string
 	incarnations int
 	// Gone: it is not to be started again.
 	Gone bool
@@ -119,7 +121,7 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	}
 	n.cfg = member.Config{
 		Self: table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight,
-			Duties: r.Duties},
+			Duties: r.Duties, Labels: r.Labels},
 		Slots: w.opts.Slots, Seed: w.rng.Uint64(), Former: former,
 	}
 	if w.opts.Tune != nil {

@@ -43,6 +43,7 @@ func (w *World) order(s member.Snapshot, change func(*table.Table)) error {
 
 // checkOrder looks at a change of the table by a person, and at what a member does while there are orders.
 func (w *World) checkOrder(old, t *table.Table) {
+	w.checkPlaces(old, t)
 	if w.person {
 		for s := range min(old.Total(), t.Total()) {
 			was, is := old.At(slot.Slot(s)), t.At(slot.Slot(s))
@@ -86,7 +87,7 @@ func (w *World) checkOrder(old, t *table.Table) {
 	}
 }
 
-// undrained says why a drained member should have less; empty: all is well. Where everybody else is on probation it may
+// undrained says why a drained member, or one that a canary sets apart, should have less; empty: all is well. Where everybody else is on probation it may
 // keep what it has.
 func (w *World) undrained(t *table.Table, fair bool) string {
 	others := false
@@ -98,15 +99,16 @@ func (w *World) undrained(t *table.Table, fair bool) string {
 	}
 	can := t.Can()
 	for _, r := range t.Runs {
-		if !t.Drained(r.Owner) {
+		owner, _ := t.Member(r.Owner)
+		if !t.Drained(r.Owner) && (!t.Apart(owner) || !t.IsDuty(r.Slots.First)) {
 			continue
 		}
 		if !t.IsDuty(r.Slots.First) {
 			return fmt.Sprintf("drained member %s owns slots %v", r.Owner, r.Slots)
 		}
 		for _, m := range t.Members {
-			if !t.Drained(m.ID) && can(m, r.Slots.First) {
-				return fmt.Sprintf("drained member %s has duty %s, which %s can do", r.Owner, t.Duty(r.Slots.First), m.ID)
+			if !t.Drained(m.ID) && !t.Apart(m) && can(m, r.Slots.First) {
+				return fmt.Sprintf("drained member, or one of a canary, %s has duty %s, which %s can do", r.Owner, t.Duty(r.Slots.First), m.ID)
 			}
 		}
 	}
@@ -204,7 +206,7 @@ func (c *Chaos) tryOrder(change func(*table.Table), tries int) {
 
 // endOrders ends what people asked for.
 func (c *Chaos) endOrders() {
-	if t := c.Objects.Table().Table; !c.orders || t == nil || !t.Ordered() {
+	if t := c.Objects.Table().Table; !c.orders && !c.places || t == nil || !t.Ordered() {
 		return
 	}
 	c.logf("moves go on, and nobody is drained any more")

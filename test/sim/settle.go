@@ -73,11 +73,14 @@ func (w *World) Unsettled() string {
 			}
 		}
 	}
-	even := fair && !t.Paused() && total > 0
+	even := fair && !t.Paused() && total > 0 && !t.Canary.On() && len(t.Pins) == 0
 	if why := w.dutiesUnsettled(t, even && len(t.Drains) == 0); why != "" {
 		return why
 	}
 	if why := w.undrained(t, fair); why != "" {
+		return why
+	}
+	if why := w.misplaced(t, fair); why != "" {
 		return why
 	}
 	if why := w.incomplete(); why != "" {

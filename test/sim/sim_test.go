@@ -50,7 +50,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%s: never in all seeds", what)
 	}
 	for rule, n := range total.Coverage.Rules {
-		if rule > 0 && n == 0 {
+		if n == 0 && sim.Situations[rule] != "" {
 			t.Errorf("R%d: no %s", rule, sim.Situations[rule])
 		}
 	}

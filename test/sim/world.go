@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
 )
@@ -30,6 +31,9 @@ type Options struct {
 	LeavesGone func(slot.Slot) []table.Gone
 	// Load is what a slot costs the member of a pod, in thousandths of a worker. May be nil: nothing.
 	Load func(pod string, s slot.Slot, at time.Duration) int64
+	// Trial is what has come of a replica's reconciles in the present step of a canary, which began so long ago. May be
+	// nil: members report nothing.
+	Trial func(r *Replica, since time.Duration) trial.Tally
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
 }

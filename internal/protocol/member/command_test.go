@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/sim"
 )
@@ -39,7 +40,7 @@ func (r *run) command(words []string) error {
 	}
 	rest := func(i int) string { return strings.Join(words[min(i, len(words)):], " ") }
 	switch words[0] {
-	case "slots", "many", "outlives", "byload":
+	case "slots", "many", "outlives", "byload", "key":
 	case "start":
 		r.start(words[1:])
 	case "twin":
@@ -119,6 +120,12 @@ func (r *run) command(words []string) error {
 		for _, s := range set.Slots() {
 			r.busy[s] = int64(number(arg(2)))
 		}
+	case "tries":
+		var of trial.Tally
+		for i := range number(arg(2)) {
+			of.Add(time.Duration(number(arg(4)))*time.Millisecond, i < number(arg(3)))
+		}
+		r.tallies[arg(1)] = of
 	case "mute", "unmute":
 		r.node(arg(1)).Mute = words[0] == "mute"
 	case "stick":
@@ -156,7 +163,7 @@ func (r *run) command(words []string) error {
 }
 
 func (r *run) start(words []string) {
-	build, format, duties := "v1", 0, ""
+	build, format, duties, labels := "v1", 0, "", ""
 	for _, word := range words {
 		if b, ok := strings.CutPrefix(word, "build="); ok {
 			build = b
@@ -167,6 +174,9 @@ func (r *run) start(words []string) {
 		if list, ok := strings.CutPrefix(word, "duties="); ok {
 			duties = manyDuties(list)
 		}
+		if l, ok := strings.CutPrefix(word, "labels="); ok {
+			labels = l
+		}
 		if word == "by=number" {
 			for _, pod := range words {
 				r.numbers[pod] = true
@@ -175,7 +185,10 @@ func (r *run) start(words []string) {
 	}
 	for _, pod := range words {
 		if !strings.Contains(pod, "=") {
-			r.w.Start(&sim.Replica{Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format, Duties: duties})
+			r.w.Start(&sim.Replica{
+				Pod: pod, PodUID: "uid-" + pod, Container: "main", Build: build, Weight: 1, MaxFormat: format, Duties: duties,
+				Labels: labels,
+			})
 		}
 	}
 }
@@ -238,10 +251,37 @@ func (r *run) order(words []string) error {
 			t.Undrain(r.node(words[1]).ID)
 		case "rebalance":
 			r.w.Rebalance(t)
+		case "canary":
+			t.Canary = table.Canary{Build: words[1], Every: int64(number(words[3])), Since: r.w.Wall(), By: "somebody"}
+			for percent := range strings.SplitSeq(words[2], ",") {
+				t.Canary.Steps = append(t.Canary.Steps, number(percent))
+			}
+			if len(words) > 4 {
+				t.Canary.Namespaces = strings.Split(words[4], ",")
+			}
+		case "promote":
+			t.Canary.State = table.CanaryPromoted
+		case "abort":
+			t.Canary.State = table.CanaryBack
+		case "end":
+			t.Canary = table.Canary{}
+		case "pin":
+			t.PutPin(table.Pin{Object: objectIn(t, number(words[1])), Labels: words[2], Since: since, By: "somebody"})
+		case "unpin":
+			t.DropPin(objectIn(t, number(words[1])))
 		default:
 			panic("no order " + words[0])
 		}
 	})
+}
+
+// objectIn is the name of an object of a slot.
+func objectIn(t *table.Table, s int) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("a/x%d", i); t.SlotOf(name) == slot.Slot(s) {
+			return name
+		}
+	}
 }
 
 func (r *run) feed(words []string) error {
@@ -333,6 +373,25 @@ func (r *run) holds(words []string) bool {
 		return t != nil && t.Paused()
 	case "drained": // drained POD
 		return t != nil && t.Drained(r.node(words[1]).ID)
+	case "canary": // canary none|runs|promoted|back [STEP]
+		state := "none"
+		if t.Canary.On() {
+			state = t.Canary.State.String()
+		}
+		return words[1] == state && (len(words) < 3 || number(words[2]) == t.Canary.Step)
+	case "begun": // the canary has
+		return t.Canary.Began != 0
+	case "apart": // apart POD...: they own all of the canary's slots, and no others
+		var own slot.Set
+		for _, pod := range words[1:] {
+			own = own.Union(t.Owned(r.node(pod).ID))
+		}
+		return own == t.CanarySlots()
+	case "labeled": // labeled POD: the table has its labels
+		m, _ := t.Member(r.node(words[1]).ID)
+		return m.Labels != ""
+	case "pins": // pins N: the table has so many
+		return len(t.Pins) == number(words[1])
 	case "ready": // some slot that moves to POD is ready
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Ready && run.Next == r.node(words[1]).ID })
 	case "does": // does POD DUTY...: it does them now
@@ -374,6 +433,8 @@ func (r *run) holds(words []string) bool {
 		return r.node(words[1]).ID != words[1]+"-1"
 	case "notes": // notes POD REASON
 		return slices.Contains(r.node(words[1]).Notes, words[2])
+	case "told": // told REASON: some member has noted it
+		return slices.ContainsFunc(r.w.Nodes, func(n *sim.Node) bool { return slices.Contains(n.Notes, words[1]) })
 	case "knows": // knows POD SLOT: of a deletion that is not reconciled
 		return r.node(words[1]).Knows(slot.Slot(number(words[2])))
 	case "planner":

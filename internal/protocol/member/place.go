@@ -62,7 +62,17 @@ func (m *Member) assignPlaces(
 	others := plan.Part{Slots: all.Slots.Minus(mine), Has: func(id string) bool { return !ofBuild(t, id) }}
 	switch back := t.Canary.State == table.CanaryBack; {
 	case !receives(false), !receives(true) && !back:
-		// Others are better than none.
+		// Others are better than none. But those that are only slow keep what they have: they would get it again.
+		var kept slot.Set
+		for s, id := range in.Owners {
+			if _, there := t.Member(id); there && !receives(ofBuild(t, id)) {
+				kept.Add(slot.Slot(s))
+			}
+		}
+		in.Moving = in.Moving.Union(kept)
+		for i := range pins {
+			pins[i].Slots = pins[i].Slots.Minus(kept)
+		}
 	case back:
 		parts = []plan.Part{others}
 	default:
@@ -102,6 +112,7 @@ func pinParts(t *table.Table) (parts []plan.Part) {
 func withPins(parts, pins []plan.Part) []plan.Part {
 	for i := range parts {
 		of := &parts[i]
+		of.Pins = nil
 		for _, pin := range pins {
 			has := pin.Has
 			one := plan.Part{Slots: pin.Slots.Intersect(of.Slots), Has: func(id string) bool { return of.Has(id) && has(id) }}
@@ -123,11 +134,11 @@ func plain(t *table.Table) []table.Member {
 
 // yields says that a member has a duty only if nobody else can do it: it is drained, or set apart with a canary.
 func (m *Member) yields(t *table.Table, p plan.Member, hold bool) bool {
-	if hold || m.phase != joined {
+	if hold {
 		return false
 	}
 	owner, _ := t.Member(p.ID)
-	return p.Leaves && t.Drained(p.ID) || t.Apart(owner)
+	return m.phase == joined && p.Leaves && t.Drained(p.ID) || t.Apart(owner)
 }
 
 // draftLabels announces this member's labels while there are pins.

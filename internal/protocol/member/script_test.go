@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/sim"
 )
@@ -22,11 +23,11 @@ import (
 //
 //	clause NAME prevents RULE   without that clause of the protocol the script must fail by that check of package sim
 //	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
-//	slots N
+//	slots N, key Namespace
 //	many N                      duties at most
 //	byload                      slots are planned by load
 //	outlives                    work goes on until its member's deadline, whatever happens to the member
-//	start POD... [build=B] [format=N] [duties=X,Y] [by=number]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
+//	start POD... [build=B] [format=N] [duties=X,Y] [labels=N=V] [by=number]    new pods; restart POD: the next process in the same container; twin POD: another pod of that name
 //	crash, leave, pause, sleep, resume POD...
 //	halt POD ACTION             the process stops before the next action of a type, such as Deadline, after the Step that asks for it
 //	advance 5s                  let time pass; settle 60s: until nothing is left to do
@@ -39,8 +40,10 @@ import (
 //	delete table | lease POD | leases; save; restore; overwrite    the table as it was saved, under a new or its own UID
 //	busy SLOTS N                each of them keeps N thousandths of a worker busy from now on
 //	mute, unmute POD            it publishes no new report
+//	tries BUILD N FAILED MS     what each of its members reports of a canary's step from now on
 //	stick POD DUTY              it does not return when it should, until land POD DUTY
 //	order pause|resume|rebalance, order drain|undrain POD    what people ask for by the table
+//	order canary BUILD STEPS EVERY [NAMESPACES], order promote|abort|end, order pin SLOT LABELS, order unpin SLOT
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
 //	remove, reconcile POD SLOT  delete a key's object, reconcile that; hand POD SLOT: it is left to the next owner
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once
@@ -61,6 +64,8 @@ type run struct {
 	// busy are the loads of slots, numbers the pods that plan by number.
 	busy    map[slot.Slot]int64
 	numbers map[string]bool
+	// tallies are what members of a build report of a canary's step.
+	tallies map[string]trial.Tally
 	trace   []string
 }
 
@@ -83,6 +88,7 @@ func TestR17Plan(t *testing.T)      { scripts(t, "R17") }
 func TestR18Duties(t *testing.T)    { scripts(t, "R18") }
 func TestR19Orders(t *testing.T)    { scripts(t, "R19") }
 func TestR21Loads(t *testing.T)     { scripts(t, "R21") }
+func TestR22Places(t *testing.T)    { scripts(t, "R22") }
 
 // scripts runs the scripts of a rule.
 func scripts(t *testing.T, rule string) {
@@ -128,6 +134,7 @@ func readScript(t *testing.T, file string) *script {
 func newRun() *run {
 	return &run{
 		vars: map[string]string{}, duties: map[string]slot.Slot{}, busy: map[slot.Slot]int64{}, numbers: map[string]bool{},
+		tallies: map[string]trial.Tally{},
 	}
 }
 
@@ -138,7 +145,7 @@ func (r *run) load(_ string, s slot.Slot, _ time.Duration) int64 { return r.busy
 
 func (s *script) run() (*run, error) {
 	r := newRun()
-	slots, duties := slot.Count(8), 0
+	slots, duties, key := slot.Count(8), 0, slot.KeyName
 	var tune func(*member.Config)
 	for _, line := range s.lines {
 		if n, ok := strings.CutPrefix(line, "slots "); ok {
@@ -148,6 +155,9 @@ func (s *script) run() (*run, error) {
 		if n, ok := strings.CutPrefix(line, "many "); ok {
 			duties, _ = strconv.Atoi(n)
 		}
+		if line == "key Namespace" {
+			key = slot.KeyNamespace
+		}
 		if line == "outlives" {
 			tune = func(c *member.Config) { c.Outlives = true }
 		}
@@ -156,8 +166,14 @@ func (s *script) run() (*run, error) {
 		}
 	}
 	r.w = sim.New(sim.Options{
-		Slots: slots, Duties: duties, Tune: tune,
+		Slots: slots, Duties: duties, Tune: func(c *member.Config) {
+			c.Key = key
+			if tune != nil {
+				tune(c)
+			}
+		},
 		Load:  r.load,
+		Trial: func(rep *sim.Replica, _ time.Duration) trial.Tally { return r.tallies[rep.Build] },
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)
