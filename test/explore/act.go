@@ -39,13 +39,14 @@ const (
 	dropTable
 	dropLease
 	lapse
+	order
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"tick", "renewed", "read", "swapped", "deleted", "table", "leases", "finish", "advance", "admit",
 	"start", "restart", "leave", "crash", "pause", "resume", "lag", "unlag", "lose", "relist", "rejoin",
-	"drop-table", "drop-lease", "lapse",
+	"drop-table", "drop-lease", "lapse", "order",
 }
 
 func (k kind) String() string { return kindNames[k] }
@@ -57,7 +58,7 @@ var faults = []kind{crash, pause, lag, lose, relist, dropTable, dropLease, lapse
 type act struct {
 	kind kind
 	pod  uint8
-	// arg is the number of an op, of a request that went astray, or of a Lease, or says which news lags.
+	// arg is the number of an op, of a request that went astray, of a Lease, or of an order, or says which news lags.
 	arg uint8
 	// slot is that of an op's part.
 	slot uint8
@@ -75,6 +76,8 @@ func (x *space) describe(a act) string {
 		fmt.Fprintf(&b, " %d", a.arg)
 	case dropLease:
 		b.WriteString(" " + x.name(a.arg))
+	case order:
+		b.WriteString(" " + x.Orders[a.arg])
 	default:
 		b.WriteString(" " + podName(int(a.pod)))
 	}
@@ -184,7 +187,7 @@ func (w *world) enabled(into []act) []act {
 			if o.kind == opDrain && b.horizon[slot] > 0 {
 				continue
 			}
-			urgent = urgent || !w.x.Lazy
+			urgent = urgent || !w.x.Lazy && o.kind != opLook
 			add(finish, i, uint8(j), slot)
 		}
 		if w.member(i).Wake() <= base {
@@ -219,6 +222,11 @@ func (w *world) enabled(into []act) []act {
 	}
 	if s.table.uid != 0 && w.may(dropTable) {
 		add(dropTable, 0, 0, 0)
+	}
+	for j, name := range w.x.Orders {
+		if w.may(order) && w.ordered(name) != nil {
+			add(order, 0, uint8(j), 0)
+		}
 	}
 	for j, l := range s.leases {
 		if l.exists && w.may(dropLease) {
@@ -260,6 +268,9 @@ func (w *world) do(a act) {
 		return
 	case dropLease:
 		w.removeLease(a.arg)
+		return
+	case order:
+		w.putTable(w.server().table.uid, w.x.intern(w.ordered(w.x.Orders[a.arg])))
 		return
 	default:
 	}
@@ -381,6 +392,8 @@ func (w *world) take(pod int, a act) member.Event {
 		set := slotsOf(o.slots)
 		b.ops = slices.Delete(b.ops, int(a.arg), int(a.arg)+1)
 		switch o.kind {
+		case opLook:
+			return member.LoadsSeen{Serial: o.round, Reports: w.bad()}
 		case opWarm:
 			return member.Warmed{Slots: set, Round: o.round}
 		case opLoad:

@@ -178,7 +178,11 @@ const (
 	opWarm uint8 = iota
 	opLoad
 	opDrain
+	opLook // a member reads what others report; its slot is lookSlot
 )
+
+// lookSlot is a bit that is no slot's.
+const lookSlot = 1 << 7
 
 // gateState is a model of package gate. TestGate compares the two.
 type gateState uint8

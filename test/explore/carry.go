@@ -91,7 +91,10 @@ func (w *world) carryOut(pod int, action member.Action) {
 		}
 		s, o := w.swapTable(self, a.Table, uidOf(a.UID), number(a.Version))
 		swapped(a.Serial, s, o)
-	case member.ReadLoads: // its worlds plan by number
+	case member.ReadLoads: // of a canary: its worlds plan by number
+		if w.x.Judged {
+			b.request(op{kind: opLook, slots: lookSlot, round: a.Serial})
+		}
 	case member.WatchLeases:
 		b.watch, b.all, b.ids = a.Serial, a.All, 0
 		for _, id := range a.IDs {

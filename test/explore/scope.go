@@ -32,6 +32,10 @@ type Scope struct {
 	From string
 	// Gone: an object of the first slot is gone when the slot is first opened, and nobody ever reconciles the deletion.
 	Gone bool
+	// Orders are what people may ask for by the table, as often as Limits says; see order.go. The last pod is of another
+	// build then. Judged: what members report of a canary is bad.
+	Orders []string
+	Judged bool
 	// Faults is how many faults may happen in all; Limits how many actions of each bounded kind.
 	Faults uint8
 	Limits Limits
@@ -69,6 +73,9 @@ func (s Scope) String() string {
 	}
 	if s.Gone {
 		b.WriteString(", a deletion")
+	}
+	if len(s.Orders) > 0 {
+		b.WriteString(", orders: " + strings.Join(s.Orders, ", "))
 	}
 	if s.Lazy {
 		b.WriteString(", slow stores")
@@ -208,6 +215,26 @@ var Scopes = []Scope{
 	{
 		Name: "delete2", About: "the table is deleted by hand, and something else goes wrong", Pods: 2, Slots: 2, Running: 2,
 		Limits: Limits{dropTable: 1, pause: 1, lose: 1, lag: 1}, Faults: 2, Within: 8, Long: true,
+	},
+	{
+		Name: "canary", About: "a canary is started, goes on and back, while a member leaves",
+		Pods: 2, Slots: 2, Running: 2, Orders: []string{"canary", "step", "abort"}, Limits: Limits{order: 3, leave: 1},
+		Within: 8, Long: true,
+	},
+	{
+		Name: "canary2", About: "a canary is started and is bad, and something goes wrong", Pods: 2, Slots: 2, Running: 2,
+		Orders: []string{"canary"}, Judged: true, Limits: Limits{order: 1, crash: 1, restart: 1, pause: 1}, Faults: 1,
+		Within: 12, Long: true,
+	},
+	{
+		Name: "promote", About: "a canary's first member joins, and its build is promoted", Pods: 2, Slots: 2, Running: 1,
+		Orders: []string{"canary", "promote"}, Limits: Limits{start: 1, order: 2, leave: 1, crash: 1}, Faults: 1, Within: 10,
+		Long: true,
+	},
+	{
+		Name: "pin", About: "a slot is pinned to a member that leaves or crashes", Pods: 2, Slots: 2, Running: 2,
+		Orders: []string{"pin", "unpin"}, Limits: Limits{order: 2, leave: 1, crash: 1, restart: 1}, Faults: 1, Within: 10,
+		Long: true,
 	},
 	{
 		Name: "large", About: "three members, and everything", Pods: 3, Slots: 2, Running: 2,

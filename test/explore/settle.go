@@ -66,7 +66,7 @@ func (w *world) unsettled() string {
 			return fmt.Sprintf("slot %d is not open in %s at epoch %d", at, r.Owner, r.Epoch)
 		}
 	}
-	return ""
+	return w.misplaced(t)
 }
 
 // fair chooses the next action of a world without further faults.

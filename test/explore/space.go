@@ -99,7 +99,7 @@ func newSpace(s Scope) *space {
 		Slots: slot.Count(s.Slots), Key: slot.KeyName,
 		LeaseDuration: 4, RenewDeadline: time.Duration(s.Deadline), RetryPeriod: 1, WriteTimeout: writeTimeout, FenceDelay: 2,
 		SettleDelay: time.Duration(s.Settle), JoinDelay: time.Duration(s.Join), RolloutDelay: time.Duration(s.Join),
-		MaxTable: table.MaxSize,
+		MaxTable: table.MaxSize, LoadPeriod: 4,
 	}
 	if s.Deadline == 0 {
 		x.config.RenewDeadline = 3
@@ -111,8 +111,11 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 	c := x.config
 	name := podName(pod)
 	c.Self = table.Member{
-		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: "v1", Weight: 1,
+		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: x.build(pod), Weight: 1,
 		MinFormat: table.OldestFormat, MaxFormat: table.Format, Duties: x.duties(pod),
+	}
+	if len(x.Orders) > 0 {
+		c.Self.Labels = "pod=" + name
 	}
 	for i := former; i < inc; i++ {
 		c.Former = append(c.Former, x.name(x.leaseIndex(pod, i)))
@@ -121,6 +124,14 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 		panic(err)
 	}
 	return c
+}
+
+// build is that of a pod: where people give orders, the last one's is a canary's.
+func (x *space) build(pod int) string {
+	if len(x.Orders) > 0 && pod == x.Pods-1 {
+		return canaryBuild
+	}
+	return "v1"
 }
 
 // total is the number of slots, those of duties included.
@@ -266,6 +277,15 @@ func (x *space) event(e member.Event, b *encoder) {
 	case member.Loaded:
 		*b = append(*b, 'o', maskOf(e.Slots, x.total()))
 		b.int(int(e.Round))
+	case member.LoadsSeen:
+		*b = append(*b, 'v')
+		b.int(int(e.Serial))
+		b.int(len(e.Reports))
+		for _, r := range e.Reports {
+			b.text(r.ID, r.Trial.Build)
+			b.int(int(r.Trial.Began))
+			b.int(r.Trial.Step)
+		}
 	case member.Drained:
 		*b = append(*b, 'n', maskOf(e.Slots, x.total()))
 		b.int(int(e.Round))
