@@ -79,6 +79,24 @@ func (m *metrics) declareTable() {
 		})
 	m.gauge("rota_moves_paused", "1 while people have moves between live members paused (rota pause), else 0.",
 		func(s sample) float64 { return one(!s.TableGone && s.table.Paused()) })
+	m.gauge("rota_canary_slots", "Slots of the canary that runs (rota canary); 0: none runs.", func(s sample) float64 {
+		if s.TableGone {
+			return 0
+		}
+		set := s.table.CanarySlots()
+		return float64(set.Len())
+	})
+	m.gauge("rota_canary_back", "1 while a canary has gone back and its members get nothing (rota canary), else 0.",
+		func(s sample) float64 {
+			return one(!s.TableGone && s.table.Canary.On() && s.table.Canary.State == table.CanaryBack)
+		})
+	m.gauge("rota_pins_unmet", "Pins of slots whose member has not the labels that they ask for (rota pin).",
+		func(s sample) float64 {
+			if s.TableGone {
+				return 0
+			}
+			return float64(unmetPins(s.table))
+		})
 	m.gauge("rota_members_drained", "Members that people want to have no slots (rota drain).", func(s sample) float64 {
 		if s.TableGone {
 			return 0
@@ -302,4 +320,14 @@ func lasting(s sample, put func(float64, ...string)) {
 	for at := range maps.Keys(all) {
 		put(all[at].Seconds(), at.kind, at.request)
 	}
+}
+
+// unmetPins counts the pins of slots whose member has not their labels.
+func unmetPins(t *table.Table) (n int) {
+	for _, p := range t.Pins {
+		if owner, _ := t.Member(t.At(t.SlotOf(p.Object)).Owner); !table.HasLabels(owner.Labels, p.Labels) {
+			n++
+		}
+	}
+	return n
 }

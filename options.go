@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/group"
@@ -75,6 +76,9 @@ type Options struct {
 	LabelNamespaces []string
 	// Weight scales this member's fair share. It is at least 1. Default 1.
 	Weight int
+	// MemberLabels are what pins may ask for: `rota pin` has certain objects be with members that have certain labels
+	// (docs/canary.md). Names and values are as those of Kubernetes' labels, 512 bytes in all. Default: none.
+	MemberLabels map[string]string
 
 	// ByLoad has the members share what reconciles cost instead of the number of slots: seconds of work per second, for
 	// their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the mean, few
@@ -272,6 +276,9 @@ func (o Options) withDefaults() (Options, error) {
 	if strings.ContainsAny(o.Identity.Workload, "\r\n") {
 		return o, fmt.Errorf("rota %s: Options.Identity.Workload %q: must be one line", o.Name, o.Identity.Workload)
 	}
+	if _, err := labels.ValidatedSelectorFromSet(o.MemberLabels); err != nil {
+		return o, fmt.Errorf("rota %s: Options.MemberLabels: %w", o.Name, err)
+	}
 	if err := o.validNames(); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}
@@ -306,7 +313,7 @@ func (o Options) config() (member.Config, error) {
 	cfg := member.Config{
 		Self: table.Member{
 			ID: newID(o.Identity.Pod), Pod: o.Identity.Pod, PodUID: o.Identity.PodUID, Container: o.Identity.Container,
-			Build: o.Identity.Build, Weight: o.Weight,
+			Build: o.Identity.Build, Weight: o.Weight, Labels: table.JoinLabels(o.MemberLabels),
 		},
 		Slots: o.Slots, Key: o.Key,
 		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod,
@@ -333,6 +340,11 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build,
 		"version of this program, by which a rollout is recognized (default: from the Pod's name, or the binary)")
+	flags.Func("rota-member-labels", "labels of this replica that pins may ask for, such as pool=large,zone=a (default: "+
+		"none)", func(list string) (err error) {
+		o.MemberLabels, err = labels.ConvertSelectorToLabelsMap(list)
+		return err
+	})
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery,
 		"how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.BoolVar(&o.ByLoad, "rota-by-load", o.ByLoad,

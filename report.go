@@ -31,6 +31,7 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 	r := h.rota
 	out := r.outline(id, setup)
 	out.Health, out.Hottest = r.controllers.Health(), r.controllers.Hottest()
+	out.Trial = r.trials.Look(&r.tableOf().Canary, r.controllers.Tally())
 	now := r.now()
 	for s, at := range r.controllers.Oldest() {
 		if age := now - at; age > time.Second && out.Open.Has(s) {
@@ -78,6 +79,9 @@ func (r *Rota) settings() map[string]string {
 	}
 	if workload := r.opts.Identity.Workload; workload != "" {
 		out[coverage.SettingWorkload] = workload
+	}
+	if labels := r.cfg.Self.Labels; labels != "" {
+		out[coverage.SettingLabels] = labels
 	}
 	if lease := r.opts.electionLease(); lease.Name != "" && !r.opts.Solo {
 		out[coverage.SettingElection] = lease.String()

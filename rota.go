@@ -45,6 +45,7 @@ type Rota struct {
 	// reports is nil where there is no API server.
 	reports  report.Store
 	reporter *report.Reporter
+	trials   report.Trials
 	gate     *gate.Gate
 	share    *delivery.Share
 	clock    replica.Clock

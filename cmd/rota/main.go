@@ -103,8 +103,9 @@ Exit codes:
 		&cobra.Group{ID: groupSetup, Title: "Set up:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		groupLook:  {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
-		groupAct:   {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newUninstall()},
+		groupLook: {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
+		groupAct: {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newPin(), newUnpin(), newCanary(),
+			newUninstall()},
 		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch(), newAPIServers(), newFront()},
 		"":         {newVersion()},
 	} {

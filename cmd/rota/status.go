@@ -260,6 +260,10 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 				prefixed(" by ", m.Drain.By), prefixed(": ", m.Drain.Reason), drainLeft(r, m))
 		}
 	}
+	if r.Canary != nil {
+		fmt.Fprintln(w, strings.Join(canaryLines(p, r), "\n"))
+	}
+	printPins(w, p, r)
 	printMembers(w, p, r, wide)
 	printShadow(w, r)
 	if wide {
@@ -322,6 +326,19 @@ func printShadow(w io.Writer, r *view.Rota) {
 		}
 	}
 	_ = out.Flush()
+}
+
+// printPins prints what is pinned.
+func printPins(w io.Writer, p paint, r *view.Rota) {
+	for _, pin := range r.Pins {
+		met := ""
+		if !pin.Met {
+			met = p.warn(" (that has not these labels)")
+		}
+		_, _ = fmt.Fprintf(w, "%s is pinned to %s, and slot %d is with %s%s; since %s%s%s\n", pin.Object, pin.Labels, pin.Slot,
+			cmp.Or(pin.Owner, "nobody"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
+			prefixed(": ", pin.Reason))
+	}
 }
 
 // drainLeft says what a drained member has yet.

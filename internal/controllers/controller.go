@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -45,6 +46,8 @@ type Controller struct {
 	// requests are those of its reconciles; toldUnwrapped says that some go through other clients than WrapConfig's.
 	requests      work.Requests
 	toldUnwrapped atomic.Bool
+	// tally is what came of its reconciles; Work.With guards it.
+	tally trial.Tally
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/internal/work"
 )
 
@@ -76,7 +77,11 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	if f.Err != nil {
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
+	took := failure.Wall.Sub(f.With.Since)
 	c.Work.With(func(k *keys) {
+		if !f.Gone && !k.Ails(key) {
+			c.tally.Add(took, f.Err != nil)
+		}
 		switch {
 		case f.Err != nil:
 			k.Fail(key, failure)
@@ -86,6 +91,14 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 			k.Succeed(key)
 		}
 	})
+}
+
+// Tally returns what came of all reconciles but retries and those of objects that were gone.
+func (s *Set) Tally() (sum trial.Tally) {
+	for _, c := range s.All() {
+		c.Work.With(func(*keys) { sum = sum.Plus(c.tally) })
+	}
+	return sum
 }
 
 // Sum is what came of all reconciles.

@@ -51,6 +51,9 @@ type Report struct {
 	// Hottest are the objects that keep most workers busy, the one with most first; those of older builds are not
 	// known. If they take too much space, Encode leaves out the last.
 	Hottest []HotObject
+	// Trial is what came of its reconciles in the present step of a canary; nil: there is none, or it did not see the step
+	// begin.
+	Trial *Trial
 	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
 	Waits string
 	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
@@ -79,6 +82,7 @@ const (
 	fieldMoving    = "moving"
 	fieldLoads     = "loads"
 	fieldHottest   = "hottest"
+	fieldTrial     = "trial"
 )
 
 const (
@@ -119,6 +123,7 @@ const (
 //	  16-21 40
 //	hottest: |                        kind, object, slot, thousandths of a worker, controller
 //	  Website.web.example.com "team-a/hello-11" 109 810 "website"
+//	trial: v8 1763712000 0 412 3 8.24 0.2 -1648 6600    build, began, step, tries, failed, sums of seconds and logarithms
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
@@ -167,6 +172,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if len(r.Hottest) > 0 {
 		data[fieldHottest] = encodeHottest(r.Hottest)
+	}
+	if r.Trial != nil {
+		data[fieldTrial] = r.Trial.encode()
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -364,6 +372,9 @@ func Decode(data map[string]string) (*Report, error) {
 		}
 	}
 	if err := r.decodeHottest(data[fieldHottest]); err != nil {
+		return nil, err
+	}
+	if err := r.decodeTrial(data[fieldTrial]); err != nil {
 		return nil, err
 	}
 	if err := r.decodeWould(data[fieldWould]); err != nil {

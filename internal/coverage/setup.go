@@ -37,6 +37,8 @@ const (
 	SettingDispatcher = "Dispatcher"
 	// SettingElection is the Lease of leader election that the member may hold for the rota, as NAMESPACE/NAME (rule R20).
 	SettingElection = "Election"
+	// SettingLabels are the member's labels, which pins may ask for (rule R22), as table.Member has them.
+	SettingLabels = "Labels"
 )
 
 // Values of SettingBalance.

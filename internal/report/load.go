@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
-// Loads returns what reports say of the slots' loads, for planners (rule R21).
+// Loads returns what reports say of the slots' loads and of a canary, for planners (rules R21 and R22).
 func Loads(reports []*coverage.Report) []member.LoadReport {
 	out := make([]member.LoadReport, 0, len(reports))
 	for _, told := range reports {
@@ -17,6 +17,9 @@ func Loads(reports []*coverage.Report) []member.LoadReport {
 		}
 		for _, l := range told.Loads {
 			one.Loads = append(one.Loads, member.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
+		}
+		if of := told.Trial; of != nil {
+			one.Trial = &member.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Tally: of.Tally}
 		}
 		out = append(out, one)
 	}

@@ -98,6 +98,9 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	}
 }
 
+// Ails says whether the last reconcile of a key failed, as far as that is remembered.
+func (k *Keys[K, F]) Ails(key K) bool { return k.ailing[key] != nil }
+
 // Succeed counts a reconcile that succeeded.
 func (k *Keys[K, F]) Succeed(key K) {
 	k.sum = sum[K]{Sum: Sum{Succeeded: true}}

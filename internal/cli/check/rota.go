@@ -35,6 +35,7 @@ var groupOf = map[string]string{
 	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
 	view.NotElected: groupMembers, view.KindNotServed: groupCoverage, view.SlotHeldBack: groupSlots,
 	view.KeyHangs: groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
+	view.PinUnmet: groupSlots, view.CanaryWaits: groupMembers, view.CanaryBack: groupMembers,
 }
 
 // rota says what is good and what is wrong with the rota.
@@ -220,9 +221,13 @@ func (r *run) alike(v *view.Rota) {
 			"members belong to %d workloads: %s", len(names), members)
 	}
 	if builds, members := grouped(v, func(m view.Member) string { return m.Build }); len(builds) > 1 {
-		if youngest := youngestOf(v.Members); v.At.Sub(youngest) <= coverage.RolloutQuiet {
+		youngest := youngestOf(v.Members)
+		switch {
+		case v.Canary != nil && len(builds) == 2 && v.Canary.Members > 0:
+			r.good(groupMembers, codeBuilds, "there is a canary: %s", members)
+		case v.At.Sub(youngest) <= coverage.RolloutQuiet:
 			r.good(groupMembers, codeBuilds, "a rollout is under way: %s", members)
-		} else {
+		default:
 			r.warn(groupMembers, codeBuilds, "finish the rollout, or undo it: kubectl rollout status",
 				"members run %d builds, and none has joined for %s: %s", len(builds), v.At.Sub(youngest).Round(time.Minute),
 				members)

@@ -124,20 +124,23 @@ func (b By) cut() (since int64, user, reason string) {
 }
 
 // OldMembersError says that members do not understand orders, since they run an older release.
-type OldMembersError struct{ Members []table.Member }
+type OldMembersError struct {
+	Members []table.Member
+	What    string // that they do not understand
+}
 
 func (e *OldMembersError) Error() string {
 	var who []string
 	for _, m := range e.Members {
 		who = append(who, m.ID+" (build "+cmp.Or(m.Build, "unknown")+")")
 	}
-	return fmt.Sprintf("members of an older release of Rota are in the rota, and do not understand a pause or drained "+
-		"members: %s; update them first", strings.Join(who, ", "))
+	return fmt.Sprintf("members of an older release of Rota are in the rota, and do not understand %s: %s; "+
+		"update them first", e.What, strings.Join(who, ", "))
 }
 
 func readable(t *table.Table) error {
 	if old := t.NotReading(table.OrderFormat); len(old) > 0 {
-		return &OldMembersError{old}
+		return &OldMembersError{old, "a pause or drained members"}
 	}
 	return nil
 }

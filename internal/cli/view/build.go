@@ -61,6 +61,7 @@ func build(in input) *Rota {
 	if t.Paused() {
 		r.Pause = &Pause{Since: time.Unix(t.Pause.Since, 0), By: t.Pause.By, Reason: t.Pause.Reason}
 	}
+	r.Canary, r.Pins = canaryOf(t, in.reports), pinsOf(t)
 	for _, e := range t.Expels {
 		r.Expels = append(r.Expels, Expel{Pod: e.Pod, At: time.Unix(e.At, 0)})
 	}

@@ -34,13 +34,16 @@ const (
 	KeyHangs      = "KeyHangs"
 	KeyFails      = "KeyFails"
 	KeyKills      = "KeyKills"
+	PinUnmet      = "PinUnmet"
+	CanaryWaits   = "CanaryWaits"
+	CanaryBack    = "CanaryBack"
 )
 
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
 		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, SlotHeldBack, KeyHangs,
-		KeyFails, KeyKills}
+		KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack}
 }
 
 const (
@@ -140,6 +143,7 @@ func problems(r *Rota, e evidence) []Problem {
 		}
 	}
 	out = append(out, r.healthProblems(e.now)...)
+	out = append(out, r.orderProblems()...)
 	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
 	return out
 }

@@ -26,6 +26,10 @@ type Rota struct {
 	Key   string     `json:"key"`
 	// Pause says that moves are paused, and since when. nil: they are not.
 	Pause *Pause `json:"pause,omitempty"`
+	// Canary is a build that owns chosen slots only. nil: there is none.
+	Canary *Canary `json:"canary,omitempty"`
+	// Pins are objects that are to be with members of certain labels, by object.
+	Pins []Pin `json:"pins,omitempty"`
 	// Shadow says what the members would have; nil: this is no shadow.
 	Shadow *Shadow `json:"shadow,omitempty"`
 	// Members are those of the table, by ID.

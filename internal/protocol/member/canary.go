@@ -67,14 +67,13 @@ func (m *Member) judges(t *table.Table, e LoadsSeen) bool {
 	}
 	c.asked, c.next = false, m.now.Mono+m.cfg.LoadPeriod
 	if t != nil && t.Canary.On() {
-		m.judge(t, e.Reports)
+		c.of, c.verdict = t.Canary, Judge(t, e.Reports)
 	}
 	return true
 }
 
-// judge compares the reconciles of the canary's members with those of the others.
-func (m *Member) judge(t *table.Table, reports []LoadReport) {
-	c := &m.canaries
+// Judge compares the reconciles of the canary's members with those of the others, in the present step.
+func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
 	var canary, others trial.Tally
 	seen := map[string]bool{}
 	for _, r := range reports {
@@ -91,7 +90,7 @@ func (m *Member) judge(t *table.Table, reports []LoadReport) {
 			others = others.Plus(of.Tally)
 		}
 	}
-	c.of, c.verdict = t.Canary, trial.Compare(canary, others)
+	return trial.Compare(canary, others)
 }
 
 // draftCanary takes the canary a step on, or back, or ends it. A planner does so.

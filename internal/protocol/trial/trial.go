@@ -62,9 +62,9 @@ func (t Tally) Possible() bool {
 }
 
 const (
-	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many, one that
+	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many, one
 	// fails with 2 % of all objects has failed at least once in 95 of 100 cases.
-	Enough = 150
+	Enough = 300
 	// few is how many a verdict needs that it takes longer.
 	few = 30
 	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take

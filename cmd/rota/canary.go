@@ -1,0 +1,356 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// Reasons of the events that orders about canaries leave.
+const (
+	eventCanaryStarted = "CanaryStarted"
+	eventCanaryAsked   = "CanaryPromoted"
+	eventCanaryAborted = "CanaryBack"
+)
+
+func newCanary() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "canary",
+		Short: "Let a new build have a share of the objects first",
+		Long: `Has the members of a new build own a share of the slots, and no others, while members of other builds own the rest.
+Planners compare how often reconciles of the two fail, and how long they take. If the new build is worse, its slots go
+back by themselves. If it is as good, the share grows step by step, where that is asked for.
+
+A canary is an order in the rota's table. It goes on without who gave it, and whichever members crash.`,
+	}
+	cmd.AddCommand(newCanaryStart(), newCanaryStatus(), newCanaryPromote(), newCanaryAbort())
+	return cmd
+}
+
+// canaryFlags are those of canary start.
+type canaryFlags struct {
+	build, share      string
+	namespaces, steps []string
+	every             time.Duration
+	expect            bool
+}
+
+func newCanaryStart() *cobra.Command {
+	a, f := &actor{}, &canaryFlags{}
+	cmd := &cobra.Command{
+		Use:   "start [NAME] --build BUILD",
+		Short: "Let members of a build own a share of the slots, or those of some namespaces, and no others",
+		Long: `Has the members of a build own a share of the slots, or those of some namespaces, and no others.
+
+BUILD is what ` + "`rota status`" + ` shows of its members: Identity.Build, by default the ReplicaSet's hash. Start the canary
+before its Pods, with --expect, or they get a share as any member does until it is started.
+
+With --steps and --every the share grows. A step takes --every at least, and 150 reconciles of the canary and of the
+others that show no difference that matters. After the last one the build is promoted. Without --every nothing grows by
+itself, but a canary that is worse goes back.`,
+		Example: `  rota canary start website -n operators --build v2 --share 5% --expect
+  rota canary start -n operators --build v2 --steps 5,20,50,100 --every 10m
+  rota canary start -n operators --build v2 --namespaces team-a,team-b --steps 20,100 --every 1h`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			want, err := f.canary()
+			if err != nil {
+				return err
+			}
+			if err := a.open(cmd, args); err != nil {
+				return err
+			}
+			defer a.close()
+			return a.startCanary(want)
+		},
+	}
+	a.bind(cmd)
+	a.bindReason(cmd)
+	cmd.Flags().StringVar(&f.build, "build", "", "the new build")
+	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 100%, rounded up to whole slots")
+	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces whose objects it has, separated by commas; "+
+		"only if the rota shares objects by namespace")
+	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "shares that it has in turn, in percent, rising, such as 5,20,50,100")
+	cmd.Flags().DurationVar(&f.every, "every", 0, "how long each step lasts at least; 0: until somebody promotes or aborts")
+	cmd.Flags().BoolVar(&f.expect, "expect", false, "its members are yet to come")
+	cmd.ValidArgsFunction = a.target.completeRotas
+	return cmd
+}
+
+// canary checks the flags.
+func (f *canaryFlags) canary() (c orders.Canary, err error) {
+	c = orders.Canary{Build: f.build, Every: f.every, Expect: f.expect}
+	switch {
+	case f.build == "":
+		return c, usagef("canary start: --build: say which build; `rota status` shows those of the members")
+	case strings.ContainsAny(f.build, " \t\r\n"):
+		return c, usagef("canary start: --build %q: must be one word", f.build)
+	case f.share == "" && len(f.steps) == 0 && len(f.namespaces) == 0:
+		return c, usagef("canary start: say how much it gets: --share 5%%, --steps 5,20,50,100, or --namespaces")
+	case f.every < 0 || f.every > 0 && f.every < time.Second || f.every > table.MaxCanaryEvery*time.Second:
+		return c, usagef("canary start: --every %v: must be from 1s to 720h, or 0", f.every)
+	case len(f.steps)+1 > table.MaxCanarySteps:
+		return c, usagef("canary start: --steps: has %d, of at most %d", len(f.steps), table.MaxCanarySteps-1)
+	case len(f.namespaces) > table.MaxCanaryNamespaces:
+		return c, usagef("canary start: --namespaces: has %d, of at most %d", len(f.namespaces), table.MaxCanaryNamespaces)
+	}
+	for _, name := range f.namespaces {
+		if reasons := validation.IsDNS1123Label(name); len(reasons) > 0 {
+			return c, usagef("canary start: --namespaces: %q is no namespace's name: %s", name, strings.Join(reasons, "; "))
+		}
+	}
+	c.Namespaces = f.namespaces
+	if f.share != "" {
+		percent, err := percentOf(f.share)
+		if err != nil {
+			return c, usagef("canary start: --share %s: %w", f.share, err)
+		}
+		c.Steps = append(c.Steps, percent)
+	}
+	for _, text := range f.steps {
+		percent, err := percentOf(text)
+		if err != nil {
+			return c, usagef("canary start: --steps: %s: %w", text, err)
+		}
+		if n := len(c.Steps); n > 0 && c.Steps[n-1] >= percent {
+			if n == 1 && f.share != "" && c.Steps[0] == percent {
+				continue // --share 5% --steps 5,20
+			}
+			return c, usagef("canary start: --steps: %d%% comes after %d%%: each step must be larger than the one before",
+				percent, c.Steps[n-1])
+		}
+		c.Steps = append(c.Steps, percent)
+	}
+	return c, nil
+}
+
+// percentOf reads a share, with or without the sign.
+func percentOf(text string) (int, error) {
+	percent, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a whole number of percent, such as 5%")
+	case percent < 1 || percent > 100:
+		return 0, errors.New("must be from 1% to 100%")
+	}
+	return percent, nil
+}
+
+func (a *actor) startCanary(want orders.Canary) error {
+	t, _, err := a.give(func(t *table.Table, by orders.By) error { return orders.StartCanary(t, want, by) },
+		eventCanaryStarted, says("the canary of build "+want.Build+" is started"))
+	if err != nil {
+		return err
+	}
+	set := t.CanarySlots()
+	a.tell("rota %s: the canary of build %s is started: its members own %s, and no others", a.rota, want.Build,
+		counted(set.Len(), "slot"))
+	if !slices.ContainsFunc(t.Members, t.Apart) {
+		a.say("rota: no member of build %s is there yet; the others have all slots until one joins", want.Build)
+	}
+	if canary, others := orders.Heaviest(t); slices.ContainsFunc(t.Members, t.Apart) && canary > 2*others {
+		a.say("rota: in its last step each member of build %s has %d slots, of which each other member had %d: start more "+
+			"members of it before that", want.Build, canary, others)
+	}
+	for _, warning := range canaryHeld(t) {
+		a.say("rota: %s", warning)
+	}
+	return nil
+}
+
+// canaryHeld says why a canary does not get its slots.
+func canaryHeld(t *table.Table) (why []string) {
+	if t.Paused() {
+		why = append(why, "moves are paused, so that it gets its slots when they go on: `rota resume`")
+	}
+	var drained []string
+	others := false
+	for _, m := range t.Members {
+		switch {
+		case !t.Apart(m):
+		case t.Drained(m.ID):
+			drained = append(drained, m.ID)
+		default:
+			others = true
+		}
+	}
+	if len(drained) > 0 && !others {
+		why = append(why, "all its members are drained, so that the others have its slots: "+strings.Join(drained, ", "))
+	}
+	return why
+}
+
+func newCanaryStatus() *cobra.Command {
+	var out output
+	var target rotaFlags
+	cmd := &cobra.Command{
+		Use:     "status [NAME]",
+		Short:   "Show how far a canary is, and what it is judged by",
+		Example: `  rota canary status website -n operators`,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, rota, err := target.loadRota(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			r, err := view.Read(cmd.Context(), cfg, rota.Namespace, rota.Name)
+			if err != nil {
+				return missingRota(cmd.Context(), cfg, rota, err)
+			}
+			if r.Canary == nil {
+				return missingf("rota %s: %w", rota, orders.ErrNoCanary)
+			}
+			if done, err := out.data(cmd.OutOrStdout(), r.Canary); done {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(canaryLines(newPaint(cmd, cmd.OutOrStdout()), r), "\n"))
+			return err
+		},
+	}
+	target.bind(cmd)
+	out.bind(cmd, "table", "json", "yaml")
+	cmd.ValidArgsFunction = target.completeRotas
+	return cmd
+}
+
+// canaryLines describe a canary.
+func canaryLines(p paint, r *view.Rota) []string {
+	c := r.Canary
+	head := fmt.Sprintf("the canary of build %s", c.Build)
+	asked := fmt.Sprintf("asked for %s ago%s%s", age(c.Since, r.At), prefixed(" by ", c.By), prefixed(": ", c.Reason))
+	var lines []string
+	switch c.State {
+	case view.WentBack:
+		return []string{p.bad(head+" has gone back") + ": " + c.Verdict, "  " + asked,
+			"  its members get nothing while there are others; `rota canary promote` or a new canary ends that"}
+	case view.Promoted:
+		return []string{head + " is promoted: no slot goes from it to another build any more; " + asked,
+			fmt.Sprintf("  %d members of it have %d of %d slots; it is over when no member of another build is left",
+				c.Members, c.Owned, r.Slots)}
+	case view.Awaited:
+		lines = append(lines, p.warn(head+" waits for its first member")+"; "+asked)
+	default:
+		lines = append(lines, fmt.Sprintf("%s runs; %s", head, asked))
+	}
+	lines = append(lines, fmt.Sprintf("  step %d of %d (%s): %d members of it own %d of its %d slots, of %d", c.Step+1,
+		len(c.Steps), strings.Join(c.StepTexts(), ", "), c.Members, c.Owned, c.Slots, r.Slots))
+	if len(c.Namespaces) > 0 {
+		lines = append(lines, "  namespaces: "+strings.Join(c.Namespaces, ", "))
+	}
+	if c.Began != nil {
+		every := "until somebody promotes or aborts it"
+		if c.Every > 0 {
+			every = fmt.Sprintf("at least %v", time.Duration(c.Every*float64(time.Second)))
+		}
+		lines = append(lines, fmt.Sprintf("  the step began %s ago and lasts %s", age(*c.Began, r.At), every),
+			"  "+c.Judged+": "+c.Text)
+	}
+	return lines
+}
+
+func newCanaryPromote() *cobra.Command {
+	a := &actor{}
+	cmd := &cobra.Command{
+		Use:   "promote [NAME]",
+		Short: "Let the canary's build take over, as in a rollout",
+		Long: `Ends the trial: members of the canary's build get shares as all others do, and no slot goes from them to another
+build any more. Roll the other members out then. The canary is over when no member of another build is left.`,
+		Example: `  rota canary promote website -n operators`,
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.open(cmd, args); err != nil {
+				return err
+			}
+			defer a.close()
+			build := ""
+			_, changed, err := a.give(func(t *table.Table, _ orders.By) error {
+				build = t.Canary.Build
+				return orders.PromoteCanary(t)
+			}, eventCanaryAsked, func() string { return "build " + build + " takes over" })
+			switch {
+			case err != nil:
+				return err
+			case changed:
+				a.tell("rota %s: build %s is promoted: roll the other members out to it", a.rota, build)
+			default:
+				a.tell("rota %s: build %s is promoted already", a.rota, build)
+			}
+			return nil
+		},
+	}
+	a.bind(cmd)
+	cmd.ValidArgsFunction = a.target.completeRotas
+	return cmd
+}
+
+func newCanaryAbort() *cobra.Command {
+	a := &actor{}
+	cmd := &cobra.Command{
+		Use:   "abort [NAME]",
+		Short: "Let the canary's slots go back to the other builds",
+		Long: `Has the canary's slots go back to members of other builds. Members of its build then get nothing as long as there
+are others, so that they can be taken away.`,
+		Example: `  rota canary abort website -n operators --reason "wrong image"
+  rota canary abort -n operators --wait`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.open(cmd, args); err != nil {
+				return err
+			}
+			defer a.close()
+			return a.abortCanary()
+		},
+	}
+	a.bind(cmd)
+	a.bindReason(cmd)
+	a.bindWait(cmd, "no member of its build has slots")
+	cmd.ValidArgsFunction = a.target.completeRotas
+	return cmd
+}
+
+func (a *actor) abortCanary() error {
+	build := ""
+	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
+		build = t.Canary.Build
+		return orders.AbortCanary(t, by)
+	}, eventCanaryAborted, func() string { return "the canary of build " + build + " goes back to the other builds" })
+	switch {
+	case err != nil:
+		return err
+	case !changed:
+		a.tell("rota %s: the canary of build %s has gone back already: %s", a.rota, build, t.Canary.Verdict)
+	case !t.Canary.On():
+		a.tell("rota %s: the canary of build %s ends; none of its members had come", a.rota, build)
+		return nil
+	default:
+		a.tell("rota %s: the canary of build %s goes back", a.rota, build)
+	}
+	if t.Paused() {
+		a.say("rota: moves are paused, so that it keeps its slots until they go on: `rota resume`")
+	}
+	if !a.wait {
+		return nil
+	}
+	return a.await(func(t *table.Table) (string, bool, error) {
+		if !t.Canary.On() || t.Canary.State != table.CanaryBack || t.Canary.Build != build {
+			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: somebody changed the canary meanwhile", a.rota))
+		}
+		left := 0
+		for id, n := range t.Counts() {
+			if m, ok := t.Member(id); ok && t.Apart(m) {
+				left += n
+			}
+		}
+		return fmt.Sprintf("members of build %s have %s left", build, counted(left, "slot")), left == 0, nil
+	})
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apilabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// Reasons of the events that pins leave.
+const (
+	eventPinned   = "Pinned"
+	eventUnpinned = "Unpinned"
+)
+
+func newPin() *cobra.Command {
+	a := &actor{}
+	var to string
+	var expect bool
+	cmd := &cobra.Command{
+		Use:   "pin OBJECT [NAME] --to LABELS",
+		Short: "Have an object, or a namespace, be with members that have certain labels",
+		Long: `Has the slot of an object be with a member that has certain labels (--rota-member-labels). OBJECT is
+NAMESPACE/NAME, the name of an object without namespace, or, if the rota shares objects by namespace, a namespace. What
+else is in the slot goes along. While no such member is there, any member has the slot.`,
+		Example: `  rota pin team-a/huge website -n operators --to pool=large --reason "needs 4 GiB"
+  rota pin team-a -n operators --to pool=large,zone=a`,
+		Args: oneObject,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted, err := pinLabels(to)
+			if err != nil {
+				return usagef("pin: --to %q: %w", to, err)
+			}
+			if err := a.open(cmd, args[1:]); err != nil {
+				return err
+			}
+			defer a.close()
+			return a.pin(args[0], wanted, expect)
+		},
+	}
+	a.bind(cmd)
+	a.bindReason(cmd)
+	cmd.Flags().StringVar(&to, "to", "", "labels that its member must have, all of them, such as pool=large,zone=a")
+	cmd.Flags().BoolVar(&expect, "expect", false, "members with these labels are yet to come")
+	return cmd
+}
+
+// oneObject accepts an object and, optionally, the name of its rota.
+func oneObject(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 1, 2:
+		return nil
+	case 0:
+		return errors.New("give an object as NAMESPACE/NAME, or a namespace where objects are shared by namespace")
+	}
+	return fmt.Errorf("give one object, and the name of one rota; got %d arguments", len(args))
+}
+
+// pinLabels reads the labels of a pin.
+func pinLabels(text string) (string, error) {
+	set, err := apilabels.ConvertSelectorToLabelsMap(text)
+	if err != nil {
+		return "", err
+	}
+	if len(set) == 0 {
+		return "", errors.New("say which labels, such as pool=large")
+	}
+	if _, err := apilabels.ValidatedSelectorFromSet(set); err != nil {
+		return "", err
+	}
+	joined := table.JoinLabels(set)
+	return joined, table.ValidLabels(joined)
+}
+
+func (a *actor) pin(object, wanted string, expect bool) error {
+	r, err := a.reader.Read(a.cmd.Context())
+	if err != nil {
+		return a.failed(viewError(err))
+	}
+	have := orders.Labels{}
+	for _, m := range r.Members {
+		have[m.ID] = ""
+		if report := r.Reports[m.ID]; report != nil {
+			have[m.ID] = report.Setup[coverage.SettingLabels]
+		}
+	}
+	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
+		return orders.Pin(t, object, wanted, have, expect, by)
+	}, eventPinned, func() string { return object + " is to be with members that have the labels " + wanted })
+	if err != nil {
+		return err
+	}
+	if !changed {
+		a.tell("rota %s: %s is pinned to %s already", a.rota, object, wanted)
+		return nil
+	}
+	a.tell("rota %s: %s, with all of slot %d, is pinned to members that have the labels %s", a.rota, object,
+		t.SlotOf(object), wanted)
+	if t.Paused() {
+		a.say("rota: moves are paused, so that the slot stays where it is until they go on: `rota resume`")
+	}
+	return nil
+}
+
+func newUnpin() *cobra.Command {
+	a := &actor{}
+	cmd := &cobra.Command{
+		Use:     "unpin OBJECT [NAME]",
+		Short:   "Let an object be with any member again",
+		Example: `  rota unpin team-a/huge website -n operators`,
+		Args:    oneObject,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.open(cmd, args[1:]); err != nil {
+				return err
+			}
+			defer a.close()
+			_, _, err := a.give(func(t *table.Table, _ orders.By) error { return orders.Unpin(t, args[0]) }, eventUnpinned,
+				says(args[0]+" may be with any member"))
+			if err != nil {
+				return err
+			}
+			a.tell("rota %s: %s is not pinned any more", a.rota, args[0])
+			return nil
+		},
+	}
+	a.bind(cmd)
+	return cmd
+}

@@ -1,0 +1,58 @@
+package coverage
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rota-dev/rota/internal/protocol/trial"
+)
+
+// Trial is what came of a member's reconciles since it saw a step of a canary begin (rule R22).
+type Trial struct {
+	// Build, Began and Step are those of table.Canary.
+	Build string
+	Began int64
+	Step  int
+	trial.Tally
+}
+
+// encode returns build, began, step, tries, failed, and the sums of seconds, their squares, their logarithms and
+// the squares of these.
+func (t *Trial) encode() string {
+	float := func(x float64) string { return strconv.FormatFloat(x, 'g', 9, 64) }
+	return fmt.Sprintf("%s %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Tries, t.Failed, float(t.Seconds),
+		float(t.Squares), float(t.Logs), float(t.LogSquares))
+}
+
+// decodeTrial is the inverse of encode. Empty text is no trial.
+func (r *Report) decodeTrial(text string) error {
+	if text == "" {
+		return nil
+	}
+	w := strings.Fields(text)
+	const columns = 9
+	if len(w) != columns {
+		return r.lineError(fieldTrial, 0, text)
+	}
+	t := &Trial{Build: w[0]}
+	ok := true
+	number := func(word string) int64 {
+		n, err := strconv.ParseInt(word, 10, 64)
+		ok = ok && err == nil
+		return n
+	}
+	float := func(word string) float64 {
+		x, err := strconv.ParseFloat(word, 64)
+		ok = ok && err == nil
+		return x
+	}
+	t.Began, t.Step = number(w[1]), int(number(w[2]))
+	t.Tries, t.Failed = number(w[3]), number(w[4])
+	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[5]), float(w[6]), float(w[7]), float(w[8])
+	if !ok || !t.Possible() {
+		return r.lineError(fieldTrial, 0, text)
+	}
+	r.Trial = t
+	return nil
+}
