@@ -320,3 +320,34 @@ func TestViewWithoutTerminal(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestCanary has a canary go back by itself whose reconciles fail for some of the objects, and one that is slow, each
+// with a kill. The good one, which takes longer, is in the whole story: rota-demo --canary.
+func TestCanary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane: not under -short")
+	}
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), Options{
+		Objects: 400, Rate: 10, Delivery: sharding.Filter, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
+		Baseline: time.Second, Progress: t.Output(), Command: []string{self},
+		Canary: &Canary{Steps: []int{8, 100}, Fails: 300, BadOnly: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := report.Failures(); len(bad) > 0 {
+		t.Errorf("%s", strings.Join(bad, "; "))
+	}
+	if len(report.Trials) != 2 || report.ForeignWrites == nil {
+		t.Errorf("report: %+v", report)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -81,6 +81,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	if e.o.Autoscale != nil {
 		e.judgeScaling(r)
 	}
+	r.Trials = e.trials
 	if c := e.load.Counts(); c.Failures > 0 {
 		e.view.log("%s of the load failed, the last one: %v", verdict.Count(c.Failures, "request", "requests"), c.Err)
 	}

@@ -3,6 +3,7 @@ package demo
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,9 @@ type operatorConfig struct {
 	Election string
 	// Metrics is where it serves its metrics; "": nowhere.
 	Metrics string
+	// Fails is for how many objects of a thousand its reconciles fail, and Slow how many times as long they take as they
+	// would; 0: as long.
+	Fails, Slow int
 	// work is how much longer each reconcile takes than it would. It is told: see sayWork.
 	work *atomic.Int64
 }
@@ -87,7 +91,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	sites, inner := stage.Websites(mgr, website.Pages{Dir: c.Pages})
-	journaled := &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work}
+	journaled := &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work, fails: c.Fails, slow: c.Slow}
 	if err := sites.AddTo(ctx, mgr, journaled); err != nil {
 		return err
 	}
@@ -133,6 +137,8 @@ type journaled struct {
 	journal *journal.Writer
 	inner   reconcile.Reconciler
 	work    *atomic.Int64
+	fails   int
+	slow    int
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -148,5 +154,10 @@ func (j *journaled) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err := await.Sleep(ctx, time.Duration(j.work.Load())); err != nil {
 		return reconcile.Result{}, err
 	}
-	return j.inner.Reconcile(ctx, req)
+	if failing(req.NamespacedName, j.fails) {
+		return reconcile.Result{}, errBadBuild
+	}
+	result, err := j.inner.Reconcile(ctx, req)
+	more := time.Duration(max(j.slow-1, 0)) * (journal.Now() - start)
+	return result, errors.Join(err, await.Sleep(ctx, more))
 }

@@ -48,6 +48,8 @@ type Options struct {
 	Migrate bool
 	// Autoscale, unless nil, tells a story of an autoscaler. It needs Objects and Rate.
 	Autoscale *Autoscale
+	// Canary, unless nil, tells a story of canaries.
+	Canary *Canary
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
 	Command []string
@@ -65,6 +67,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("migration and release %s: choose one of the two stories", o.Release)
 	case o.Autoscale != nil && (o.Objects == 0 || o.Rate == 0 || o.Kubeconfig != "" || o.Migrate || o.Dashboard != nil):
 		return errors.New("autoscale: objects and rate must be given, and there is no kubeconfig, migration or dashboard")
+	case o.Canary != nil && (o.Autoscale != nil || o.Migrate || o.Dashboard != nil || o.Release != ""):
+		return errors.New("canary: there is no autoscaler, migration, dashboard or other release with it")
 	case o.Slots < 16:
 		if err := o.Slots.Validate(); err != nil {
 			return err
@@ -78,6 +82,9 @@ func (o *Options) validate() error {
 		if err := o.Autoscale.validate(); err != nil {
 			return err
 		}
+	}
+	if o.Canary != nil {
+		o.Canary.setDefaults()
 	}
 	if err := o.Delivery.Fits(o.key()); err != nil {
 		return err

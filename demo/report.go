@@ -61,10 +61,12 @@ type Report struct {
 	// Scaling is what an autoscaler did, with Options.Autoscale: from Fewest replicas to Peak, of at most Most. Turns is
 	// how often it changed its direction, the first way up included.
 	Scaling []Scaled `json:"scaling,omitempty"`
-	Fewest  int32    `json:"fewest,omitempty"`
-	Most    int32    `json:"most,omitempty"`
-	Peak    int32    `json:"peak,omitempty"`
-	Turns   int      `json:"turns,omitempty"`
+	// Trials are what became of canaries, with Options.Canary.
+	Trials []Trial `json:"trials,omitempty"`
+	Fewest int32   `json:"fewest,omitempty"`
+	Most   int32   `json:"most,omitempty"`
+	Peak   int32   `json:"peak,omitempty"`
+	Turns  int     `json:"turns,omitempty"`
 }
 
 // Phase is what one phase showed.
@@ -120,6 +122,7 @@ func (r *Report) verdicts() []verdict.Verdict {
 	if r.Most > 0 {
 		all = append(all, r.scalingVerdicts()...)
 	}
+	all = append(all, r.canaryVerdicts()...)
 	all = append(all, r.dutyVerdicts()...)
 	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; bound > 0 {
 		all = append(all, verdict.Of(took <= bound,

@@ -72,6 +72,8 @@ type engine struct {
 	scaling []Scaled
 	// slow says that the reconciles take Autoscale.Work longer.
 	slow bool
+	// trials are what became of the canaries of Options.Canary.
+	trials []Trial
 	// baseline is when the replicas worked undisturbed.
 	baseline phaseRun
 	// pace is how many reconciles there were in quietFor of that time.
@@ -189,6 +191,9 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	}
 	if e.o.Autoscale != nil {
 		story = e.autoscaling
+	}
+	if e.o.Canary != nil {
+		story = e.canaries
 	}
 	err = story(telling, loading, ctx)
 	endLoad()

@@ -17,6 +17,33 @@ import (
 // story is what happens, in order. The load begins things until loading ends, and ends
 // them in later.
 func (e *engine) story(ctx, loading, later context.Context) error {
+	if err := e.setUp(ctx, loading, later); err != nil {
+		return err
+	}
+	if e.hand != nil {
+		return e.byHand(ctx)
+	}
+	type step struct {
+		name string
+		do   func(context.Context, *phaseRun) error
+	}
+	steps := []step{
+		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout("v2", e.o.Command)},
+	}
+	if e.o.Release != "" {
+		steps = append(steps, step{"release", e.rollout("other", []string{e.o.Release, operatorArgument})},
+			step{"return", e.rollout("v3", e.o.Command)})
+	}
+	for _, p := range steps {
+		if err := e.phase(ctx, p.name, p.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUp starts the replicas and the load, and measures how that is undisturbed.
+func (e *engine) setUp(ctx, loading, later context.Context) error {
 	e.view.title("setting up")
 	e.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
 	for range replicas {
@@ -53,26 +80,6 @@ func (e *engine) story(ctx, loading, later context.Context) error {
 		return err
 	}
 	e.pace = int(float64(after-before) * quietFor.Seconds() / e.o.Baseline.Seconds())
-	if e.hand != nil {
-		return e.byHand(ctx)
-	}
-
-	type step struct {
-		name string
-		do   func(context.Context, *phaseRun) error
-	}
-	steps := []step{
-		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout("v2", e.o.Command)},
-	}
-	if e.o.Release != "" {
-		steps = append(steps, step{"release", e.rollout("other", []string{e.o.Release, operatorArgument})},
-			step{"return", e.rollout("v3", e.o.Command)})
-	}
-	for _, p := range steps {
-		if err := e.phase(ctx, p.name, p.do); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

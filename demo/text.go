@@ -21,6 +21,7 @@ var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
 	"hand":    "by hand",
 	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
+	"v2": "canary v2", "v3": "canary v3", "v4": "canary v4",
 	"grow": "a burst", "shrink": "after it",
 	"there": "leader election to Rota", "back": "and back",
 }
@@ -57,6 +58,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "duties: handed over %d times; nobody did the duty for %s (p50), %s at most.\n\n",
 			r.DutyMoves, verdict.Text(r.DutyGap.P50), verdict.Text(r.DutyGap.Max))
 	}
+	r.writeTrials(&b)
 	if r.ForeignWrites == nil {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")
 	}

@@ -67,7 +67,7 @@ func newCommand() *cobra.Command {
 	var o demo.Options
 	var d dispatch.Options
 	var slots int
-	var dispatching, remember bool
+	var dispatching, remember, canary bool
 	var page string
 	output := "text"
 	cmd := &cobra.Command{
@@ -82,6 +82,9 @@ Ctrl-C ends and judges the run.
 
 With --migrate it starts replicas with leader election, replaces them by members of a rota in a rolling update, and
 these by replicas with leader election again.
+
+With --canary it rolls out canaries: one whose reconciles fail for 2 % of the objects, one whose reconciles take three
+times as long, and a good one. In each of their steps a replica is killed. Give it 5,000 objects: --objects 5000.
 
 With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
 join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
@@ -103,7 +106,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 			if dispatching {
 				for _, name := range []string{
 					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release", "dashboard",
-					"migrate",
+					"migrate", "canary",
 				} {
 					if cmd.Flags().Changed(name) {
 						return usagef("--%s: not with --dispatch", name)
@@ -132,6 +135,9 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 				) (*dashboard.Server, error) {
 					return dashboard.Open(ctx, page, cfg, namespace, name, replicas)
 				}
+			}
+			if canary {
+				o.Canary = &demo.Canary{}
 			}
 			o.Slots, o.Progress = slot.Count(slots), os.Stderr
 			report, err := demo.Run(cmd.Context(), o)
@@ -164,6 +170,8 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back")
 	f.BoolVar(&o.Migrate, "migrate", false,
 		"replace replicas with leader election by members of a rota, in a rolling update, and back")
+	f.BoolVar(&canary, "canary", false, "roll out canaries instead: one whose reconciles fail for 2 % of the objects, a "+
+		"slow one, and a good one")
 	f.StringVar(&page, "dashboard", "", "instead of the story, leave the replicas to the buttons of a dashboard, here "+
 		"or at =HOST:PORT, until Ctrl-C")
 	f.Lookup("dashboard").NoOptDefVal = dashboard.AnyPort

@@ -77,10 +77,13 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	if f.Err != nil {
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
-	took := failure.Wall.Sub(f.With.Since)
+	took := failure.At - f.With.Begun // those that come with a slot come all at once, and wait for each other
 	c.Work.With(func(k *keys) {
 		if !f.Gone && !k.Ails(key) {
-			c.tally.Add(took, f.Err != nil)
+			c.tally.Add(f.Err != nil)
+			if !f.Arrived {
+				c.tally.Time(took)
+			}
 		}
 		switch {
 		case f.Err != nil:
@@ -93,10 +96,20 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	})
 }
 
-// Tally returns what came of all reconciles but retries and those of objects that were gone.
-func (s *Set) Tally() (sum trial.Tally) {
+// Trial returns what came of all reconciles but retries and those of objects that were gone, and how many objects keep
+// failing.
+func (s *Set) Trial() (sum trial.Side) {
 	for _, c := range s.All() {
-		c.Work.With(func(*keys) { sum = sum.Plus(c.tally) })
+		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind))}
+		c.Work.With(func(k *keys) {
+			one.Tally = c.tally
+			k.Ailments(func(_ types.NamespacedName, of work.Ailment) {
+				if of.Failures >= coverage.FailingInRow {
+					one.Failing++
+				}
+			})
+		})
+		sum = sum.Plus(one)
 	}
 	return sum
 }

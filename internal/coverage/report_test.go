@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -41,6 +42,9 @@ func full() *coverage.Report {
 		Loads: []coverage.Load{
 			{Slots: slot.Range{First: 7, Last: 7}, Workers: 1.25}, {Slots: slot.Range{First: 16, Last: 21}, Workers: 0.04},
 		},
+		Trial: &coverage.Trial{Build: "v8", Began: 1763712000, Step: 1, Side: trial.Side{Objects: 120, Failing: 2, Tally: trial.Tally{
+			Tries: 412, Failed: 3, Timed: 290, Seconds: 8.25, Squares: 0.5, Logs: -1648.125, LogSquares: 6600.5,
+		}}},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
 			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
 		Health: coverage.Health{Hanging: 1, Failing: 12, Worst: []coverage.KeyHealth{{

@@ -8,20 +8,21 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/trial"
 )
 
-// Trial is what came of a member's reconciles since it saw a step of a canary begin (rule R22).
+// Trial is what came of a member's reconciles since it saw a step of a canary begin, and how many of its objects keep
+// failing (rule R22).
 type Trial struct {
 	// Build, Began and Step are those of table.Canary.
 	Build string
 	Began int64
 	Step  int
-	trial.Tally
+	trial.Side
 }
 
-// encode returns build, began, step, tries, failed, and the sums of seconds, their squares, their logarithms and
+// encode returns build, began, step, objects, failing, tries, failed, timed, and the sums of seconds, their squares, their logarithms and
 // the squares of these.
 func (t *Trial) encode() string {
 	float := func(x float64) string { return strconv.FormatFloat(x, 'g', 9, 64) }
-	return fmt.Sprintf("%s %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Tries, t.Failed, float(t.Seconds),
+	return fmt.Sprintf("%s %d %d %d %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Failed, t.Timed, float(t.Seconds),
 		float(t.Squares), float(t.Logs), float(t.LogSquares))
 }
 
@@ -31,7 +32,7 @@ func (r *Report) decodeTrial(text string) error {
 		return nil
 	}
 	w := strings.Fields(text)
-	const columns = 9
+	const columns = 12
 	if len(w) != columns {
 		return r.lineError(fieldTrial, 0, text)
 	}
@@ -48,8 +49,9 @@ func (r *Report) decodeTrial(text string) error {
 		return x
 	}
 	t.Began, t.Step = number(w[1]), int(number(w[2]))
-	t.Tries, t.Failed = number(w[3]), number(w[4])
-	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[5]), float(w[6]), float(w[7]), float(w[8])
+	t.Objects, t.Failing, t.Tries, t.Failed = number(w[3]), number(w[4]), number(w[5]), number(w[6])
+	t.Timed = number(w[7])
+	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[8]), float(w[9]), float(w[10]), float(w[11])
 	if !ok || !t.Possible() {
 		return r.lineError(fieldTrial, 0, text)
 	}

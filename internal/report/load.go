@@ -19,7 +19,7 @@ func Loads(reports []*coverage.Report) []member.LoadReport {
 			one.Loads = append(one.Loads, member.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
 		}
 		if of := told.Trial; of != nil {
-			one.Trial = &member.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Tally: of.Tally}
+			one.Trial = &member.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Side: of.Side}
 		}
 		out = append(out, one)
 	}

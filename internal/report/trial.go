@@ -17,7 +17,7 @@ type Trials struct {
 
 // Look returns what came of this member's reconciles since the first Look that showed the canary's present step; nil
 // without a canary that has begun. now is what came of all of them.
-func (t *Trials) Look(canary *table.Canary, now trial.Tally) *coverage.Trial {
+func (t *Trials) Look(canary *table.Canary, now trial.Side) *coverage.Trial {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !canary.On() || canary.State != table.CanaryRuns || canary.Began == 0 {
@@ -25,7 +25,8 @@ func (t *Trials) Look(canary *table.Canary, now trial.Tally) *coverage.Trial {
 		return nil
 	}
 	if !canary.Same(&t.of) {
-		t.of, t.begun = *canary, now
+		t.of, t.begun = *canary, now.Tally
 	}
-	return &coverage.Trial{Build: canary.Build, Began: canary.Began, Step: canary.Step, Tally: now.Minus(t.begun)}
+	now.Tally = now.Minus(t.begun)
+	return &coverage.Trial{Build: canary.Build, Began: canary.Began, Step: canary.Step, Side: now}
 }

@@ -74,8 +74,9 @@ type Controller struct {
 
 // Flying belongs to a key that was admitted.
 type Flying struct {
-	// Since is when it was admitted.
+	// Since is when it was admitted, in whole seconds, and Begun the same on the clock of Env.Now.
 	Since time.Time
+	Begun time.Duration
 	// Context tells whether the reconcile was cut short.
 	Context context.Context //nolint:containedctx // that of the flight
 	leave   func()
@@ -220,7 +221,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keys.Begin(key, Flight[Flying]{Slot: s, Gone: !exists, With: Flying{c.env.Wall(), inner, leave}})
+	c.keys.Begin(key, Flight[Flying]{Slot: s, Gone: !exists, With: Flying{c.env.Wall(), c.env.Now(), inner, leave}})
 	return Admission{Slot: s, Gone: !exists, UID: uid, Context: inner}, true
 }
 

@@ -51,6 +51,8 @@ type entry[K comparable, F any] struct {
 	key   K
 	slot  slot.Slot
 	place place
+	// arrived says that the worker that took it got it because its slot came.
+	arrived bool
 	// listed says that it is among the entries of its slot.
 	listed bool
 	// owed keys are enqueued when their slot opens: keys of deleted objects that could not be reconciled since the gate
@@ -81,6 +83,8 @@ type Flight[F any] struct {
 	Slot slot.Slot
 	// Gone says that its object was gone when it was admitted.
 	Gone bool
+	// Arrived says that it is reconciled because its slot came, and not because of a change. Begin sets it.
+	Arrived bool
 	// Ended says that its result is known, and Err is the result.
 	Ended bool
 	Err   error
@@ -180,7 +184,7 @@ func (k *Keys[K, F]) Arrive(key K) {
 // ready there; 0: it waited for a delay to end, or arrived.
 func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
 	e := k.at(s, key)
-	if queued = e.place.queued; !e.place.arrives {
+	if queued, e.arrived = e.place.queued, e.place.arrives; !e.arrived {
 		since = e.place.since
 	}
 	e.place = place{taken: true}
@@ -252,6 +256,7 @@ func (k *Keys[K, F]) Complete(lacks func(slot.Slot) bool) []K {
 // Begin notes that a key is in flight from now on. One key has one flight at a time.
 func (k *Keys[K, F]) Begin(key K, f Flight[F]) {
 	e := k.at(f.Slot, key)
+	f.Arrived = e.arrived
 	e.flight, k.flying[key] = &f, e
 	k.tidy(e)
 }

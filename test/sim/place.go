@@ -26,7 +26,7 @@ func (n *Node) trial() *member.Trial {
 	}
 	c := &t.Canary
 	begun := time.Duration(c.Began-epochStart) * time.Second
-	return &member.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Tally: n.w.opts.Trial(n.Replica, max(n.w.now-begun, 0))}
+	return &member.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Side: n.w.opts.Trial(n.Replica, max(n.w.now-begun, 0))}
 }
 
 // checkPlaces looks at what a member makes of a canary.
@@ -154,10 +154,11 @@ func (c *Chaos) drawPlaces() {
 			tune(cfg)
 		}
 	}
-	c.opts.Trial = func(r *Replica, since time.Duration) (t trial.Tally) {
+	c.opts.Trial = func(r *Replica, since time.Duration) (t trial.Side) {
 		bad := (xxhash.Sum64String(r.Build)+c.opts.Seed)%3 == 0
 		for i := range min(int(since/(100*time.Millisecond)), 400) {
-			t.Add(10*time.Millisecond, bad && i%20 == 0)
+			t.Add(bad && i%20 == 0)
+			t.Time(10 * time.Millisecond)
 		}
 		return t
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Load func(pod string, s slot.Slot, at time.Duration) int64
 	// Trial is what has come of a replica's reconciles in the present step of a canary, which began so long ago. May be
 	// nil: members report nothing.
-	Trial func(r *Replica, since time.Duration) trial.Tally
+	Trial func(r *Replica, since time.Duration) trial.Side
 	// Timeline is filled with what people want to see. May be nil.
 	Timeline *Timeline
 }

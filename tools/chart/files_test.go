@@ -69,6 +69,28 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// TestCanary: the Deployment of a canary differs from the other by its name, labels, image, build and workload.
+func TestCanary(t *testing.T) {
+	r := example(set(set(nil, "image.canaryTag", "v2"), "rota", values{
+		"canary": values{"enabled": true, "build": "v2", "replicas": 2}, "memberLabels": values{"pool": "large"},
+		"build": "v1",
+	}))
+	manifests, _, err := r.text(load(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(manifests, "---\n")
+	for want, n := range map[string]int{
+		"kind: Deployment\n": 2, "name: website-operator-canary\n": 1, "app.kubernetes.io/component: canary\n": 3,
+		"image: website-operator:v2\n": 1, "- --rota-build=v2\n": 1, "- --rota-build=v1\n": 1, "- --rota-workload=website-operator\n": 1,
+		"- --rota-member-labels=pool=large\n": 2, "replicas: 2\n": 1, "claimName: website-operator-pages\n": 2,
+	} {
+		if got := strings.Count(all, want); got != n {
+			t.Errorf("%q is there %d times, want %d:\n%s", want, got, n, all)
+		}
+	}
+}
+
 // TestNotes: the notes name the commands to go on with, for this release.
 func TestNotes(t *testing.T) {
 	r := release{name: "shop", namespace: "web", values: set(nil, "rota.fence.enabled", true)}

@@ -52,6 +52,15 @@ func TestRefused(t *testing.T) {
 		{"rota", values{"fence": values{"enabled": true}, "kinds": values{"sharded": []any{}}}, []string{
 			"rota.fence.enabled is true and rota.kinds.sharded is empty",
 		}},
+		{"rota.canary.enabled", true, []string{`rota.canary.build is ""`, "rota canary start"}},
+		{"rota.canary", values{"enabled": true, "build": "v 2"}, []string{`rota.canary.build is "v 2"`}},
+		{"rota.canary.replicas", 0, []string{"'/canary/replicas'", "minimum"}},
+		{"rota", values{
+			"canary": values{"enabled": true, "build": "v2"}, "autoscaling": values{"enabled": true, "cpuUtilization": 50},
+		}, []string{"rota.canary.enabled and rota.autoscaling.enabled"}},
+		{"rota", values{"canary": values{"enabled": true, "build": "v2"}, "strategy": "Recreate"}, []string{
+			"rota.canary.enabled and rota.strategy Recreate",
+		}},
 		{"rota.autoscaling.enabled", true, []string{"without a metric", "cpuUtilization", "oldestWaitingSeconds", "busyWorkersPercent"}},
 		{"rota.autoscaling", values{"enabled": true, "cpuUtilization": 50, "minReplicas": 9, "maxReplicas": 5}, []string{
 			"rota.autoscaling.minReplicas is 9, above maxReplicas, which is 5",

@@ -20,6 +20,25 @@ strategy:
 {{- end }}
 {{- end }}
 
+{{/* rota.canaryDeploymentSpec: the same for the Deployment of a canary. */}}
+{{- define "rota.canaryDeploymentSpec" -}}
+{{- include "rota.validate" . -}}
+replicas: {{ .Values.rota.canary.replicas }}
+strategy:
+  type: RollingUpdate
+  rollingUpdate:
+    maxUnavailable: 0
+    maxSurge: 1
+{{- end }}
+
+{{/*
+rota.canaryLabels tell a canary's Pods from the others. Services, disruption budgets and monitors are about both.
+*/}}
+{{- define "rota.canaryLabels" -}}
+{{ include "rota.selectorLabels" . }}
+app.kubernetes.io/component: canary
+{{- end }}
+
 {{/* rota.podSpec: for the Pod's spec. */}}
 {{- define "rota.podSpec" -}}
 serviceAccountName: {{ include "rota.serviceAccountName" . }}
@@ -77,7 +96,10 @@ include "rota.env" (dict "container" "manager").
   value: {{ required "rota.env: give it the container's name, as its template says" .container }}
 {{- end }}
 
-{{/* rota.args: items of a container's args, for a program that calls rota.Options.BindFlags. May be empty. */}}
+{{/*
+rota.args: items of a container's args, for a program that calls rota.Options.BindFlags. May be empty. In the Deployment
+of a canary its context has Canary: include "rota.args" (merge (dict "Canary" true) .).
+*/}}
 {{- define "rota.args" -}}
 {{- $args := list -}}
 {{- with .Values.rota -}}
@@ -88,6 +110,16 @@ include "rota.env" (dict "container" "manager").
 {{- end -}}
 {{- if .leaseDuration -}}{{- $args = append $args (printf "--rota-lease-duration=%s" .leaseDuration) -}}{{- end -}}
 {{- with .leaderElectionID -}}{{- $args = append $args (printf "--rota-leader-election-id=%s" .) -}}{{- end -}}
+{{- if .memberLabels -}}
+{{- $labels := list -}}
+{{- range $name, $value := .memberLabels -}}{{- $labels = append $labels (printf "%s=%s" $name $value) -}}{{- end -}}
+{{- $args = append $args (printf "--rota-member-labels=%s" (join "," $labels)) -}}
+{{- end -}}
+{{- end -}}
+{{- $build := ternary .Values.rota.canary.build .Values.rota.build (hasKey . "Canary") -}}
+{{- with $build -}}{{- $args = append $args (printf "--rota-build=%s" .) -}}{{- end -}}
+{{- if hasKey . "Canary" -}}
+{{- $args = append $args (printf "--rota-workload=%s" (include "rota.fullname" .)) -}}
 {{- end -}}
 {{- if $args -}}{{- toYaml $args -}}{{- end -}}
 {{- end }}

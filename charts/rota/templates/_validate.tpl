@@ -16,6 +16,19 @@
 {{- fail (join " " (list "rota.fence.enabled is true and rota.kinds.sharded is empty: name the kinds that the operator"
   "shards, and in rota.kinds.owned those that it creates. The fence is about writes to them")) -}}
 {{- end -}}
+{{- if $v.canary.enabled -}}
+{{- if not (regexMatch "^[!-~]+$" $v.canary.build) -}}
+{{- fail (printf (join " " (list "rota.canary.build is %q: name the canary's build with one word, as in `rota canary start"
+  "--build`")) $v.canary.build) -}}
+{{- end -}}
+{{- if $v.autoscaling.enabled -}}
+{{- fail (join " " (list "rota.canary.enabled and rota.autoscaling.enabled: the autoscaler would count the canary's Pods,"
+  "which have the labels of the others. Set rota.replicas while there is a canary")) -}}
+{{- end -}}
+{{- if eq $v.strategy "Recreate" -}}
+{{- fail "rota.canary.enabled and rota.strategy Recreate: a canary works beside the others; choose RollingUpdate" -}}
+{{- end -}}
+{{- end -}}
 {{- if $v.autoscaling.enabled -}}
 {{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
 {{- fail (printf "rota.autoscaling.minReplicas is %d, above maxReplicas, which is %d"

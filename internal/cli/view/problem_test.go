@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -189,6 +190,23 @@ func TestProblems(t *testing.T) {
 		"another one leads": {change: func(in *input) {
 			in.reports[0].Open, in.reports[0].Waits = slot.Set{}, `this member waits for leader election's Lease, held by "c"`
 		}, want: "warning NotElected a 0-127", text: `held by "c"`},
+		"pin unmet": {change: func(in *input) {
+			in.table.PutPin(table.Pin{Object: "team/site", Labels: "pool=large", Since: now.Unix()})
+		}, want: "warning PinUnmet  " + fmt.Sprint(slot.Count(256).Of(slot.KeyName.Hash("team", "site", ""))), text: "rota unpin team/site"},
+		"pin met": {change: func(in *input) {
+			in.table.PutPin(table.Pin{Object: "team/site", Labels: "pool=large", Since: now.Unix()})
+			in.table.Members[0].Labels = "pool=large"
+		}},
+		"canary waits": {change: func(in *input) {
+			in.table.Canary = table.Canary{Build: "v22", Steps: []int{5}, Since: now.Unix() - 7200}
+		}, want: "warning CanaryWaits  ", text: "members of build v1 joined since"},
+		"canary waits for its first member": {change: func(in *input) {
+			in.table.Canary = table.Canary{Build: "v2", Steps: []int{5}, Since: now.Unix() - 60}
+		}},
+		"canary back": {change: func(in *input) {
+			in.table.Members[0].Build = "v2"
+			in.table.Canary = table.Canary{Build: "v2", State: table.CanaryBack, Steps: []int{5}, Since: now.Unix() - 60, Verdict: "2 of 9"}
+		}, want: "warning CanaryBack  ", text: "1 members get nothing while there are others: 2 of 9"},
 		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
 	} {
 		in := healthy(t)

@@ -17,12 +17,13 @@ import (
 // that time.
 const canaryLoss = time.Minute
 
-// Trial is what a member reports of a step of a canary: of its reconciles since it saw the step begin.
+// Trial is what a member reports of a step of a canary: what came of its reconciles since it saw the step begin, and how
+// many of its objects keep failing.
 type Trial struct {
 	Build string
 	Began int64
 	Step  int
-	trial.Tally
+	trial.Side
 }
 
 // canaries is what a planner knows of the canary.
@@ -74,7 +75,7 @@ func (m *Member) judges(t *table.Table, e LoadsSeen) bool {
 
 // Judge compares the reconciles of the canary's members with those of the others, in the present step.
 func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
-	var canary, others trial.Tally
+	var canary, others trial.Side
 	seen := map[string]bool{}
 	for _, r := range reports {
 		other, ok := t.Member(r.ID)
@@ -85,9 +86,9 @@ func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
 		}
 		seen[r.ID] = true
 		if t.Apart(other) {
-			canary = canary.Plus(of.Tally)
+			canary = canary.Plus(of.Side)
 		} else {
-			others = others.Plus(of.Tally)
+			others = others.Plus(of.Side)
 		}
 	}
 	return trial.Compare(canary, others)

@@ -65,7 +65,7 @@ type run struct {
 	busy    map[slot.Slot]int64
 	numbers map[string]bool
 	// tallies are what members of a build report of a canary's step.
-	tallies map[string]trial.Tally
+	tallies map[string]trial.Side
 	trace   []string
 }
 
@@ -134,7 +134,7 @@ func readScript(t *testing.T, file string) *script {
 func newRun() *run {
 	return &run{
 		vars: map[string]string{}, duties: map[string]slot.Slot{}, busy: map[slot.Slot]int64{}, numbers: map[string]bool{},
-		tallies: map[string]trial.Tally{},
+		tallies: map[string]trial.Side{},
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *script) run() (*run, error) {
 			}
 		},
 		Load:  r.load,
-		Trial: func(rep *sim.Replica, _ time.Duration) trial.Tally { return r.tallies[rep.Build] },
+		Trial: func(rep *sim.Replica, _ time.Duration) trial.Side { return r.tallies[rep.Build] },
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
 	return r, r.lines(s.file, s.lines, 0)

@@ -1,4 +1,4 @@
-// Package trial compares what came of reconciles by a canary's members with what came of those by the others (rule R22).
+// Package trial compares how reconciles of a canary's members go with how those of the others do (rule R22).
 package trial
 
 import (
@@ -7,11 +7,33 @@ import (
 	"time"
 )
 
+// Side is what members of one sort report.
+type Side struct {
+	// Tally is of a step of the canary.
+	Tally
+	// Objects is how many they have now, and Failing how many of these keep failing.
+	Objects, Failing int64
+}
+
+// Plus returns the sum of two sides.
+func (s Side) Plus(other Side) Side {
+	return Side{s.Tally.Plus(other.Tally), s.Objects + other.Objects, s.Failing + other.Failing}
+}
+
+// Possible says that a side can be true.
+func (s Side) Possible() bool {
+	return s.Tally.Possible() && s.Failing >= 0 && s.Objects >= 0 && s.Objects < most && s.Failing < most
+}
+
+// most is more than there ever is of anything.
+const most = 1 << 50
+
 // Tally is what came of tries: reconciles, but for those of objects whose last one failed. So an object that keeps
 // failing counts once, however often it is tried again. The zero value has no tries.
 type Tally struct {
-	Tries, Failed int64
-	// Seconds is the sum of how long they took, Squares that of the squares. Logs and LogSquares are of the natural
+	// Timed of them are timed: not those that a handover brings, which come all at once and wait for each other.
+	Tries, Failed, Timed int64
+	// Seconds is the sum of how long these took, Squares that of the squares. Logs and LogSquares are of the natural
 	// logarithms: of a mean that a few long ones do not change.
 	Seconds, Squares, Logs, LogSquares float64
 }
@@ -20,11 +42,16 @@ type Tally struct {
 const shortest = time.Microsecond
 
 // Add counts a try.
-func (t *Tally) Add(took time.Duration, failed bool) {
+func (t *Tally) Add(failed bool) {
 	t.Tries++
 	if failed {
 		t.Failed++
 	}
+}
+
+// Time counts how long a try took.
+func (t *Tally) Time(took time.Duration) {
+	t.Timed++
 	s := max(took, shortest).Seconds()
 	l := math.Log(s)
 	t.Seconds += s
@@ -36,7 +63,7 @@ func (t *Tally) Add(took time.Duration, failed bool) {
 // Plus returns the sum of two tallies.
 func (t Tally) Plus(other Tally) Tally {
 	return Tally{
-		Tries: t.Tries + other.Tries, Failed: t.Failed + other.Failed, Seconds: t.Seconds + other.Seconds,
+		Tries: t.Tries + other.Tries, Failed: t.Failed + other.Failed, Timed: t.Timed + other.Timed, Seconds: t.Seconds + other.Seconds,
 		Squares: t.Squares + other.Squares, Logs: t.Logs + other.Logs, LogSquares: t.LogSquares + other.LogSquares,
 	}
 }
@@ -44,7 +71,7 @@ func (t Tally) Plus(other Tally) Tally {
 // Minus returns what was counted since an earlier state of the same tally.
 func (t Tally) Minus(earlier Tally) Tally {
 	return Tally{
-		Tries: t.Tries - earlier.Tries, Failed: t.Failed - earlier.Failed, Seconds: t.Seconds - earlier.Seconds,
+		Tries: t.Tries - earlier.Tries, Failed: t.Failed - earlier.Failed, Timed: t.Timed - earlier.Timed, Seconds: t.Seconds - earlier.Seconds,
 		Squares: t.Squares - earlier.Squares, Logs: t.Logs - earlier.Logs, LogSquares: t.LogSquares - earlier.LogSquares,
 	}
 }
@@ -56,16 +83,15 @@ func (t Tally) Possible() bool {
 			return false
 		}
 	}
-	const most = 1 << 50
-	return t.Tries >= 0 && t.Tries < most && t.Failed >= 0 && t.Failed <= t.Tries && t.Seconds >= 0 && t.Squares >= 0 &&
+	return t.Tries >= 0 && t.Tries < most && t.Failed >= 0 && t.Failed <= t.Tries && t.Timed >= 0 && t.Timed <= t.Tries && t.Seconds >= 0 && t.Squares >= 0 &&
 		t.LogSquares >= 0
 }
 
 const (
-	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many, one
-	// fails with 2 % of all objects has failed at least once in 95 of 100 cases.
+	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many of a
+	// build that fails with 2 % of all objects, two or more fail in 98 of 100 cases.
 	Enough = 300
-	// few is how many a verdict needs that it takes longer.
+	// few is how many timed ones a verdict needs, that it takes longer and that it does not.
 	few = 30
 	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
 	// longer, and longer by how much at least.
@@ -87,33 +113,30 @@ type Verdict struct {
 
 // Compare compares the canary's tries with those of the others meanwhile.
 //
-// Parts that fail are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): of all
+// Two parts are compared: of the objects that keep failing now, and of the tries that failed. The former shows a build
+// that fails for certain objects, however often the others are reconciled, and the latter one that fails now and then
+// for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): of all
 // failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
 // their logarithms, are compared by Welch's statistic (1947).
-func Compare(canary, others Tally) Verdict {
+func Compare(canary, others Side) Verdict {
 	v := Verdict{Text: fmt.Sprintf("%s; others: %s", canary.text(), others.text())}
-	more := canary.part() - others.part()
-	chance := 1.0
-	if more > worse {
-		chance = tail(canary.Failed+others.Failed, canary.Failed,
-			float64(canary.Tries)/float64(max(canary.Tries+others.Tries, 1)))
-	}
-	by := math.Max(
-		longerBy(mean(canary.Seconds, canary), mean(others.Seconds, others), welch(canary.Tries, canary.Seconds,
-			canary.Squares, others.Tries, others.Seconds, others.Squares)),
-		longerBy(math.Exp(mean(canary.Logs, canary)), math.Exp(mean(others.Logs, others)), welch(canary.Tries, canary.Logs,
-			canary.LogSquares, others.Tries, others.Logs, others.LogSquares)),
-	)
-	if canary.Tries < few || others.Tries < few {
+	chance := math.Min(
+		chanceOf(canary.Failing, canary.Objects, others.Failing, others.Objects),
+		chanceOf(canary.Failed, canary.Tries, others.Failed, others.Tries))
+	by := slowerBy(canary.Tally, others.Tally)
+	timed := canary.Timed >= few && others.Timed >= few
+	if !timed {
 		by = math.Min(by, suspectBy)
 	}
 	switch {
 	case chance < sure:
-		v.Bad, v.Text = true, "more of its reconciles fail: "+v.Text
+		v.Bad, v.Text = true, "it fails more often: "+v.Text
 	case by > sureBy:
-		v.Bad, v.Text = true, "its reconciles take longer: "+v.Text
+		v.Bad, v.Text = true, "it takes longer: "+v.Text
 	case canary.Tries < Enough || others.Tries < Enough:
 		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
+	case !timed:
+		v.Text = fmt.Sprintf("fewer than %d reconciles of objects that changed: %s", few, v.Text)
 	case chance < suspect || by > suspectBy:
 		v.Text = "it may be worse: " + v.Text
 	default:
@@ -122,14 +145,44 @@ func Compare(canary, others Tally) Verdict {
 	return v
 }
 
-func (t Tally) part() float64 { return float64(t.Failed) / float64(max(t.Tries, 1)) }
+// chanceOf is the probability that k or more of n are so by chance where l of m others are; 1 if the difference does not
+// matter.
+func chanceOf(k, n, l, m int64) float64 {
+	if part(k, n)-part(l, m) <= worse {
+		return 1
+	}
+	return tail(k+l, k, part(n, n+m))
+}
 
-func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Tries, 1)) }
+// slowerBy is by how many standard deviations tries take longer than others'; 0 if the difference does not matter.
+func slowerBy(t, others Tally) float64 {
+	return math.Max(
+		longerBy(mean(t.Seconds, t), mean(others.Seconds, others),
+			welch(t.Timed, t.Seconds, t.Squares, others.Timed, others.Seconds, others.Squares)),
+		longerBy(math.Exp(mean(t.Logs, t)), math.Exp(mean(others.Logs, others)),
+			welch(t.Timed, t.Logs, t.LogSquares, others.Timed, others.Logs, others.LogSquares)))
+}
 
-// text is how people read a tally.
+func part(k, n int64) float64 { return float64(k) / float64(max(n, 1)) }
+
+func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Timed, 1)) }
+
+// text is how people read a side.
+func (s Side) text() string {
+	text := s.Tally.text()
+	if s.Failing > 0 {
+		text += fmt.Sprintf(", and %d of %d objects keep failing", s.Failing, s.Objects)
+	}
+	return text
+}
+
 func (t Tally) text() string {
 	if t.Tries == 0 {
 		return "no reconciles"
+	}
+	text := fmt.Sprintf("%d of %d failed (%.2f %%)", t.Failed, t.Tries, 100*part(t.Failed, t.Tries))
+	if t.Timed == 0 {
+		return text
 	}
 	took := time.Duration(mean(t.Seconds, t) * float64(time.Second))
 	switch {
@@ -140,7 +193,7 @@ func (t Tally) text() string {
 	default:
 		took = took.Round(time.Microsecond)
 	}
-	return fmt.Sprintf("%d of %d failed (%.2f %%), mean %v", t.Failed, t.Tries, 100*t.part(), took)
+	return fmt.Sprintf("%s, mean %v", text, took)
 }
 
 // longerBy returns a statistic if the means that it is of differ enough to matter, and 0 otherwise.

@@ -11,15 +11,16 @@ import (
 )
 
 // tries is a tally of n tries of which failed ones fail, and that take about so long.
-func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Tally) {
+func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Side) {
 	for range n {
-		t.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64())), chance.Float64() < failed)
+		t.Add(chance.Float64() < failed)
+		t.Time(time.Duration(float64(took) * math.Exp(chance.NormFloat64())))
 	}
 	return t
 }
 
 // verdicts counts what comparisons of drawn tallies come to.
-func verdicts(canary, others func(*rand.Rand) trial.Tally) (bad, good int) {
+func verdicts(canary, others func(*rand.Rand) trial.Side) (bad, good int) {
 	for seed := range uint64(1000) {
 		chance := rand.New(rand.NewPCG(seed, 0)) // must be repeatable
 		v := trial.Compare(canary(chance), others(chance))
@@ -34,27 +35,27 @@ func verdicts(canary, others func(*rand.Rand) trial.Tally) (bad, good int) {
 }
 
 func TestCompare(t *testing.T) {
-	of := func(n int, failed float64, took time.Duration) func(*rand.Rand) trial.Tally {
-		return func(chance *rand.Rand) trial.Tally { return tries(chance, n, failed, took) }
+	of := func(n int, failed float64, took time.Duration) func(*rand.Rand) trial.Side {
+		return func(chance *rand.Rand) trial.Side { return tries(chance, n, failed, took) }
 	}
 	ms := time.Millisecond
 	for _, test := range []struct {
 		name                string
-		canary, others      func(*rand.Rand) trial.Tally
+		canary, others      func(*rand.Rand) trial.Side
 		leastBad, mostBad   int // of 1,000
 		leastGood, mostGood int
 	}{
-		{"alike", of(250, 0.001, 20*ms), of(5000, 0.001, 20*ms), 0, 1, 930, 1000},
-		{"alike, and all fail often", of(250, 0.2, 20*ms), of(5000, 0.2, 20*ms), 0, 1, 900, 1000},
-		{"2 % fail", of(400, 0.02, 20*ms), of(8000, 0, 20*ms), 940, 1000, 0, 40},
+		{"alike", of(350, 0.001, 20*ms), of(5000, 0.001, 20*ms), 0, 1, 930, 1000},
+		{"alike, and all fail often", of(350, 0.2, 20*ms), of(5000, 0.2, 20*ms), 0, 1, 900, 1000},
+		{"2 % fail", of(500, 0.02, 20*ms), of(8000, 0, 20*ms), 940, 1000, 0, 40},
 		{"2 % fail, of few", of(60, 0.02, 20*ms), of(1000, 0, 20*ms), 0, 200, 0, 0},
 		{"all fail", of(20, 1, 20*ms), of(400, 0, 20*ms), 1000, 1000, 0, 0},
-		{"three times as long", of(250, 0, 60*ms), of(5000, 0, 20*ms), 1000, 1000, 0, 0},
+		{"three times as long", of(350, 0, 60*ms), of(5000, 0, 20*ms), 1000, 1000, 0, 0},
 		{"three times as long, of few", of(40, 0, 60*ms), of(800, 0, 20*ms), 800, 1000, 0, 0},
-		{"a third as long", of(250, 0, 20*ms), of(5000, 0, 60*ms), 0, 0, 950, 1000},
-		{"three times as long, of very short ones", of(250, 0, 300*time.Microsecond), of(5000, 0, 100*time.Microsecond), 0, 0, 950, 1000},
-		{"too few", of(149, 0, 20*ms), of(5000, 0, 20*ms), 0, 1, 0, 0},
-		{"too few others", of(500, 0, 20*ms), of(149, 0, 20*ms), 0, 1, 0, 0},
+		{"a third as long", of(350, 0, 20*ms), of(5000, 0, 60*ms), 0, 0, 950, 1000},
+		{"three times as long, of very short ones", of(350, 0, 300*time.Microsecond), of(5000, 0, 100*time.Microsecond), 0, 0, 950, 1000},
+		{"too few", of(299, 0, 20*ms), of(5000, 0, 20*ms), 0, 1, 0, 0},
+		{"too few others", of(500, 0, 20*ms), of(299, 0, 20*ms), 0, 1, 0, 0},
 		{"none", of(0, 0, ms), of(0, 0, ms), 0, 0, 0, 0},
 	} {
 		bad, good := verdicts(test.canary, test.others)
@@ -65,36 +66,74 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestArrivalsAreNotTimed: what a handover brings says nothing of how long reconciles take.
+func TestArrivalsAreNotTimed(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
+	others, canary := tries(chance, 5000, 0, 20*time.Millisecond), trial.Side{}
+	for range 500 {
+		canary.Add(false)
+	}
+	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "objects that changed: 0 of 500 failed (0.00 %); others") {
+		t.Errorf("without timed ones: %+v", v)
+	}
+	if v := trial.Compare(canary.Plus(tries(chance, 30, 0, 20*time.Millisecond)), others); !v.Good {
+		t.Errorf("with 30: %+v", v)
+	}
+}
+
+// TestCertainObjectsFail: few objects keep failing, and all others are reconciled so often that few of the tries do.
+func TestCertainObjectsFail(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
+	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
+	others.Objects, others.Failing, canary.Objects, canary.Failing, canary.Failed = 5000, 2, 250, 5, 5
+	v := trial.Compare(canary, others)
+	if !v.Bad || !strings.Contains(v.Text, "5 of 250 objects keep failing; others") {
+		t.Errorf("verdict %+v", v)
+	}
+	others.Failing = 100 // it is the objects
+	if v := trial.Compare(canary, others); !v.Good {
+		t.Errorf("where as many fail elsewhere: %+v", v)
+	}
+	for _, impossible := range []trial.Side{{Objects: -1}, {Failing: -1}, {Tally: trial.Tally{Tries: -1}}} {
+		if impossible.Possible() {
+			t.Errorf("%+v is possible", impossible)
+		}
+	}
+}
+
 // TestOneOfAHundredHangs: the mean shows what the logarithms do not.
 func TestOneOfAHundredHangs(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
 	for range 40 {
-		canary.Add(30*time.Second, false)
+		canary.Add(false)
+		canary.Time(30 * time.Second)
 	}
-	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "take longer") {
+	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "takes longer") {
 		t.Errorf("verdict %+v", v)
 	}
 }
 
 func TestText(t *testing.T) {
-	var canary, others trial.Tally
+	var canary, others trial.Side
 	for i := range 200 {
-		canary.Add(10*time.Millisecond, i < 20)
-		others.Add(time.Millisecond, false)
+		canary.Add(i < 20)
+		canary.Time(10 * time.Millisecond)
+		others.Add(false)
+		others.Time(time.Millisecond)
 	}
-	want := "more of its reconciles fail: 20 of 200 failed (10.00 %), mean 10ms; others: 0 of 200 failed (0.00 %), mean 1ms"
+	want := "it fails more often: 20 of 200 failed (10.00 %), mean 10ms; others: 0 of 200 failed (0.00 %), mean 1ms"
 	if v := trial.Compare(canary, others); v.Text != want {
 		t.Errorf("text %q, want %q", v.Text, want)
 	}
-	if v := trial.Compare(trial.Tally{}, others); v.Text != "fewer than 150 reconciles: no reconciles; others: 0 of 200 failed (0.00 %), mean 1ms" {
+	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 0 of 200 failed (0.00 %), mean 1ms" {
 		t.Errorf("text %q", v.Text)
 	}
-	if got := canary.Minus(others).Plus(others); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Seconds-canary.Seconds) > 1e-9 {
+	if got := canary.Minus(others.Tally).Plus(others.Tally); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Seconds-canary.Seconds) > 1e-9 {
 		t.Errorf("minus and plus: %+v, want %+v", got, canary)
 	}
 	for _, impossible := range []trial.Tally{
-		{Tries: -1}, {Tries: 1, Failed: 2}, {Failed: -1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
+		{Tries: -1}, {Tries: 1, Failed: 2}, {Failed: -1}, {Timed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
 		{Tries: math.MaxInt64},
 	} {
 		if impossible.Possible() {

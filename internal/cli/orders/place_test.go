@@ -1,0 +1,167 @@
+package orders_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// keyed is pair with another key, and without objects' names in it.
+func keyed(key slot.Key) *table.Table {
+	tab := pair()
+	tab.Key = key
+	return tab
+}
+
+func TestStartCanary(t *testing.T) {
+	tab := keyed(slot.KeyNamespace)
+	want := orders.Canary{Build: "v8", Namespaces: []string{"b", "a", "b"}, Steps: []int{20, 100}, Every: time.Minute, Expect: true}
+	if err := orders.StartCanary(tab, want, by); err != nil {
+		t.Fatal(err)
+	}
+	tab.Seal(9)
+	if err := tab.Valid(); err != nil {
+		t.Fatal(err)
+	}
+	got := table.Canary{
+		Build: "v8", Namespaces: []string{"a", "b"}, Steps: []int{0, 20, 100}, Every: 60, Since: 1_763_712_000, By: "ada", Reason: "a look",
+	}
+	if diff := cmp.Diff(got, tab.Canary); diff != "" {
+		t.Error(diff)
+	}
+	if canary, others := orders.Heaviest(tab); canary != 8 || others != 4 {
+		t.Errorf("at last each has %d and %d slots, want 8 and 4", canary, others)
+	}
+	for text, c := range map[string]struct {
+		change func(*table.Table)
+		of     orders.Canary
+	}{
+		"no member is of build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
+		"there can be one: promote or abort":              {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
+		"of build v8 runs already":                        {func(*table.Table) {}, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
+		"all members are of build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
+		"has no members":                                  {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
+		"those of a namespace are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
+			Build: "v9", Namespaces: []string{"a"}, Expect: true,
+		}},
+		"do not understand a canary or a pin: a-1": {func(t *table.Table) {
+			t.Canary, t.Members[0].MaxFormat = table.Canary{}, table.OrderFormat
+		}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
+	} {
+		one := tab.Clone()
+		c.change(one)
+		if err := orders.StartCanary(one, c.of, by); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("error %v, want one with %q", err, text)
+		}
+	}
+	tab.Canary.State = table.CanaryBack
+	if err := orders.StartCanary(tab, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}, by); err != nil || tab.Canary.Build != "v9" {
+		t.Errorf("after one that went back: %v, %+v", err, tab.Canary)
+	}
+}
+
+func TestEndCanary(t *testing.T) {
+	tab := pair()
+	for name, do := range map[string]func(*table.Table) error{
+		"promote": orders.PromoteCanary, "abort": func(t *table.Table) error { return orders.AbortCanary(t, by) },
+	} {
+		if err := do(tab); err == nil || !strings.Contains(err.Error(), "there is no canary") {
+			t.Errorf("%s without one: %v", name, err)
+		}
+	}
+	tab.Canary = table.Canary{Build: "v8", Steps: []int{5}, Since: 1}
+	if err := orders.PromoteCanary(tab); err == nil || !strings.Contains(err.Error(), "no member is of the canary's build v8") {
+		t.Errorf("promote without members: %v", err)
+	}
+	awaited := tab.Clone()
+	if err := orders.AbortCanary(awaited, by); err != nil || awaited.Canary.On() {
+		t.Errorf("abort before it began: %v, %+v", err, awaited.Canary)
+	}
+	tab.Members[0].Build, tab.Canary.Began = "v8", 2
+	for _, step := range []struct {
+		do    func(*table.Table) error
+		state table.CanaryState
+		text  string
+		as    bool
+	}{
+		{func(t *table.Table) error { return orders.AbortCanary(t, by) }, table.CanaryBack, "asked by ada: a look", false},
+		{func(t *table.Table) error { return orders.AbortCanary(t, by) }, table.CanaryBack, "asked by ada: a look", true},
+		{orders.PromoteCanary, table.CanaryPromoted, "", false},
+		{orders.PromoteCanary, table.CanaryPromoted, "", true},
+		{func(t *table.Table) error { return orders.AbortCanary(t, orders.By{At: by.At}) }, table.CanaryBack, "asked", false},
+	} {
+		err := step.do(tab)
+		if (err != nil) != step.as || tab.Canary.State != step.state || tab.Canary.Verdict != step.text || tab.Canary.Began != 2 {
+			t.Errorf("error %v, and %+v; want %+v", err, tab.Canary, step)
+		}
+		tab.Seal(tab.Epoch + 1)
+		if err := tab.Valid(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPin(t *testing.T) {
+	have := orders.Labels{"a-1": "pool=large,zone=a", "b-1": ""}
+	pin := func(tab *table.Table, object, labels string, expect bool) error {
+		return orders.Pin(tab, object, labels, have, expect, by)
+	}
+	tab := keyed(slot.KeyName)
+	if err := pin(tab, "team/site", "pool=large", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := pin(tab, "team/site", "pool=large", false); err != orders.ErrAsItIs {
+		t.Errorf("again: %v", err)
+	}
+	tab.Seal(9)
+	if err := tab.Valid(); err != nil {
+		t.Fatal(err)
+	}
+	if len(orders.Unmet(tab)) != 1 { // the member has not announced its labels yet
+		t.Error("the pin is met without labels")
+	}
+	tab.Members[0].Labels = have["a-1"]
+	if unmet := orders.Unmet(tab); len(unmet) != 0 {
+		t.Errorf("unmet: %v", unmet)
+	}
+	same := "" // another object of that slot
+	for i := 0; same == ""; i++ {
+		if name := "x/" + strings.Repeat("y", i); tab.SlotOf(name) == tab.SlotOf("team/site") && i > 0 {
+			same = name
+		}
+	}
+	for text, c := range map[string]struct {
+		tab            *table.Table
+		object, labels string
+		expect         bool
+	}{
+		"no member has the labels pool=small: the members' labels are a-1: pool=large,zone=a; b-1: none": {tab, "team/other", "pool=small", false},
+		"which is pinned to pool=large": {tab, same, "zone=a", false},
+		"nobody can tell the slot":      {keyed(slot.KeyUID), "team/other", "pool=large", false},
+		"pin team":                      {keyed(slot.KeyNamespace), "team/other", "pool=large", false},
+		"are drained: a-1": {func() *table.Table {
+			tab := keyed(slot.KeyName)
+			tab.PutDrain("a-1", 1, "", "")
+			return tab
+		}(), "team/other", "pool=large", false},
+	} {
+		if err := pin(c.tab.Clone(), c.object, c.labels, c.expect); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("error %v, want one with %q", err, text)
+		}
+	}
+	if err := pin(tab.Clone(), "team/other", "pool=small", true); err != nil {
+		t.Errorf("expected: %v", err)
+	}
+	if err := orders.Unpin(tab, "team/other"); err == nil || !strings.Contains(err.Error(), "what is pinned is team/site") {
+		t.Errorf("unpin another: %v", err)
+	}
+	if err := orders.Unpin(tab, "team/site"); err != nil || len(tab.Pins) > 0 {
+		t.Errorf("unpin: %v", err)
+	}
+}
