@@ -93,6 +93,8 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 	switch {
 	case f.build == "":
 		return c, usagef("canary start: --build: say which build; `rota status` shows those of the members")
+	case f.build == table.None:
+		return c, usagef("canary start: --build: %q stands for none: give the members a build, by --rota-build", f.build)
 	case strings.ContainsAny(f.build, " \t\r\n"):
 		return c, usagef("canary start: --build %q: must be one word", f.build)
 	case f.share == "" && len(f.steps) == 0 && len(f.namespaces) == 0:

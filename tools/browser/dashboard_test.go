@@ -185,6 +185,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	p.look("dashboard", 1280, "light")
+	places(t, w, p)
 	leave(t, p, leaver)
 	p.clean()
 	shadow(t, w, browser) // takes the focus from p

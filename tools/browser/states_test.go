@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"testing"
 
@@ -30,6 +31,31 @@ func watchRows(p *tab) {
 
 // states is what watchRows has noted of a Pod.
 func states(pod string) string { return fmt.Sprintf("window.rowStates[%q]", pod) }
+
+// places has people start a canary and pin an object by the command, and looks for both on the page.
+func places(t *testing.T, w *world, p *tab) {
+	t.Helper()
+	do := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), w.rota, append(args, "-n", namespace, "--kubeconfig", w.kubeconfig)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("rota %v: %v\n%s", args, err, out)
+		}
+	}
+	shown := func(what, id, text string) {
+		t.Helper()
+		p.wait(generous, what, fmt.Sprintf(`document.getElementById(%q).textContent.includes(%q)`, id, text))
+	}
+	do("canary", "start", name, "--build", "v22", "--steps", "5,20", "--every", "10m", "--expect")
+	do("pin", "team-a/huge", name, "--to", "pool=large", "--expect")
+	shown("the canary among the facts", "facts", "canary v22: waits for its first member")
+	shown("the canary", "setup", "build v22, waits for its first member, asked for")
+	shown("the pin", "setup", "to pool=large; slot ")
+	p.look("canary", 1280, "light")
+	do("unpin", "team-a/huge", name)
+	do("canary", "abort", name)
+	p.wait(generous, "neither is there", `!document.getElementById("facts").textContent.includes("canary")`)
+}
 
 // leave stops a member by its button. It hands its slots over and goes, which is no expel. Then it adds another one.
 func leave(t *testing.T, p *tab, pod string) {

@@ -1,6 +1,6 @@
 // The page gets each state of the rota as a server-sent event, and never shows an old one as if it were new.
 import { byId, say, show, tables } from "./dom.js";
-import { plural } from "./format.js";
+import { canaryState, plural } from "./format.js";
 import { learn } from "./owners.js";
 import * as ring from "./ring.js";
 import * as view from "./tables.js";
@@ -24,6 +24,7 @@ function render() {
     `epoch ${rota.epoch}`];
   if (rota.shadow) facts.unshift("SHADOW");
   if (rota.pause) facts.push("moves are paused");
+  if (rota.canary) facts.push(`canary ${rota.canary.build}: ${canaryState(rota.canary)}`);
   say(byId("facts"), facts.join(" · "));
   view.problems(rota);
   view.shadow(rota);

@@ -16,6 +16,15 @@ export const ago = (s) => (s < 1 ? "just now" : `${span(s)} ago`);
 
 export const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
+// canaryState says how far a canary is.
+export function canaryState(c) {
+  if (c.state === "Awaited") return "waits for its first member";
+  if (c.state === "Promoted") return "promoted";
+  if (c.state === "WentBack") return "went back";
+  const share = c.steps[c.step] ? `${c.steps[c.step]} %` : "its namespaces";
+  return `step ${c.step + 1} of ${c.steps.length}, ${share}`;
+}
+
 // ranges joins [first, last] pairs as text: "0-15 17".
 export function ranges(pairs) {
   const sorted = [...pairs].sort((a, b) => a[0] - b[0]);

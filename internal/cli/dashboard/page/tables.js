@@ -1,6 +1,6 @@
 // Everything but the ring.
 import { byId, element, list, row, say, show } from "./dom.js";
-import { ago, plural, ranges, shorten, since, span } from "./format.js";
+import { ago, canaryState, plural, ranges, shorten, since, span } from "./format.js";
 import { nameOf, named } from "./owners.js";
 import { emphasize, stateOf } from "./ring.js";
 
@@ -304,12 +304,25 @@ export function warnings(rota) {
   });
 }
 
+// canaryText says how far a canary is, and what it is judged by.
+function canaryText(rota) {
+  const c = rota.canary;
+  const asked = `${ago(since(rota.at, c.since))}${c.by ? ` by ${c.by}` : ""}${c.reason ? `: ${c.reason}` : ""}`;
+  if (c.state === "WentBack") return `build ${c.build} went back: ${c.verdict}`;
+  const text = `build ${c.build}, ${canaryState(c)}, asked for ${asked}; ${plural(c.members, "member")} with ` +
+    `${c.owned} of ${plural(c.slots, "slot")}`;
+  return c.text ? `${text}. ${c.judged}: ${c.text}` : text;
+}
+
 export function setup(rota) {
   const lines = rota.shadow ? [] : [["Fence", rota.fence || "not known"]]; // a shadow writes nothing to be refused
   if (rota.pause) {
     const p = rota.pause;
     lines.push(["Moves", `paused ${ago(since(rota.at, p.since))}${p.by ? ` by ${p.by}` : ""}${p.reason ? `: ${p.reason}` : ""}`]);
   }
+  if (rota.canary) lines.push(["Canary", canaryText(rota)]);
+  (rota.pins || []).forEach((p) => lines.push([`Pin of ${p.object}`,
+    `to ${p.labels}; slot ${p.slot} is with ${p.owner ? nameOf(p.owner) : "nobody"}${p.met ? "" : ", which has not these labels"}`]));
   (rota.differences || []).forEach((d) => lines.push(["Members differ", d]));
   (rota.unknown || []).forEach((u) => lines.push([`${u.what}: not known`, u.error]));
   show(byId("more"), lines.length > 0);

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCanaryFlags: bad input gets one clear line, before anything is asked of an API server.
+func TestCanaryFlags(t *testing.T) {
+	for _, c := range []struct {
+		f     canaryFlags
+		steps []int
+		want  string // of the error; "": there is none
+	}{
+		{canaryFlags{build: "v2", share: "5%"}, []int{5}, ""},
+		{canaryFlags{build: "v2", share: "5", steps: []string{"20", "100%"}}, []int{5, 20, 100}, ""},
+		{canaryFlags{build: "v2", share: "5%", steps: []string{"5", "20"}, every: time.Minute}, []int{5, 20}, ""},
+		{canaryFlags{build: "v2", namespaces: []string{"a"}}, nil, ""},
+		{canaryFlags{share: "5%"}, nil, "say which build"},
+		{canaryFlags{build: "v 2", share: "5%"}, nil, "must be one word"},
+		{canaryFlags{build: "-", share: "5%"}, nil, `"-" stands for none`},
+		{canaryFlags{build: "v2"}, nil, "say how much it gets"},
+		{canaryFlags{build: "v2", share: "101%"}, nil, "from 1% to 100%"},
+		{canaryFlags{build: "v2", share: "0%"}, nil, "from 1% to 100%"},
+		{canaryFlags{build: "v2", share: "-5"}, nil, "from 1% to 100%"},
+		{canaryFlags{build: "v2", share: "5.5%"}, nil, "whole number of percent"},
+		{canaryFlags{build: "v2", share: "a fifth"}, nil, "whole number of percent"},
+		{canaryFlags{build: "v2", steps: []string{"5", "120"}}, nil, "120: must be from 1% to 100%"},
+		{canaryFlags{build: "v2", steps: []string{"20", "5"}}, nil, "5% comes after 20%"},
+		{canaryFlags{build: "v2", share: "20%", steps: []string{"5"}}, nil, "5% comes after 20%"},
+		{canaryFlags{build: "v2", namespaces: []string{"Team A"}}, nil, "is no namespace's name"},
+		{canaryFlags{build: "v2", share: "5%", every: time.Millisecond}, nil, "from 1s to 720h"},
+		{canaryFlags{build: "v2", share: "5%", every: -time.Hour}, nil, "from 1s to 720h"},
+		{canaryFlags{build: "v2", share: "5%", every: 1000 * time.Hour}, nil, "from 1s to 720h"},
+		{canaryFlags{build: "v2", steps: slices.Repeat([]string{"1"}, 20)}, nil, "of at most 19"},
+		{canaryFlags{build: "v2", namespaces: slices.Repeat([]string{"a"}, 51)}, nil, "of at most 50"},
+	} {
+		got, err := c.f.canary()
+		switch {
+		case c.want == "" && (err != nil || !slices.Equal(got.Steps, c.steps)):
+			t.Errorf("%+v: steps %v, %v; want %v", c.f, got.Steps, err, c.steps)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || codeOf(err) != exitUsage):
+			t.Errorf("%+v: error %v, want one with %q", c.f, err, c.want)
+		}
+	}
+}
+
+func TestPinLabels(t *testing.T) {
+	for text, want := range map[string]string{"pool=large": "pool=large", "zone=a,pool=large": "pool=large,zone=a", "a=": "a="} {
+		if got, err := pinLabels(text); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "pool", "pool=a=b", "pool=large,", "po ol=x", "pool=sehr groß", "pool in (a,b)"} {
+		if got, err := pinLabels(text); err == nil {
+			t.Errorf("%q: %q, and no error", text, got)
+		}
+	}
+}
