@@ -90,12 +90,12 @@ func (m *metrics) declareTable() {
 		func(s sample) float64 {
 			return one(!s.TableGone && s.table.Canary.On() && s.table.Canary.State == table.CanaryBack)
 		})
-	m.gauge("rota_pins_unmet", "Pins of slots whose member has not the labels that they ask for (rota pin).",
+	m.gauge("rota_pins_unmet", "Pins for whose slots no member is there that has the labels they ask for (rota pin).",
 		func(s sample) float64 {
 			if s.TableGone {
 				return 0
 			}
-			return float64(unmetPins(s.table))
+			return float64(len(s.table.UnmetPins()))
 		})
 	m.gauge("rota_members_drained", "Members that people want to have no slots (rota drain).", func(s sample) float64 {
 		if s.TableGone {
@@ -320,14 +320,4 @@ func lasting(s sample, put func(float64, ...string)) {
 	for at := range maps.Keys(all) {
 		put(all[at].Seconds(), at.kind, at.request)
 	}
-}
-
-// unmetPins counts the pins of slots whose member has not their labels.
-func unmetPins(t *table.Table) (n int) {
-	for _, p := range t.Pins {
-		if owner, _ := t.Member(t.At(t.SlotOf(p.Object)).Owner); !table.HasLabels(owner.Labels, p.Labels) {
-			n++
-		}
-	}
-	return n
 }

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/cli/view"
@@ -55,9 +58,9 @@ func newCanaryStart() *cobra.Command {
 BUILD is what ` + "`rota status`" + ` shows of its members: Identity.Build, by default the ReplicaSet's hash. Start the canary
 before its Pods, with --expect, or they get a share as any member does until it is started.
 
-With --steps and --every the share grows. A step takes --every at least, and 150 reconciles of the canary and of the
-others that show no difference that matters. After the last one the build is promoted. Without --every nothing grows by
-itself, but a canary that is worse goes back.`,
+With --steps and --every the share grows. A step takes --every at least, and 300 reconciles of the canary and of the
+others that show no difference that matters. After the last one, or instead of a step of 100, the build is promoted.
+Without --every nothing grows by itself, but a canary that is worse goes back.`,
 		Example: `  rota canary start website -n operators --build v2 --share 5% --expect
   rota canary start -n operators --build v2 --steps 5,20,50,100 --every 10m
   rota canary start -n operators --build v2 --namespaces team-a,team-b --steps 20,100 --every 1h`,
@@ -71,13 +74,18 @@ itself, but a canary that is worse goes back.`,
 				return err
 			}
 			defer a.close()
+			if !want.Expect {
+				if err := a.exist(want.Namespaces); err != nil {
+					return err
+				}
+			}
 			return a.startCanary(want)
 		},
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
 	cmd.Flags().StringVar(&f.build, "build", "", "the new build")
-	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 100%, rounded up to whole slots")
+	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 100%, rounded up to whole slots; alone, at most 99%")
 	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces whose objects it has, separated by commas; "+
 		"only if the rota shares objects by namespace")
 	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "shares that it has in turn, in percent, rising, such as 5,20,50,100")
@@ -101,6 +109,8 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 		return c, usagef("canary start: say how much it gets: --share 5%%, --steps 5,20,50,100, or --namespaces")
 	case f.every < 0 || f.every > 0 && f.every < time.Second || f.every > table.MaxCanaryEvery*time.Second:
 		return c, usagef("canary start: --every %v: must be from 1s to 720h, or 0", f.every)
+	case len(f.steps) > 0 && f.every == 0:
+		return c, usagef("canary start: --steps: say how long each lasts, by --every; or give one --share, and promote by hand")
 	case len(f.steps)+1 > table.MaxCanarySteps:
 		return c, usagef("canary start: --steps: has %d, of at most %d", len(f.steps), table.MaxCanarySteps-1)
 	case len(f.namespaces) > table.MaxCanaryNamespaces:
@@ -112,6 +122,9 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 		}
 	}
 	c.Namespaces = f.namespaces
+	if f.share == "" && len(f.namespaces) > 0 {
+		c.Steps = append(c.Steps, 0) // these alone, at first
+	}
 	if f.share != "" {
 		percent, err := percentOf(f.share)
 		if err != nil {
@@ -133,6 +146,10 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 		}
 		c.Steps = append(c.Steps, percent)
 	}
+	if c.Steps[0] == 100 {
+		return c, usagef("canary start: a share of 100%% leaves nobody to compare it with: give it less first; as the last of " +
+			"--steps, 100 promotes it")
+	}
 	return c, nil
 }
 
@@ -146,6 +163,24 @@ func percentOf(text string) (int, error) {
 		return 0, errors.New("must be from 1% to 100%")
 	}
 	return percent, nil
+}
+
+// exist refuses namespaces that there are not. Who may not look is told that nobody has.
+func (a *actor) exist(namespaces []string) error {
+	client, err := kubernetes.NewForConfig(a.cfg)
+	if err != nil {
+		return err
+	}
+	for _, name := range namespaces {
+		_, err := client.CoreV1().Namespaces().Get(a.cmd.Context(), name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return missingf("rota %s: there is no namespace %s; if it is yet to come, say --expect", a.rota, name)
+		case err != nil:
+			a.say("rota: whether namespace %s exists is not known: %s", name, oneLine(err))
+		}
+	}
+	return nil
 }
 
 func (a *actor) startCanary(want orders.Canary) error {
@@ -240,7 +275,7 @@ func canaryLines(p paint, r *view.Rota) []string {
 			fmt.Sprintf("  %d members of it have %d of %d slots; it is over when no member of another build is left",
 				c.Members, c.Owned, r.Slots)}
 	case view.Awaited:
-		lines = append(lines, p.warn(head+" waits for its first member")+"; "+asked)
+		lines = append(lines, p.warn(head+" waits for a member")+"; "+asked)
 	default:
 		lines = append(lines, fmt.Sprintf("%s runs; %s", head, asked))
 	}
@@ -248,6 +283,9 @@ func canaryLines(p paint, r *view.Rota) []string {
 		len(c.Steps), strings.Join(c.StepTexts(), ", "), c.Members, c.Owned, c.Slots, r.Slots))
 	if len(c.Namespaces) > 0 {
 		lines = append(lines, "  namespaces: "+strings.Join(c.Namespaces, ", "))
+	}
+	if c.Began == nil && c.State == view.Running {
+		lines = append(lines, "  the step begins when its members have its slots")
 	}
 	if c.Began != nil {
 		every := "until somebody promotes or aborts it"
@@ -323,13 +361,16 @@ are others, so that they can be taken away.`,
 func (a *actor) abortCanary() error {
 	build := ""
 	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
+		if build != "" && !t.Canary.On() {
+			return orders.ErrAsItIs // a write of which nobody knew took effect
+		}
 		build = t.Canary.Build
 		return orders.AbortCanary(t, by)
 	}, eventCanaryAborted, func() string { return "the canary of build " + build + " goes back to the other builds" })
 	switch {
 	case err != nil:
 		return err
-	case !changed:
+	case !changed && t.Canary.On():
 		a.tell("rota %s: the canary of build %s has gone back already: %s", a.rota, build, t.Canary.Verdict)
 	case !t.Canary.On():
 		a.tell("rota %s: the canary of build %s ends; none of its members had come", a.rota, build)

@@ -15,9 +15,13 @@ func TestCanaryFlags(t *testing.T) {
 		want  string // of the error; "": there is none
 	}{
 		{canaryFlags{build: "v2", share: "5%"}, []int{5}, ""},
-		{canaryFlags{build: "v2", share: "5", steps: []string{"20", "100%"}}, []int{5, 20, 100}, ""},
+		{canaryFlags{build: "v2", share: "5", steps: []string{"20", "100%"}, every: time.Hour}, []int{5, 20, 100}, ""},
 		{canaryFlags{build: "v2", share: "5%", steps: []string{"5", "20"}, every: time.Minute}, []int{5, 20}, ""},
-		{canaryFlags{build: "v2", namespaces: []string{"a"}}, nil, ""},
+		{canaryFlags{build: "v2", namespaces: []string{"a"}}, []int{0}, ""},
+		{canaryFlags{build: "v2", namespaces: []string{"a"}, steps: []string{"20"}, every: time.Hour}, []int{0, 20}, ""},
+		{canaryFlags{build: "v2", namespaces: []string{"a"}, share: "20"}, []int{20}, ""},
+		{canaryFlags{build: "v2", steps: []string{"5", "20"}}, nil, "say how long each lasts"},
+		{canaryFlags{build: "v2", share: "100%"}, nil, "leaves nobody to compare it with"},
 		{canaryFlags{share: "5%"}, nil, "say which build"},
 		{canaryFlags{build: "v 2", share: "5%"}, nil, "must be one word"},
 		{canaryFlags{build: "-", share: "5%"}, nil, `"-" stands for none`},
@@ -27,14 +31,14 @@ func TestCanaryFlags(t *testing.T) {
 		{canaryFlags{build: "v2", share: "-5"}, nil, "from 1% to 100%"},
 		{canaryFlags{build: "v2", share: "5.5%"}, nil, "whole number of percent"},
 		{canaryFlags{build: "v2", share: "a fifth"}, nil, "whole number of percent"},
-		{canaryFlags{build: "v2", steps: []string{"5", "120"}}, nil, "120: must be from 1% to 100%"},
-		{canaryFlags{build: "v2", steps: []string{"20", "5"}}, nil, "5% comes after 20%"},
-		{canaryFlags{build: "v2", share: "20%", steps: []string{"5"}}, nil, "5% comes after 20%"},
+		{canaryFlags{build: "v2", steps: []string{"5", "120"}, every: time.Hour}, nil, "120: must be from 1% to 100%"},
+		{canaryFlags{build: "v2", steps: []string{"20", "5"}, every: time.Hour}, nil, "5% comes after 20%"},
+		{canaryFlags{build: "v2", share: "20%", steps: []string{"5"}, every: time.Hour}, nil, "5% comes after 20%"},
 		{canaryFlags{build: "v2", namespaces: []string{"Team A"}}, nil, "is no namespace's name"},
 		{canaryFlags{build: "v2", share: "5%", every: time.Millisecond}, nil, "from 1s to 720h"},
 		{canaryFlags{build: "v2", share: "5%", every: -time.Hour}, nil, "from 1s to 720h"},
 		{canaryFlags{build: "v2", share: "5%", every: 1000 * time.Hour}, nil, "from 1s to 720h"},
-		{canaryFlags{build: "v2", steps: slices.Repeat([]string{"1"}, 20)}, nil, "of at most 19"},
+		{canaryFlags{build: "v2", steps: slices.Repeat([]string{"1"}, 20), every: time.Hour}, nil, "of at most 19"},
 		{canaryFlags{build: "v2", namespaces: slices.Repeat([]string{"a"}, 51)}, nil, "of at most 50"},
 	} {
 		got, err := c.f.canary()
@@ -56,6 +60,19 @@ func TestPinLabels(t *testing.T) {
 	for _, text := range []string{"", "pool", "pool=a=b", "pool=large,", "po ol=x", "pool=sehr groß", "pool in (a,b)"} {
 		if got, err := pinLabels(text); err == nil {
 			t.Errorf("%q: %q, and no error", text, got)
+		}
+	}
+}
+
+func TestObjectName(t *testing.T) {
+	for _, text := range []string{"team-a/huge", "node-1", "team-a/system:admin", "kube-system/a.b"} {
+		if err := objectName(text); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"", "/", "a/", "/a", "a/b/c", "Team/a", "a/b c", "a b", "a,b", ".."} {
+		if err := objectName(text); err == nil {
+			t.Errorf("%q: no error", text)
 		}
 	}
 }

@@ -77,6 +77,12 @@ func (a *actor) drain(name string) error {
 	for _, warning := range drainHeld(t, m.ID) {
 		a.say("rota: %s", warning)
 	}
+	for _, p := range t.UnmetPins() {
+		if drained, _ := t.Member(m.ID); table.HasLabels(drained.Labels, p.Labels) {
+			a.say("rota: %s is pinned to members with the labels %s, and no other is there: it goes to any member", p.Object,
+				p.Labels)
+		}
+	}
 	if !a.wait {
 		return nil
 	}

@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
@@ -32,6 +35,9 @@ else is in the slot goes along. While no such member is there, any member has th
   rota pin team-a -n operators --to pool=large,zone=a`,
 		Args: oneObject,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := objectName(args[0]); err != nil {
+				return usagef("pin: %w", err)
+			}
 			wanted, err := pinLabels(to)
 			if err != nil {
 				return usagef("pin: --to %q: %w", to, err)
@@ -59,6 +65,22 @@ func oneObject(_ *cobra.Command, args []string) error {
 		return errors.New("give an object as NAMESPACE/NAME, or a namespace where objects are shared by namespace")
 	}
 	return fmt.Errorf("give one object, and the name of one rota; got %d arguments", len(args))
+}
+
+// objectName checks the name of an object, NAMESPACE/NAME or NAME, as far as that goes without its kind.
+func objectName(text string) error {
+	namespace, name, namespaced := strings.Cut(text, "/")
+	if !namespaced {
+		namespace, name = "default", text
+	}
+	reasons := append(validation.IsDNS1123Label(namespace), path.IsValidPathSegmentName(name)...)
+	if name == "" || strings.ContainsAny(name, " \t\r\n,") {
+		reasons = append(reasons, "no object has such a name")
+	}
+	if len(reasons) > 0 {
+		return fmt.Errorf("%q is no object, as NAMESPACE/NAME: %s", text, strings.Join(reasons, "; "))
+	}
+	return nil
 }
 
 // pinLabels reads the labels of a pin.
@@ -119,7 +141,15 @@ func newUnpin() *cobra.Command {
 				return err
 			}
 			defer a.close()
-			_, _, err := a.give(func(t *table.Table, _ orders.By) error { return orders.Unpin(t, args[0]) }, eventUnpinned,
+			found := false
+			_, _, err := a.give(func(t *table.Table, _ orders.By) error {
+				_, has := t.Pinned(args[0])
+				if found && !has {
+					return orders.ErrAsItIs // a write of which nobody knew took effect
+				}
+				found = has
+				return orders.Unpin(t, args[0])
+			}, eventUnpinned,
 				says(args[0]+" may be with any member"))
 			if err != nil {
 				return err

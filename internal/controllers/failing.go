@@ -77,12 +77,13 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	if f.Err != nil {
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
-	took := failure.At - f.With.Begun // those that come with a slot come all at once, and wait for each other
+	took := failure.At - f.With.Begun
 	c.Work.With(func(k *keys) {
 		if !f.Gone && !k.Ails(key) {
-			c.tally.Add(f.Err != nil)
-			if !f.Arrived {
-				c.tally.Time(took)
+			if f.Arrived {
+				c.tally.Arrived()
+			} else {
+				c.tally.Add(took, f.Err != nil)
 			}
 		}
 		switch {
@@ -97,14 +98,20 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 }
 
 // Trial returns what came of all reconciles but retries and those of objects that were gone, and how many objects keep
-// failing.
+// failing, or hang.
 func (s *Set) Trial() (sum trial.Side) {
+	now := s.env.Wall()
 	for _, c := range s.All() {
 		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind))}
 		c.Work.With(func(k *keys) {
 			one.Tally = c.tally
 			k.Ailments(func(_ types.NamespacedName, of work.Ailment) {
 				if of.Failures >= coverage.FailingInRow {
+					one.Failing++
+				}
+			})
+			k.Flights(func(_ types.NamespacedName, f work.Flight[work.Flying]) {
+				if now.Sub(f.With.Since) >= coverage.HangingAfter {
 					one.Failing++
 				}
 			})

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -15,7 +16,7 @@ const canaryBuild = "v2"
 // orders are what people may ask for. Each says whether it changes the table.
 var orders = map[string]func(*table.Table) bool{
 	"canary": func(t *table.Table) bool {
-		t.Canary = table.Canary{Build: canaryBuild, Steps: []int{50, 100}, Since: wall}
+		t.Canary = table.Canary{Build: canaryBuild, Steps: []int{50, 99}, Since: wall}
 		return true
 	},
 	"step": func(t *table.Table) bool {
@@ -66,7 +67,7 @@ func (w *world) bad() (out []member.LoadReport) {
 			Build: t.Canary.Build, Began: t.Canary.Began, Step: t.Canary.Step,
 		}}
 		for range trial.Enough {
-			r.Trial.Add(t.Apart(m))
+			r.Trial.Add(time.Millisecond, t.Apart(m))
 		}
 		out = append(out, r)
 	}

@@ -39,7 +39,7 @@ func (w *World) checkPlaces(old, t *table.Table) {
 		w.violate("canary", "%s makes of the canary %+v this: %+v", w.writer.ID, *was, *is)
 	}
 	// One that ends and was not promoted ends with all that a process cannot read of, or with the last member.
-	if was.On() && !is.On() && was.State != table.CanaryPromoted && len(t.Members) > 0 && len(t.Pins) > 0 {
+	if was.On() && !is.On() && was.State == table.CanaryRuns && len(t.Members) > 0 && len(t.Pins) > 0 {
 		w.violate("canary", "%s ends the canary %+v", w.writer.ID, *was)
 	}
 	if was.On() || len(old.Pins) > 0 {
@@ -83,9 +83,9 @@ func canGoOn(was, is *table.Canary) bool {
 	}
 	switch is.State {
 	case table.CanaryRuns:
-		return was.Began == 0 && is.Step == was.Step || was.Began != 0 && is.Step == was.Step+1 && is.Began != 0
+		return was.Began == 0 && is.Step == was.Step || was.Began != 0 && is.Step == was.Step+1 && is.Began == 0
 	case table.CanaryPromoted:
-		return was.Step == len(was.Steps)-1 && was.Every > 0
+		return was.Last() && was.Began != 0 && was.Every > 0
 	case table.CanaryBack:
 		return is.Verdict != ""
 	}
@@ -157,8 +157,7 @@ func (c *Chaos) drawPlaces() {
 	c.opts.Trial = func(r *Replica, since time.Duration) (t trial.Side) {
 		bad := (xxhash.Sum64String(r.Build)+c.opts.Seed)%3 == 0
 		for i := range min(int(since/(100*time.Millisecond)), 400) {
-			t.Add(bad && i%20 == 0)
-			t.Time(10 * time.Millisecond)
+			t.Add(10*time.Millisecond, bad && i%20 == 0)
 		}
 		return t
 	}

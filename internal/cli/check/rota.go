@@ -223,7 +223,7 @@ func (r *run) alike(v *view.Rota) {
 	if builds, members := grouped(v, func(m view.Member) string { return m.Build }); len(builds) > 1 {
 		youngest := youngestOf(v.Members)
 		switch {
-		case v.Canary != nil && len(builds) == 2 && v.Canary.Members > 0:
+		case v.Canary != nil && v.Canary.State == view.Running && len(builds) == 2:
 			r.good(groupMembers, codeBuilds, "there is a canary: %s", members)
 		case v.At.Sub(youngest) <= coverage.RolloutQuiet:
 			r.good(groupMembers, codeBuilds, "a rollout is under way: %s", members)

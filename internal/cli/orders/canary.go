@@ -15,7 +15,7 @@ import (
 type Canary struct {
 	// Build is that of its members.
 	Build string
-	// Namespaces, Steps and Every are as in table.Canary. Steps do not begin with 0.
+	// Namespaces, Steps and Every are as in table.Canary.
 	Namespaces []string
 	Steps      []int
 	Every      time.Duration
@@ -57,17 +57,34 @@ func buildsText(t *table.Table) string {
 	return strings.Join(out, ", ")
 }
 
-// StartCanary starts a canary. A former one that does not run any more ends. If the same one runs, nothing changes.
+// StartCanary starts a canary. One that has gone back ends, once its members are gone.
 func StartCanary(t *table.Table, c Canary, by By) error {
+	since, user, reason := by.cut()
+	names := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+	if len(names) == 0 {
+		names = nil
+	}
+	want := table.Canary{
+		Build: c.Build, Steps: c.Steps, Every: int64(c.Every / time.Second), Namespaces: names, Since: since, By: user,
+		Reason: reason,
+	}
 	_, members := builds(t)
 	was := &t.Canary
 	switch {
+	case was.State == table.CanaryRuns && was.Build == want.Build && was.Since == want.Since && was.By == want.By:
+		return ErrAsItIs // a write of which nobody knew took effect
 	case len(t.Members) == 0:
 		return errors.New("the rota has no members, and a canary ends with the last member: start some first")
 	case was.On() && was.State == table.CanaryRuns && was.Build == c.Build:
 		return fmt.Errorf("a canary of build %s runs already: `rota canary status` shows it; abort it to start anew", c.Build)
 	case was.On() && was.State == table.CanaryRuns:
 		return fmt.Errorf("a canary of build %s runs, and there can be one: promote or abort it first", was.Build)
+	case was.On() && was.State == table.CanaryPromoted && members[was.Build] > 0:
+		return fmt.Errorf("build %s is promoted, and members of other builds are left: the builds are %s. Roll these out to it "+
+			"first, or abort it", was.Build, buildsText(t))
+	case was.On() && was.State == table.CanaryBack && was.Build != c.Build && members[was.Build] > 0:
+		return fmt.Errorf("build %s went back, and would get a share again, as its members are still there: the builds are %s. "+
+			"Take them away first, or say that they are good: `rota canary promote`", was.Build, buildsText(t))
 	case len(c.Namespaces) > 0 && t.Key != slot.KeyNamespace:
 		return fmt.Errorf("objects are shared by %s here, so those of a namespace are in all slots: give a share instead, or "+
 			"set the rota up with key %s", t.Key, slot.KeyNamespace)
@@ -78,19 +95,7 @@ func StartCanary(t *table.Table, c Canary, by By) error {
 		return fmt.Errorf("all members are of build %s: there is none to have the other slots, and to compare it with",
 			c.Build)
 	}
-	since, user, reason := by.cut()
-	steps := slices.Clone(c.Steps)
-	if len(c.Namespaces) > 0 {
-		steps = append([]int{0}, steps...)
-	}
-	names := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
-	if len(names) == 0 {
-		names = nil
-	}
-	t.Canary = table.Canary{
-		Build: c.Build, Steps: steps, Every: int64(c.Every / time.Second), Namespaces: names, Since: since, By: user,
-		Reason: reason,
-	}
+	t.Canary = want
 	return reads(t)
 }
 
@@ -152,7 +157,9 @@ func Heaviest(t *table.Table) (canary, others int) {
 	of := max(members[t.Canary.Build], 1)
 	all := max(len(t.Members)-members[t.Canary.Build], 1)
 	last := t.Clone()
-	last.Canary.Step = len(last.Canary.Steps) - 1
+	for !last.Canary.Last() {
+		last.Canary.Step++
+	}
 	set := last.CanarySlots()
 	return (set.Len() + of - 1) / of, (int(t.Slots) + all - 1) / all
 }

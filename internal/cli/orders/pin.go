@@ -42,6 +42,8 @@ func Pin(t *table.Table, object, labels string, have Labels, expect bool, by By)
 	case t.Key == slot.KeyUID:
 		return fmt.Errorf("objects are shared by %s here, so that nobody can tell the slot of a name, and a new object of the "+
 			"same name has another one: pins need key %s or %s", t.Key, slot.KeyName, slot.KeyNamespace)
+	case strings.Count(object, "/") > 1:
+		return fmt.Errorf("%q is no object: give NAMESPACE/NAME, or the name of one without namespace", object)
 	case t.Key == slot.KeyNamespace && namespaced:
 		namespace, _, _ := strings.Cut(object, "/")
 		return fmt.Errorf("objects are shared by %s here, so that all of a namespace are in one slot: pin %s", t.Key, namespace)
@@ -56,22 +58,8 @@ func Pin(t *table.Table, object, labels string, have Labels, expect bool, by By)
 				"pin both alike", object, t.SlotOf(object), other.Object, other.Labels)
 		}
 	}
-	matching := 0
-	var drained []string
-	for _, m := range t.Members {
-		if table.HasLabels(have[m.ID], labels) {
-			if matching++; t.Drained(m.ID) {
-				drained = append(drained, m.ID)
-			}
-		}
-	}
-	switch {
-	case matching == 0 && !expect:
-		return fmt.Errorf("no member has the labels %s: %s. Members get labels by --rota-member-labels; if such members are "+
-			"yet to come, say --expect", labels, have.text())
-	case matching > 0 && matching == len(drained):
-		return fmt.Errorf("all members with the labels %s are drained: %s; undrain one, or pin %s to others", labels,
-			strings.Join(drained, ", "), object)
+	if err := met(t, pin, have); err != nil && !expect {
+		return err
 	}
 	return reads(t)
 }
@@ -91,14 +79,33 @@ func Unpin(t *table.Table, object string) error {
 	return fmt.Errorf("%s is not pinned: what is pinned is %s", object, strings.Join(pinned, ", "))
 }
 
-// Unmet returns the pins that no member of the table can meet that is not drained.
-func Unmet(t *table.Table) (out []table.Pin) {
-	for _, p := range t.Pins {
-		if !slices.ContainsFunc(t.Members, func(m table.Member) bool {
-			return table.HasLabels(m.Labels, p.Labels) && !m.Leaving && !t.Drained(m.ID)
-		}) {
-			out = append(out, p)
+// met says why no member could have the slot of a pin, with the labels that members report.
+func met(t *table.Table, p table.Pin, have Labels) error {
+	with := t.Clone()
+	var matching []string
+	for i := range with.Members {
+		m := &with.Members[i]
+		if m.Labels = have[m.ID]; table.HasLabels(m.Labels, p.Labels) {
+			matching = append(matching, m.ID)
 		}
 	}
-	return out
+	switch {
+	case !slices.ContainsFunc(with.UnmetPins(), func(other table.Pin) bool { return other.Object == p.Object }):
+		return nil
+	case len(matching) == 0:
+		return fmt.Errorf("no member has the labels %s: %s. Members get labels by --rota-member-labels; if such members are "+
+			"yet to come, say --expect", p.Labels, have.text())
+	case slices.ContainsFunc(matching, func(id string) bool {
+		m, _ := t.Member(id)
+		return !m.Leaving && !t.Drained(id)
+	}):
+		whose := "the other builds'"
+		if mine := t.CanarySlots(); mine.Has(t.SlotOf(p.Object)) {
+			whose = "the canary's"
+		}
+		return fmt.Errorf("slot %d of %s is %s, and of the members that have the labels %s none may have it: %s; pin it to "+
+			"others, or say --expect", t.SlotOf(p.Object), p.Object, whose, p.Labels, strings.Join(matching, ", "))
+	}
+	return fmt.Errorf("all members with the labels %s are drained, or leave: %s; undrain one, or pin %s to others", p.Labels,
+		strings.Join(matching, ", "), p.Object)
 }

@@ -21,7 +21,7 @@ func keyed(key slot.Key) *table.Table {
 
 func TestStartCanary(t *testing.T) {
 	tab := keyed(slot.KeyNamespace)
-	want := orders.Canary{Build: "v8", Namespaces: []string{"b", "a", "b"}, Steps: []int{20, 100}, Every: time.Minute, Expect: true}
+	want := orders.Canary{Build: "v8", Namespaces: []string{"b", "a", "b"}, Steps: []int{0, 20, 100}, Every: time.Minute, Expect: true}
 	if err := orders.StartCanary(tab, want, by); err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,8 @@ func TestStartCanary(t *testing.T) {
 	if diff := cmp.Diff(got, tab.Canary); diff != "" {
 		t.Error(diff)
 	}
-	if canary, others := orders.Heaviest(tab); canary != 8 || others != 4 {
-		t.Errorf("at last each has %d and %d slots, want 8 and 4", canary, others)
+	if canary, others := orders.Heaviest(tab); canary != 3 || others != 4 {
+		t.Errorf("at last each has %d and %d slots, want 3 and 4", canary, others)
 	}
 	for text, c := range map[string]struct {
 		change func(*table.Table)
@@ -44,7 +44,7 @@ func TestStartCanary(t *testing.T) {
 	}{
 		"no member is of build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
 		"there can be one: promote or abort":              {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
-		"of build v8 runs already":                        {func(*table.Table) {}, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
+		"of build v8 runs already":                        {func(t *table.Table) { t.Canary.Since = 5 }, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
 		"all members are of build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
 		"has no members":                                  {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
 		"those of a namespace are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
@@ -58,6 +58,17 @@ func TestStartCanary(t *testing.T) {
 		c.change(one)
 		if err := orders.StartCanary(one, c.of, by); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("error %v, want one with %q", err, text)
+		}
+	}
+	if err := orders.StartCanary(tab, want, by); err != orders.ErrAsItIs {
+		t.Errorf("the same order again: %v", err)
+	}
+	for _, state := range []table.CanaryState{table.CanaryBack, table.CanaryPromoted} {
+		one := tab.Clone()
+		one.Canary.State, one.Members[0].Build = state, "v8"
+		if err := orders.StartCanary(one, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}, by); err == nil ||
+			!strings.Contains(err.Error(), "the builds are v7 (1), v8 (1)") {
+			t.Errorf("beside members of one that is %v: %v", state, err)
 		}
 	}
 	tab.Canary.State = table.CanaryBack
@@ -123,11 +134,11 @@ func TestPin(t *testing.T) {
 	if err := tab.Valid(); err != nil {
 		t.Fatal(err)
 	}
-	if len(orders.Unmet(tab)) != 1 { // the member has not announced its labels yet
+	if len(tab.UnmetPins()) != 1 { // the member has not announced its labels yet
 		t.Error("the pin is met without labels")
 	}
 	tab.Members[0].Labels = have["a-1"]
-	if unmet := orders.Unmet(tab); len(unmet) != 0 {
+	if unmet := tab.UnmetPins(); len(unmet) != 0 {
 		t.Errorf("unmet: %v", unmet)
 	}
 	same := "" // another object of that slot
@@ -145,7 +156,13 @@ func TestPin(t *testing.T) {
 		"which is pinned to pool=large": {tab, same, "zone=a", false},
 		"nobody can tell the slot":      {keyed(slot.KeyUID), "team/other", "pool=large", false},
 		"pin team":                      {keyed(slot.KeyNamespace), "team/other", "pool=large", false},
-		"are drained: a-1": {func() *table.Table {
+		"slot 3 of team/other is the canary's": {func() *table.Table {
+			tab := keyed(slot.KeyName)
+			tab.Members[1].Build, tab.Canary = "v8", table.Canary{Build: "v8", Steps: []int{99}, Since: 1}
+			return tab
+		}(), "team/other", "pool=large", false},
+		"is no object": {tab, "a/b/c", "pool=large", false},
+		"are drained, or leave: a-1": {func() *table.Table {
 			tab := keyed(slot.KeyName)
 			tab.PutDrain("a-1", 1, "", "")
 			return tab

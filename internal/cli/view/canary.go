@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -21,7 +20,7 @@ type CanaryState string
 
 // States of a canary.
 const (
-	// Awaited: no member of its build has come yet.
+	// Awaited: no member of its build is there.
 	Awaited CanaryState = "Awaited"
 	// Running: its build owns its slots, and is compared with the others.
 	Running CanaryState = "Running"
@@ -39,12 +38,14 @@ type Canary struct {
 	// from 0.
 	Steps []int `json:"steps"`
 	Step  int   `json:"step"`
-	// Every is how long a step lasts at least, in seconds; 0: nothing goes on by itself. Began is when the step began.
+	// Every is how long a step lasts at least, in seconds; 0: nothing goes on by itself. Began is when the step began; nil:
+	// its members do not have its slots yet.
 	Every float64    `json:"everySeconds"`
 	Began *time.Time `json:"began,omitempty"`
 	// Namespaces are those whose objects it has, besides its share.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Slots is how many slots are its, Owned how many its members own, and Members how many there are of these.
+	// Slots is how many slots are its, Owned how many of these its members own, once it is promoted or went back of all,
+	// and Members how many members there are.
 	Slots   int `json:"slots"`
 	Owned   int `json:"owned"`
 	Members int `json:"members"`
@@ -98,11 +99,14 @@ func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 		Build: c.Build, Steps: c.Steps, Step: c.Step, Every: float64(c.Every), Namespaces: c.Namespaces, Slots: set.Len(),
 		Verdict: c.Verdict, Since: time.Unix(c.Since, 0), By: c.By, Reason: c.Reason,
 	}
-	counts := t.Counts()
+	of := t.Slots.All() // that count: its own, while there are some
+	if c.State == table.CanaryRuns {
+		of = set
+	}
 	for _, m := range t.Members {
 		if m.Build == c.Build {
-			out.Members++
-			out.Owned += counts[m.ID]
+			owned := t.Owned(m.ID).Intersect(of)
+			out.Members, out.Owned = out.Members+1, out.Owned+owned.Len()
 		}
 	}
 	if c.Began != 0 {
@@ -113,8 +117,10 @@ func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 		out.State = Promoted
 	case c.State == table.CanaryBack:
 		out.State = WentBack
-	case c.Began == 0:
+	case out.Members == 0:
 		out.State = Awaited
+	case c.Began == 0:
+		out.State = Running
 	default:
 		out.State = Running
 		v := member.Judge(t, report.Loads(reports))
@@ -150,7 +156,7 @@ func (r *Rota) orderProblems() (out []Problem) {
 	if r.Table == nil {
 		return nil
 	}
-	for _, p := range orders.Unmet(r.Table) {
+	for _, p := range r.Table.UnmetPins() {
 		s := int(r.Table.SlotOf(p.Object))
 		add(PinUnmet, SlotsText(Run{First: s, Last: s}), "%s is pinned to members that have the labels %s, and there is none "+
 			"that is not drained: any member has the slot. Start one, or `rota unpin %s`", p.Object, p.Labels, p.Object)

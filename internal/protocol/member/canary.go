@@ -28,9 +28,10 @@ type Trial struct {
 
 // canaries is what a planner knows of the canary.
 type canaries struct {
-	// lost is since when no member of its build has been there; 0: there is one, or was none. due is since when there has
-	// been a change to write; 0: there is none.
-	lost, due time.Duration
+	// lost is since when no member of its build has been there, though there was one, and alone since when no other one has
+	// been there, though it went back; 0: that is not so. due is since when there has been a change to write; 0: there is
+	// none.
+	lost, alone, due time.Duration
 	// asked says that reports are being read, for this serial. next is when to read them again; 0: this member does not.
 	asked  bool
 	serial uint64
@@ -99,7 +100,7 @@ func (m *Member) draftCanary(t *table.Table, d *draft) {
 	c := &m.canaries
 	rank := m.rank()
 	if m.phase != joined || rank < 0 || !d.next.Canary.On() {
-		c.lost, c.due = 0, 0
+		c.lost, c.alone, c.due = 0, 0, 0
 		return
 	}
 	next := m.nextCanary(t)
@@ -126,31 +127,46 @@ func (m *Member) nextCanary(t *table.Table) table.Canary {
 			}
 		}
 	}
-	lost := m.waited(&c.lost, next.State == table.CanaryRuns && next.Began != 0 && of == 0, canaryLoss)
+	runs, promoted := next.State == table.CanaryRuns, next.State == table.CanaryPromoted
+	begun := next.Began != 0 || next.Step > 0
+	lost := m.waited(&c.lost, of == 0 && (runs && begun || promoted), canaryLoss)
+	alone := m.waited(&c.alone, next.State == table.CanaryBack && others == 0 && of > 0, crashMemory)
 	back := func(why string) { next.State, next.Verdict = table.CanaryBack, oneVerdict(why) }
 	switch {
-	case next.State == table.CanaryPromoted && (others == 0 || of == 0):
+	case promoted && (lost || others == 0 && of > 0), alone:
 		return table.Canary{}
-	case next.State != table.CanaryRuns:
-	case next.Began == 0:
-		if of > 0 {
-			next.Began = m.now.Wall
-		}
+	case !runs:
 	case lost:
 		back("no member of its build is left")
 	case looping != "":
 		back(fmt.Sprintf("its member %s crashes in a loop", looping))
+	case next.Began == 0:
+		if hasIts(t) {
+			next.Began = m.now.Wall
+		}
 	case !c.of.Same(&next):
 	case c.verdict.Bad:
 		back(c.verdict.Text)
-	case c.verdict.Good && next.Every > 0 && m.clockDistance(next.Began) >= next.Every:
-		if next.Step+1 < len(next.Steps) {
-			next.Step, next.Began = next.Step+1, m.now.Wall
-		} else {
+	case c.verdict.Good && next.Every > 0 && m.now.Wall-next.Began >= next.Every && !t.Paused() && hasIts(t):
+		if next.Last() {
 			next.State = table.CanaryPromoted
+		} else {
+			next.Step, next.Began = next.Step+1, 0
 		}
 	}
 	return next
+}
+
+// hasIts says that members of the canary's build have all of its slots, and that these have settled. Only then a step
+// begins, and it ends only if that is so: otherwise it would be about slots of the step before.
+func hasIts(t *table.Table) bool {
+	mine := t.CanarySlots()
+	for _, s := range mine.Slots() {
+		if r := t.At(s); r.Owner == "" || r.Next != "" || r.Unsettled || !ofBuild(t, r.Owner) {
+			return false
+		}
+	}
+	return true
 }
 
 // oneVerdict is a verdict as the table can have it.
@@ -170,18 +186,21 @@ func (m *Member) noteCanary(t, next *table.Table) {
 		verdict = ": " + c.verdict.Text
 	}
 	switch {
-	case !is.On() && len(next.Members) > 0 && was.State == table.CanaryPromoted:
-		m.note("CanaryDone", false, "the canary of build %s is over: all members are of one build", was.Build)
+	case !is.On() && was.State == table.CanaryPromoted && m.canaries.lost != 0:
+		m.note("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a new "+
+			"member of it gets a share as any does", was.Build)
+	case !is.On() && was.State != table.CanaryRuns && len(next.Members) > 0:
+		m.note("CanaryDone", false, "the canary of build %s is over: all members are of that build", was.Build)
 	case !is.On():
 	case is.State == table.CanaryBack:
 		m.note("CanaryBack", true, "the canary of build %s goes back to the other builds: %s", is.Build, is.Verdict)
 	case is.State == table.CanaryPromoted:
 		m.note("CanaryPromoted", false, "build %s takes over: its canary is good%s", is.Build, verdict)
-	case was.Began == 0:
-		m.note("CanaryBegins", false, "the first member of build %s is there: its canary begins, with %s", is.Build,
+	case is.Step != was.Step:
+		m.note("CanarySteps", false, "the canary of build %s goes on, to %s%s", is.Build, canaryPart(next), verdict)
+	case is.Step == 0:
+		m.note("CanaryBegins", false, "members of build %s have their slots: its canary begins, with %s", is.Build,
 			canaryPart(next))
-	default:
-		m.note("CanarySteps", false, "the canary of build %s goes on, with %s%s", is.Build, canaryPart(next), verdict)
 	}
 }
 
@@ -196,7 +215,11 @@ func (m *Member) notePins(t *table.Table) {
 	c := &m.canaries
 	var labels []string
 	if m.phase == joined && m.rank() == 0 && len(t.Pins) > 0 {
-		labels = unmet(t)
+		for _, p := range t.UnmetPins() {
+			if !slices.Contains(labels, p.Labels) {
+				labels = append(labels, p.Labels)
+			}
+		}
 	}
 	if !m.waited(&c.unmet, len(labels) > 0, m.cfg.LeaseDuration) {
 		if len(labels) == 0 {
@@ -210,6 +233,6 @@ func (m *Member) notePins(t *table.Table) {
 	}
 	c.told = text
 	i := slices.IndexFunc(t.Pins, func(p table.Pin) bool { return p.Labels == labels[0] })
-	m.note("PinUnmet", true, "no member has the labels %s that pins ask for, as that of %s does: any member has those "+
-		"slots meanwhile", text, t.Pins[i].Object)
+	m.note("PinUnmet", true, "no member that could have the slots has the labels %s that pins ask for, as that of %s does: "+
+		"others have these slots meanwhile", text, t.Pins[i].Object)
 }

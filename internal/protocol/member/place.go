@@ -1,7 +1,6 @@
 package member
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/protocol/plan"
@@ -161,16 +160,4 @@ func (m *Member) labels(t *table.Table) string {
 		return ""
 	}
 	return m.cfg.Self.Labels
-}
-
-// unmet are the pins that no member could meet that is there, as labels.
-func unmet(t *table.Table) (labels []string) {
-	wanted := map[string]bool{}
-	for _, p := range t.Pins {
-		wanted[p.Labels] = true
-	}
-	for _, other := range t.Members {
-		maps.DeleteFunc(wanted, func(labels string, _ bool) bool { return table.HasLabels(other.Labels, labels) })
-	}
-	return sortedKeys(wanted)
 }

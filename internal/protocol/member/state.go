@@ -271,6 +271,7 @@ func (p *planning) visit(c *Config, v inspect.Visitor) {
 
 func (n *canaries) visit(c *Config, v inspect.Visitor) {
 	v.Past(&n.lost, canaryLoss)
+	v.Past(&n.alone, crashMemory)
 	v.Past(&n.due, planners*c.RetryPeriod/8)
 	v.Flags(n.asked, n.verdict.Bad, n.verdict.Good)
 	v.Serial(&n.serial)

@@ -49,10 +49,11 @@ type Canary struct {
 	Build string
 	State CanaryState
 	// Steps are its shares of the slots, in percent, rising. Its slots are those of one step and of Namespaces. A first
-	// step of 0 has those of Namespaces alone.
+	// step of 0 has those of Namespaces alone. A last one of 100 stands for that it is promoted: there would be nobody to
+	// compare it with.
 	Steps []int
 	// Step is the present one, an index of Steps. Began is when it began, in Unix seconds by the clock of the planner that
-	// saw it; 0: no member of the build has joined yet.
+	// saw it; 0: members of the build do not have its slots yet.
 	Step  int
 	Began int64
 	// Every is how many seconds a step lasts at least, until planners go on to the next one by themselves; 0: they do not.
@@ -75,6 +76,11 @@ func (c *Canary) Share() int {
 		return 0
 	}
 	return c.Steps[c.Step]
+}
+
+// Last says that the present step is the last one.
+func (c *Canary) Last() bool {
+	return c.Step+1 >= len(c.Steps) || c.Steps[c.Step+1] == hundredPercent
 }
 
 // Same says that two are the same canary in the same step.
@@ -137,6 +143,8 @@ func (t *Table) validCanary() error {
 		return fmt.Errorf("canary: %d steps: want 1 to %d", len(c.Steps), MaxCanarySteps)
 	case c.Step < 0 || c.Step >= len(c.Steps):
 		return fmt.Errorf("canary: step %d, of %d", c.Step, len(c.Steps))
+	case c.Steps[c.Step] == hundredPercent:
+		return errors.New("canary: its present step has 100 %, with which there is nobody to compare it with")
 	case c.Began < 0 || c.Every < 0 || c.Every > MaxCanaryEvery:
 		return fmt.Errorf("canary: began at %d, with steps of %d s: want Unix seconds, and at most %d s", c.Began, c.Every,
 			MaxCanaryEvery)

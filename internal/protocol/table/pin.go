@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,10 +27,9 @@ type Pin struct {
 // JoinLabels returns labels as Member.Labels and Pin.Labels have them: "a=1,b=2", by rising name.
 func JoinLabels(labels map[string]string) string {
 	out := make([]string, 0, len(labels))
-	for name, value := range labels {
-		out = append(out, name+"="+value)
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, name+"="+labels[name])
 	}
-	slices.Sort(out)
 	return strings.Join(out, ",")
 }
 
@@ -111,6 +111,33 @@ func (t *Table) PinsBySlot() map[slot.Slot]string {
 	}
 	return out
 }
+
+// UnmetPins returns the pins of which no member is there that could have the slot: one that has the labels, does not
+// leave, is not drained, and that a canary lets have it.
+func (t *Table) UnmetPins() (out []Pin) {
+	if len(t.Pins) == 0 {
+		return nil
+	}
+	mine := t.CanarySlots()
+	var apart, others bool
+	for _, m := range t.Members {
+		if t.stays(m) {
+			apart, others = apart || t.Apart(m), others || !t.Apart(m)
+		}
+	}
+	for _, p := range t.Pins {
+		parted, in := apart && others, mine.Has(t.SlotOf(p.Object))
+		if !slices.ContainsFunc(t.Members, func(m Member) bool {
+			return t.stays(m) && HasLabels(m.Labels, p.Labels) && (!parted || t.Apart(m) == in)
+		}) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// stays says that a member can keep slots.
+func (t *Table) stays(m Member) bool { return !m.Leaving && !t.Drained(m.ID) }
 
 // dropLabels forgets the labels of members when no pin asks for any.
 func (t *Table) dropLabels() {

@@ -193,6 +193,16 @@ func TestCanarySlots(t *testing.T) {
 	}
 }
 
+func TestJoinedLabelsAreValid(t *testing.T) {
+	for _, labels := range []map[string]string{
+		{"pool": "x", "pool2": "y", "pool-a": "z"}, {"zone": "a", "zone-id": "b"}, {"a": "1", "a.b/c": "2"}, {}, {"a": ""},
+	} {
+		if err := table.ValidLabels(table.JoinLabels(labels)); err != nil {
+			t.Errorf("%v: %v", labels, err)
+		}
+	}
+}
+
 func TestPinnedSlots(t *testing.T) {
 	tab := table.New(1, slot.KeyName, 1)
 	tab.PutPin(table.Pin{Object: "b/x", Labels: "n=2", Since: 1})

@@ -13,8 +13,7 @@ import (
 // tries is a tally of n tries of which failed ones fail, and that take about so long.
 func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Side) {
 	for range n {
-		t.Add(chance.Float64() < failed)
-		t.Time(time.Duration(float64(took) * math.Exp(chance.NormFloat64())))
+		t.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64())), chance.Float64() < failed)
 	}
 	return t
 }
@@ -71,9 +70,9 @@ func TestArrivalsAreNotTimed(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 5000, 0, 20*time.Millisecond), trial.Side{}
 	for range 500 {
-		canary.Add(false)
+		canary.Arrived()
 	}
-	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "objects that changed: 0 of 500 failed (0.00 %); others") {
+	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "objects that changed: 500 reconciles; others") {
 		t.Errorf("without timed ones: %+v", v)
 	}
 	if v := trial.Compare(canary.Plus(tries(chance, 30, 0, 20*time.Millisecond)), others); !v.Good {
@@ -94,6 +93,9 @@ func TestCertainObjectsFail(t *testing.T) {
 	if v := trial.Compare(canary, others); !v.Good {
 		t.Errorf("where as many fail elsewhere: %+v", v)
 	}
+	if v := trial.Compare(trial.Side{Failing: 3, Tally: canary.Tally}, others); v.Bad {
+		t.Errorf("without objects: %+v", v)
+	}
 	for _, impossible := range []trial.Side{{Objects: -1}, {Failing: -1}, {Tally: trial.Tally{Tries: -1}}} {
 		if impossible.Possible() {
 			t.Errorf("%+v is possible", impossible)
@@ -106,8 +108,7 @@ func TestOneOfAHundredHangs(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
 	for range 40 {
-		canary.Add(false)
-		canary.Time(30 * time.Second)
+		canary.Add(30*time.Second, false)
 	}
 	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "takes longer") {
 		t.Errorf("verdict %+v", v)
@@ -117,23 +118,22 @@ func TestOneOfAHundredHangs(t *testing.T) {
 func TestText(t *testing.T) {
 	var canary, others trial.Side
 	for i := range 200 {
-		canary.Add(i < 20)
-		canary.Time(10 * time.Millisecond)
-		others.Add(false)
-		others.Time(time.Millisecond)
+		canary.Add(10*time.Millisecond, i < 20)
+		others.Add(time.Millisecond, false)
 	}
-	want := "it fails more often: 20 of 200 failed (10.00 %), mean 10ms; others: 0 of 200 failed (0.00 %), mean 1ms"
+	want := "it fails more often: 200 reconciles, 20 of 200 of changes failed (10.00 %), mean 10ms; others: 200 reconciles, 0 of " +
+		"200 of changes failed (0.00 %), mean 1ms"
 	if v := trial.Compare(canary, others); v.Text != want {
 		t.Errorf("text %q, want %q", v.Text, want)
 	}
-	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 0 of 200 failed (0.00 %), mean 1ms" {
+	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 200 reconciles, 0 of 200 of changes failed (0.00 %), mean 1ms" {
 		t.Errorf("text %q", v.Text)
 	}
 	if got := canary.Minus(others.Tally).Plus(others.Tally); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Seconds-canary.Seconds) > 1e-9 {
 		t.Errorf("minus and plus: %+v, want %+v", got, canary)
 	}
 	for _, impossible := range []trial.Tally{
-		{Tries: -1}, {Tries: 1, Failed: 2}, {Failed: -1}, {Timed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
+		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
 		{Tries: math.MaxInt64},
 	} {
 		if impossible.Possible() {
