@@ -293,7 +293,7 @@ func canaryLines(p paint, r *view.Rota) []string {
 			every = fmt.Sprintf("at least %v", time.Duration(c.Every*float64(time.Second)))
 		}
 		lines = append(lines, fmt.Sprintf("  the step began %s ago and lasts %s", age(*c.Began, r.At), every),
-			"  "+c.Judged+": "+c.Text)
+			"  "+c.Judged+": "+strings.ReplaceAll(c.Text, "; others:", ";\n    others:"))
 	}
 	return lines
 }

@@ -23,7 +23,7 @@ func (p Part) receives(members []Member) bool {
 
 // AssignParts assigns each part by itself, with assign, which is Assign or AssignByLoad. The parts have no common
 // slots; slots of no part stay as they are. Of each part a member receives, but where no member receives at all. stays
-// says of members that they keep their slots although they may not own them.
+// says of members whose slots are all among Input.Moving that they keep them, although they may not own them.
 //
 // In each part, members have equal shares of all of its slots, pinned ones included.
 func AssignParts(
