@@ -542,6 +542,33 @@ var scenarios = map[string]func(l *lab){
 		l.wait(time.Minute)
 		a.want("afterwards", "rota_moves_paused", "", 0)
 	},
+	// A canary goes back, and an object is pinned to members that there are not.
+	"canary": func(l *lab) {
+		a := l.start("web-0")
+		c := l.start("web-1", func(o *Options) { o.Identity.Build = "v2" })
+		l.wait(2 * time.Minute)
+		by := orders.By{At: time.Now(), User: "jane"}
+		l.order(func(t *table.Table) error {
+			if err := orders.StartCanary(t, orders.Canary{Build: "v2", Steps: []int{5}}, by); err != nil {
+				return err
+			}
+			return orders.Pin(t, "a/huge", "pool=large", nil, true, by)
+		})
+		l.wait(5 * time.Minute)
+		a.want("while it runs", "rota_canary_slots", "", 13)
+		c.want("while it runs", "rota_slots", `state="open"`, 13)
+		a.want("while nobody has the labels", "rota_pins_unmet", "", 1)
+		l.order(func(t *table.Table) error { return orders.AbortCanary(t, by) })
+		l.wait(30 * time.Minute)
+		a.want("when it has gone back", "rota_canary_slots", "", 0)
+		a.want("when it has gone back", "rota_canary_back", "", 1)
+		c.want("when it has gone back", "rota_slots", `state="open"`, 0)
+		l.order(orders.PromoteCanary)
+		l.order(func(t *table.Table) error { return orders.Unpin(t, "a/huge") })
+		l.wait(time.Minute)
+		a.want("afterwards", "rota_canary_back", "", 0)
+		a.want("afterwards", "rota_pins_unmet", "", 0)
+	},
 	// Two of three members are drained: the load of the others counts as even.
 	"drained": func(l *lab) {
 		a := l.start("web-0")

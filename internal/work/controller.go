@@ -214,14 +214,17 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
 	}
 	// From here on the key counts as in flight, or belongs to somebody else.
-	c.drop(s, key)
+	c.mu.Lock()
+	arrived := c.keys.Arrived(key)
+	c.keys.Drop(s, key)
+	c.mu.Unlock()
 	if verdict != gate.Admitted {
 		c.env.Gate.Recheck(s)
 		return Admission{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keys.Begin(key, Flight[Flying]{Slot: s, Gone: !exists, With: Flying{c.env.Wall(), c.env.Now(), inner, leave}})
+	c.keys.Begin(key, Flight[Flying]{Slot: s, Gone: !exists, Arrived: arrived, With: Flying{c.env.Wall(), c.env.Now(), inner, leave}})
 	return Admission{Slot: s, Gone: !exists, UID: uid, Context: inner}, true
 }
 

@@ -83,7 +83,7 @@ type Flight[F any] struct {
 	Slot slot.Slot
 	// Gone says that its object was gone when it was admitted.
 	Gone bool
-	// Arrived says that it is reconciled because its slot came, and not because of a change. Begin sets it.
+	// Arrived says that it is reconciled because its slot came, and not because of a change.
 	Arrived bool
 	// Ended says that its result is known, and Err is the result.
 	Ended bool
@@ -192,6 +192,12 @@ func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool)
 	return since, queued
 }
 
+// Arrived says that a worker has the key because its slot came, and not because of a change.
+func (k *Keys[K, F]) Arrived(key K) bool {
+	e := k.entries[key]
+	return e != nil && e.place.taken && e.arrived
+}
+
 // Drop notes that the worker does not have the key any more, and reports whether it had. It may be in the queue again.
 func (k *Keys[K, F]) Drop(s slot.Slot, key K) (had bool) {
 	e := k.at(s, key)
@@ -256,7 +262,6 @@ func (k *Keys[K, F]) Complete(lacks func(slot.Slot) bool) []K {
 // Begin notes that a key is in flight from now on. One key has one flight at a time.
 func (k *Keys[K, F]) Begin(key K, f Flight[F]) {
 	e := k.at(f.Slot, key)
-	f.Arrived = e.arrived
 	e.flight, k.flying[key] = &f, e
 	k.tidy(e)
 }

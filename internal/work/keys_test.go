@@ -389,3 +389,24 @@ func TestFailuresAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestArrivedIsKnown: a worker's key is known to have come with its slot until it is dropped, and a change that comes
+// later is none.
+func TestArrivedIsKnown(t *testing.T) {
+	k := work.NewKeys[string, struct{}]()
+	k.Queue(1, "a", 1)
+	k.Arrive("a")
+	if k.Arrived("a") {
+		t.Error("it waits, and no worker has it")
+	}
+	k.Take(1, "a")
+	if !k.Arrived("a") {
+		t.Error("a worker has it, and it is not known that it came with its slot")
+	}
+	k.Queue(1, "a", 2) // changed meanwhile
+	k.Drop(1, "a")
+	k.Take(1, "a")
+	if k.Arrived("a") || k.Arrived("b") {
+		t.Error("a change counts as come with the slot")
+	}
+}

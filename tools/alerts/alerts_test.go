@@ -51,6 +51,7 @@ var firing = map[string][]string{
 	"leaves-slowly":       nil,
 	"late-writes":         nil,
 	"paused":              {"RotaMovesPaused"},
+	"canary":              {"RotaCanaryBack", "RotaPinUnmet"},
 	"drained":             nil,
 	"another-one-leads":   {"RotaSlotsNotWorkedOn"}, // it cannot know whether that one works
 	"permission-removed":  {"RotaCoverage", "RotaPermissionMissing", "RotaReportOld"},
