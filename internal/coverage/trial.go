@@ -18,11 +18,11 @@ type Trial struct {
 	trial.Side
 }
 
-// encode returns build, began, step, objects, failing, tries, changed, failed, and the sums of seconds, their squares, their logarithms and
+// encode returns build, began, step, objects, failing, tries, changed, failed, timed, and the sums of seconds, their squares, their logarithms and
 // the squares of these.
 func (t *Trial) encode() string {
 	float := func(x float64) string { return strconv.FormatFloat(x, 'g', 9, 64) }
-	return fmt.Sprintf("%s %d %d %d %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed, t.Failed, float(t.Seconds),
+	return fmt.Sprintf("%s %d %d %d %d %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed, t.Failed, t.Timed, float(t.Seconds),
 		float(t.Squares), float(t.Logs), float(t.LogSquares))
 }
 
@@ -32,7 +32,7 @@ func (r *Report) decodeTrial(text string) error {
 		return nil
 	}
 	w := strings.Fields(text)
-	const columns = 12
+	const columns = 13
 	if len(w) != columns {
 		return r.lineError(fieldTrial, 0, text)
 	}
@@ -50,8 +50,8 @@ func (r *Report) decodeTrial(text string) error {
 	}
 	t.Began, t.Step = number(w[1]), int(number(w[2]))
 	t.Objects, t.Failing, t.Tries = number(w[3]), number(w[4]), number(w[5])
-	t.Changed, t.Failed = number(w[6]), number(w[7])
-	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[8]), float(w[9]), float(w[10]), float(w[11])
+	t.Changed, t.Failed, t.Timed = number(w[6]), number(w[7]), number(w[8])
+	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[9]), float(w[10]), float(w[11]), float(w[12])
 	if !ok || !t.Possible() {
 		return r.lineError(fieldTrial, 0, text)
 	}

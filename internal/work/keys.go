@@ -51,8 +51,8 @@ type entry[K comparable, F any] struct {
 	key   K
 	slot  slot.Slot
 	place place
-	// arrived says that the worker that took it got it because its slot came.
-	arrived bool
+	// way is how it came to the worker that took it.
+	way Way
 	// listed says that it is among the entries of its slot.
 	listed bool
 	// owed keys are enqueued when their slot opens: keys of deleted objects that could not be reconciled since the gate
@@ -83,8 +83,8 @@ type Flight[F any] struct {
 	Slot slot.Slot
 	// Gone says that its object was gone when it was admitted.
 	Gone bool
-	// Arrived says that it is reconciled because its slot came, and not because of a change.
-	Arrived bool
+	// Way is how its key came to the worker.
+	Way
 	// Ended says that its result is known, and Err is the result.
 	Ended bool
 	Err   error
@@ -180,22 +180,36 @@ func (k *Keys[K, F]) Arrive(key K) {
 	}
 }
 
-// Take notes that a worker got the key from the queue. It reports whether it was in the queue, and since when it was
+// Take notes that a worker got the key from the queue now. It reports whether it was in the queue, and since when it was
 // ready there; 0: it waited for a delay to end, or arrived.
-func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
+func (k *Keys[K, F]) Take(s slot.Slot, key K, now time.Duration) (since time.Duration, queued bool) {
 	e := k.at(s, key)
-	if queued, e.arrived = e.place.queued, e.place.arrives; !e.arrived {
+	queued = e.place.queued
+	if e.way = (Way{Arrived: e.place.arrives}); !e.way.Arrived {
 		since = e.place.since
+	}
+	if since > 0 {
+		e.way.Waited = now - since
 	}
 	e.place = place{taken: true}
 	k.tidy(e)
 	return since, queued
 }
 
-// Arrived says that a worker has the key because its slot came, and not because of a change.
-func (k *Keys[K, F]) Arrived(key K) bool {
-	e := k.entries[key]
-	return e != nil && e.place.taken && e.arrived
+// Way is how a key came to its worker.
+type Way struct {
+	// Arrived says that it is reconciled because its slot came, and not because of a change. Waited is for how long it was
+	// ready; 0: that is not known, as after a delay.
+	Arrived bool
+	Waited  time.Duration
+}
+
+// Way returns how a key came to the worker that has it.
+func (k *Keys[K, F]) Way(key K) (w Way) {
+	if e := k.entries[key]; e != nil && e.place.taken {
+		w = e.way
+	}
+	return w
 }
 
 // Drop notes that the worker does not have the key any more, and reports whether it had. It may be in the queue again.

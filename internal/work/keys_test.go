@@ -144,7 +144,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
-				since, queued := k.Take(s, key)
+				since, queued := k.Take(s, key, 0)
 				same("queued", queued, m.queued[key])
 				if m.arrives[key] {
 					same("since", since, time.Duration(0))
@@ -390,23 +390,22 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// TestArrivedIsKnown: a worker's key is known to have come with its slot until it is dropped, and a change that comes
-// later is none.
-func TestArrivedIsKnown(t *testing.T) {
+// TestWayIsKnown: of a key that a worker has it is known that it came with its slot, or for how long it waited.
+func TestWayIsKnown(t *testing.T) {
 	k := work.NewKeys[string, struct{}]()
 	k.Queue(1, "a", 1)
 	k.Arrive("a")
-	if k.Arrived("a") {
-		t.Error("it waits, and no worker has it")
+	if w := k.Way("a"); w != (work.Way{}) {
+		t.Errorf("no worker has it: %+v", w)
 	}
-	k.Take(1, "a")
-	if !k.Arrived("a") {
-		t.Error("a worker has it, and it is not known that it came with its slot")
+	k.Take(1, "a", 5)
+	if w := k.Way("a"); w != (work.Way{Arrived: true}) {
+		t.Errorf("it came with its slot: %+v", w)
 	}
-	k.Queue(1, "a", 2) // changed meanwhile
+	k.Queue(1, "a", 7) // changed meanwhile
 	k.Drop(1, "a")
-	k.Take(1, "a")
-	if k.Arrived("a") || k.Arrived("b") {
-		t.Error("a change counts as come with the slot")
+	k.Take(1, "a", 10)
+	if w := k.Way("a"); w != (work.Way{Waited: 3}) || k.Way("b") != (work.Way{}) {
+		t.Errorf("it changed, and waited for 3: %+v", w)
 	}
 }

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -67,7 +66,7 @@ func (w *world) bad() (out []member.LoadReport) {
 			Build: t.Canary.Build, Began: t.Canary.Began, Step: t.Canary.Step,
 		}}
 		for range trial.Enough {
-			r.Trial.Add(time.Millisecond, t.Apart(m))
+			r.Trial.Add(t.Apart(m))
 		}
 		out = append(out, r)
 	}

@@ -157,7 +157,8 @@ func (c *Chaos) drawPlaces() {
 	c.opts.Trial = func(r *Replica, since time.Duration) (t trial.Side) {
 		bad := (xxhash.Sum64String(r.Build)+c.opts.Seed)%3 == 0
 		for i := range min(int(since/(100*time.Millisecond)), 400) {
-			t.Add(10*time.Millisecond, bad && i%20 == 0)
+			t.Add(bad && i%20 == 0)
+			t.Time(10 * time.Millisecond)
 		}
 		return t
 	}

@@ -123,7 +123,8 @@ func (r *run) command(words []string) error {
 	case "tries":
 		var of trial.Side
 		for i := range number(arg(2)) {
-			of.Add(time.Duration(number(arg(4)))*time.Millisecond, i < number(arg(3)))
+			of.Add(i < number(arg(3)))
+			of.Time(time.Duration(number(arg(4))) * time.Millisecond)
 		}
 		r.tallies[arg(1)] = of
 	case "mute", "unmute":

@@ -31,11 +31,12 @@ const most = 1 << 50
 // Tally is what came of tries: reconciles, but for those of objects whose last one failed. So an object that keeps
 // failing counts once, however often it is tried again. The zero value has no tries.
 type Tally struct {
-	// Changed of the tries are not those that a handover brings: these come all at once and wait for each other, and of the
-	// objects that fail with every build each fails once more. Failed of the former failed.
-	Tries, Changed, Failed int64
-	// Seconds is the sum of how long they took, of those that Changed counts, Squares that of the squares. Logs and LogSquares are of the natural
-	// logarithms: of a mean that a few long ones do not change.
+	// Changed of the tries are not those that a handover brings: these come all at once, and of the objects that fail with
+	// every build each fails once more. Failed of the former failed. Timed of them did not wait for a worker: others are
+	// worked on beside many.
+	Tries, Changed, Failed, Timed int64
+	// Seconds is the sum of how long those took that Timed counts, Squares that of the squares. Logs and LogSquares are of
+	// the natural logarithms: of a mean that a few long ones do not change.
 	Seconds, Squares, Logs, LogSquares float64
 }
 
@@ -46,12 +47,17 @@ const shortest = time.Microsecond
 func (t *Tally) Arrived() { t.Tries++ }
 
 // Add counts another try.
-func (t *Tally) Add(took time.Duration, failed bool) {
+func (t *Tally) Add(failed bool) {
 	t.Tries++
 	t.Changed++
 	if failed {
 		t.Failed++
 	}
+}
+
+// Time counts how long it took.
+func (t *Tally) Time(took time.Duration) {
+	t.Timed++
 	s := max(took, shortest).Seconds()
 	l := math.Log(s)
 	t.Seconds += s
@@ -63,7 +69,7 @@ func (t *Tally) Add(took time.Duration, failed bool) {
 // Plus returns the sum of two tallies.
 func (t Tally) Plus(other Tally) Tally {
 	return Tally{
-		Tries: t.Tries + other.Tries, Changed: t.Changed + other.Changed, Failed: t.Failed + other.Failed, Seconds: t.Seconds + other.Seconds,
+		Tries: t.Tries + other.Tries, Changed: t.Changed + other.Changed, Failed: t.Failed + other.Failed, Timed: t.Timed + other.Timed, Seconds: t.Seconds + other.Seconds,
 		Squares: t.Squares + other.Squares, Logs: t.Logs + other.Logs, LogSquares: t.LogSquares + other.LogSquares,
 	}
 }
@@ -71,7 +77,7 @@ func (t Tally) Plus(other Tally) Tally {
 // Minus returns what was counted since an earlier state of the same tally.
 func (t Tally) Minus(earlier Tally) Tally {
 	return Tally{
-		Tries: t.Tries - earlier.Tries, Changed: t.Changed - earlier.Changed, Failed: t.Failed - earlier.Failed, Seconds: t.Seconds - earlier.Seconds,
+		Tries: t.Tries - earlier.Tries, Changed: t.Changed - earlier.Changed, Failed: t.Failed - earlier.Failed, Timed: t.Timed - earlier.Timed, Seconds: t.Seconds - earlier.Seconds,
 		Squares: t.Squares - earlier.Squares, Logs: t.Logs - earlier.Logs, LogSquares: t.LogSquares - earlier.LogSquares,
 	}
 }
@@ -83,7 +89,7 @@ func (t Tally) Possible() bool {
 			return false
 		}
 	}
-	return t.Tries >= 0 && t.Tries < most && t.Changed >= 0 && t.Changed <= t.Tries && t.Failed >= 0 && t.Failed <= t.Changed && t.Seconds >= 0 && t.Squares >= 0 &&
+	return t.Tries >= 0 && t.Tries < most && t.Changed >= 0 && t.Changed <= t.Tries && t.Failed >= 0 && t.Failed <= t.Changed && t.Timed >= 0 && t.Timed <= t.Changed && t.Seconds >= 0 && t.Squares >= 0 &&
 		t.LogSquares >= 0
 }
 
@@ -91,7 +97,7 @@ const (
 	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many of a
 	// build that fails with 2 % of all objects, two or more fail in 98 of 100 cases.
 	Enough = 300
-	// few is how many of objects that changed a verdict needs, that it takes longer and that it does not.
+	// few is how many timed ones a verdict needs, that it takes longer and that it does not.
 	few = 30
 	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
 	// longer, and longer by how much at least.
@@ -124,8 +130,8 @@ func Compare(canary, others Side) Verdict {
 		chanceOf(canary.Failing, canary.Objects, others.Failing, others.Objects),
 		chanceOf(canary.Failed, canary.Changed, others.Failed, others.Changed))
 	by := slowerBy(canary.Tally, others.Tally)
-	changed := canary.Changed >= few && others.Changed >= few
-	if !changed {
+	timed := canary.Timed >= few && others.Timed >= few
+	if !timed {
 		by = math.Min(by, suspectBy)
 	}
 	switch {
@@ -135,8 +141,8 @@ func Compare(canary, others Side) Verdict {
 		v.Bad, v.Text = true, "it takes longer: "+v.Text
 	case canary.Tries < Enough || others.Tries < Enough:
 		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
-	case !changed:
-		v.Text = fmt.Sprintf("fewer than %d reconciles of objects that changed: %s", few, v.Text)
+	case !timed:
+		v.Text = fmt.Sprintf("fewer than %d reconciles of changes that did not wait for a worker: %s", few, v.Text)
 	case chance < suspect || by > suspectBy:
 		v.Text = "it may be worse: " + v.Text
 	default:
@@ -159,14 +165,14 @@ func chanceOf(k, n, l, m int64) float64 {
 func slowerBy(t, others Tally) float64 {
 	return math.Max(
 		longerBy(mean(t.Seconds, t), mean(others.Seconds, others),
-			welch(t.Changed, t.Seconds, t.Squares, others.Changed, others.Seconds, others.Squares)),
+			welch(t.Timed, t.Seconds, t.Squares, others.Timed, others.Seconds, others.Squares)),
 		longerBy(math.Exp(mean(t.Logs, t)), math.Exp(mean(others.Logs, others)),
-			welch(t.Changed, t.Logs, t.LogSquares, others.Changed, others.Logs, others.LogSquares)))
+			welch(t.Timed, t.Logs, t.LogSquares, others.Timed, others.Logs, others.LogSquares)))
 }
 
 func part(k, n int64) float64 { return float64(k) / float64(max(n, 1)) }
 
-func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Changed, 1)) }
+func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Timed, 1)) }
 
 // text is how people read a side.
 func (s Side) text() string {
@@ -184,6 +190,11 @@ func (t Tally) text() string {
 	if t.Changed == 0 {
 		return fmt.Sprintf("%d reconciles", t.Tries)
 	}
+	text := fmt.Sprintf("%d reconciles, %d of %d of changes failed (%.2f %%)", t.Tries, t.Failed, t.Changed,
+		100*part(t.Failed, t.Changed))
+	if t.Timed == 0 {
+		return text
+	}
 	took := time.Duration(mean(t.Seconds, t) * float64(time.Second))
 	switch {
 	case took > time.Second:
@@ -193,8 +204,7 @@ func (t Tally) text() string {
 	default:
 		took = took.Round(time.Microsecond)
 	}
-	return fmt.Sprintf("%d reconciles, %d of %d of changes failed (%.2f %%), mean %v", t.Tries, t.Failed, t.Changed,
-		100*part(t.Failed, t.Changed), took)
+	return fmt.Sprintf("%s, mean %v", text, took)
 }
 
 // longerBy returns a statistic if the means that it is of differ enough to matter, and 0 otherwise.

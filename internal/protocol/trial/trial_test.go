@@ -13,7 +13,8 @@ import (
 // tries is a tally of n tries of which failed ones fail, and that take about so long.
 func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Side) {
 	for range n {
-		t.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64())), chance.Float64() < failed)
+		t.Add(chance.Float64() < failed)
+		t.Time(time.Duration(float64(took) * math.Exp(chance.NormFloat64())))
 	}
 	return t
 }
@@ -72,7 +73,7 @@ func TestArrivalsAreNotTimed(t *testing.T) {
 	for range 500 {
 		canary.Arrived()
 	}
-	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "objects that changed: 500 reconciles; others") {
+	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "did not wait for a worker: 500 reconciles; others") {
 		t.Errorf("without timed ones: %+v", v)
 	}
 	if v := trial.Compare(canary.Plus(tries(chance, 30, 0, 20*time.Millisecond)), others); !v.Good {
@@ -108,7 +109,8 @@ func TestOneOfAHundredHangs(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
 	for range 40 {
-		canary.Add(30*time.Second, false)
+		canary.Add(false)
+		canary.Time(30 * time.Second)
 	}
 	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "takes longer") {
 		t.Errorf("verdict %+v", v)
@@ -118,8 +120,10 @@ func TestOneOfAHundredHangs(t *testing.T) {
 func TestText(t *testing.T) {
 	var canary, others trial.Side
 	for i := range 200 {
-		canary.Add(10*time.Millisecond, i < 20)
-		others.Add(time.Millisecond, false)
+		canary.Add(i < 20)
+		canary.Time(10 * time.Millisecond)
+		others.Add(false)
+		others.Time(time.Millisecond)
 	}
 	want := "it fails more often: 200 reconciles, 20 of 200 of changes failed (10.00 %), mean 10ms; others: 200 reconciles, 0 of " +
 		"200 of changes failed (0.00 %), mean 1ms"
@@ -133,7 +137,7 @@ func TestText(t *testing.T) {
 		t.Errorf("minus and plus: %+v, want %+v", got, canary)
 	}
 	for _, impossible := range []trial.Tally{
-		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
+		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, {Tries: 1, Timed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
 		{Tries: math.MaxInt64},
 	} {
 		if impossible.Possible() {
