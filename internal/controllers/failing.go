@@ -38,9 +38,6 @@ func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, b
 	return work.Failing{For: now - sum.Since, Times: sum.Failures, Never: !sum.Succeeded, Err: sum.Err}, true
 }
 
-// promptly is how long a key may wait for a worker so that its reconcile counts as one that has the process for itself.
-const promptly = 50 * time.Millisecond
-
 // Turn reports whether a change has to be reported: all reconciles fail now, or do not any more.
 func (c *Controller) Turn(failing bool) bool {
 	c.mu.Lock()
@@ -86,10 +83,7 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 			if f.Arrived {
 				c.tally.Arrived()
 			} else {
-				c.tally.Add(f.Err != nil)
-				if f.Waited < promptly {
-					c.tally.Time(took)
-				}
+				c.tally.Add(took, f.Beside, f.Err != nil)
 			}
 		}
 		switch {

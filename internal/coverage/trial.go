@@ -18,12 +18,18 @@ type Trial struct {
 	trial.Side
 }
 
-// encode returns build, began, step, objects, failing, tries, changed, failed, timed, and the sums of seconds, their squares, their logarithms and
-// the squares of these.
+// encode returns build, began, step, objects, failing, tries, changed, failed; and for each sort of tries how many, and
+// the sums of seconds, their squares, their logarithms and the squares of these.
 func (t *Trial) encode() string {
-	float := func(x float64) string { return strconv.FormatFloat(x, 'g', 9, 64) }
-	return fmt.Sprintf("%s %d %d %d %d %d %d %d %d %s %s %s %s", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed, t.Failed, t.Timed, float(t.Seconds),
-		float(t.Squares), float(t.Logs), float(t.LogSquares))
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %d %d %d %d %d %d %d", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed, t.Failed)
+	for _, of := range t.Times {
+		fmt.Fprintf(&out, " %d", of.N)
+		for _, x := range []float64{of.Seconds, of.Squares, of.Logs, of.LogSquares} {
+			out.WriteString(" " + strconv.FormatFloat(x, 'g', 9, 64))
+		}
+	}
+	return out.String()
 }
 
 // decodeTrial is the inverse of encode. Empty text is no trial.
@@ -32,8 +38,8 @@ func (r *Report) decodeTrial(text string) error {
 		return nil
 	}
 	w := strings.Fields(text)
-	const columns = 13
-	if len(w) != columns {
+	const columns, each = 8, 5
+	if len(w) != columns+each*trial.Sorts {
 		return r.lineError(fieldTrial, 0, text)
 	}
 	t := &Trial{Build: w[0]}
@@ -50,8 +56,13 @@ func (r *Report) decodeTrial(text string) error {
 	}
 	t.Began, t.Step = number(w[1]), int(number(w[2]))
 	t.Objects, t.Failing, t.Tries = number(w[3]), number(w[4]), number(w[5])
-	t.Changed, t.Failed, t.Timed = number(w[6]), number(w[7]), number(w[8])
-	t.Seconds, t.Squares, t.Logs, t.LogSquares = float(w[9]), float(w[10]), float(w[11]), float(w[12])
+	t.Changed, t.Failed = number(w[6]), number(w[7])
+	for i := range t.Times {
+		of := w[columns+each*i:]
+		t.Times[i] = trial.Times{
+			N: number(of[0]), Seconds: float(of[1]), Squares: float(of[2]), Logs: float(of[3]), LogSquares: float(of[4]),
+		}
+	}
 	if !ok || !t.Possible() {
 		return r.lineError(fieldTrial, 0, text)
 	}

@@ -161,10 +161,9 @@ func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stran
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.env.Now()
-	since, queued := c.keys.Take(s, key, now)
+	since, queued := c.keys.Take(s, key)
 	if since > 0 {
-		waited = now - since
+		waited = c.env.Now() - since
 	}
 	return waited, !queued
 }
@@ -216,7 +215,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	}
 	// From here on the key counts as in flight, or belongs to somebody else.
 	c.mu.Lock()
-	way := c.keys.Way(key)
+	arrived := c.keys.Arrived(key)
 	c.keys.Drop(s, key)
 	c.mu.Unlock()
 	if verdict != gate.Admitted {
@@ -226,7 +225,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keys.Begin(key, Flight[Flying]{
-		Slot: s, Gone: !exists, Way: way, With: Flying{c.env.Wall(), c.env.Now(), inner, leave},
+		Slot: s, Gone: !exists, Arrived: arrived, With: Flying{c.env.Wall(), c.env.Now(), inner, leave},
 	})
 	return Admission{Slot: s, Gone: !exists, UID: uid, Context: inner}, true
 }

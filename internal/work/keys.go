@@ -51,8 +51,8 @@ type entry[K comparable, F any] struct {
 	key   K
 	slot  slot.Slot
 	place place
-	// way is how it came to the worker that took it.
-	way Way
+	// arrived says that the worker that took it got it because its slot came.
+	arrived bool
 	// listed says that it is among the entries of its slot.
 	listed bool
 	// owed keys are enqueued when their slot opens: keys of deleted objects that could not be reconciled since the gate
@@ -83,8 +83,10 @@ type Flight[F any] struct {
 	Slot slot.Slot
 	// Gone says that its object was gone when it was admitted.
 	Gone bool
-	// Way is how its key came to the worker.
-	Way
+	// Arrived says that it is reconciled because its slot came, and not because of a change. Beside is how many others were
+	// in flight when it began. Begin sets it.
+	Arrived bool
+	Beside  int
 	// Ended says that its result is known, and Err is the result.
 	Ended bool
 	Err   error
@@ -180,36 +182,22 @@ func (k *Keys[K, F]) Arrive(key K) {
 	}
 }
 
-// Take notes that a worker got the key from the queue now. It reports whether it was in the queue, and since when it was
+// Take notes that a worker got the key from the queue. It reports whether it was in the queue, and since when it was
 // ready there; 0: it waited for a delay to end, or arrived.
-func (k *Keys[K, F]) Take(s slot.Slot, key K, now time.Duration) (since time.Duration, queued bool) {
+func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
 	e := k.at(s, key)
-	queued = e.place.queued
-	if e.way = (Way{Arrived: e.place.arrives}); !e.way.Arrived {
+	if queued, e.arrived = e.place.queued, e.place.arrives; !e.arrived {
 		since = e.place.since
-	}
-	if since > 0 {
-		e.way.Waited = now - since
 	}
 	e.place = place{taken: true}
 	k.tidy(e)
 	return since, queued
 }
 
-// Way is how a key came to its worker.
-type Way struct {
-	// Arrived says that it is reconciled because its slot came, and not because of a change. Waited is for how long it was
-	// ready; 0: that is not known, as after a delay.
-	Arrived bool
-	Waited  time.Duration
-}
-
-// Way returns how a key came to the worker that has it.
-func (k *Keys[K, F]) Way(key K) (w Way) {
-	if e := k.entries[key]; e != nil && e.place.taken {
-		w = e.way
-	}
-	return w
+// Arrived says that a worker has the key because its slot came, and not because of a change.
+func (k *Keys[K, F]) Arrived(key K) bool {
+	e := k.entries[key]
+	return e != nil && e.place.taken && e.arrived
 }
 
 // Drop notes that the worker does not have the key any more, and reports whether it had. It may be in the queue again.
@@ -276,6 +264,7 @@ func (k *Keys[K, F]) Complete(lacks func(slot.Slot) bool) []K {
 // Begin notes that a key is in flight from now on. One key has one flight at a time.
 func (k *Keys[K, F]) Begin(key K, f Flight[F]) {
 	e := k.at(f.Slot, key)
+	f.Beside = len(k.flying)
 	e.flight, k.flying[key] = &f, e
 	k.tidy(e)
 }

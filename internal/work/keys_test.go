@@ -144,7 +144,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
-				since, queued := k.Take(s, key, 0)
+				since, queued := k.Take(s, key)
 				same("queued", queued, m.queued[key])
 				if m.arrives[key] {
 					same("since", since, time.Duration(0))
@@ -203,6 +203,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				}
 				f := work.Flight[int]{Slot: s, Gone: rapid.Bool().Draw(t, "gone"), With: int(now)}
 				k.Begin(key, f)
+				f.Beside = len(m.flights)
 				m.move(s, key)
 				m.flights[key] = f
 			},
@@ -390,22 +391,31 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// TestWayIsKnown: of a key that a worker has it is known that it came with its slot, or for how long it waited.
-func TestWayIsKnown(t *testing.T) {
+// TestArrivedIsKnown: a worker's key is known to have come with its slot until it is dropped, and a change that comes
+// later is none. A flight knows how many others there are.
+func TestArrivedIsKnown(t *testing.T) {
 	k := work.NewKeys[string, struct{}]()
 	k.Queue(1, "a", 1)
 	k.Arrive("a")
-	if w := k.Way("a"); w != (work.Way{}) {
-		t.Errorf("no worker has it: %+v", w)
+	if k.Arrived("a") {
+		t.Error("it waits, and no worker has it")
 	}
-	k.Take(1, "a", 5)
-	if w := k.Way("a"); w != (work.Way{Arrived: true}) {
-		t.Errorf("it came with its slot: %+v", w)
+	k.Take(1, "a")
+	if !k.Arrived("a") {
+		t.Error("a worker has it, and it is not known that it came with its slot")
 	}
-	k.Queue(1, "a", 7) // changed meanwhile
+	k.Queue(1, "a", 2) // changed meanwhile
 	k.Drop(1, "a")
-	k.Take(1, "a", 10)
-	if w := k.Way("a"); w != (work.Way{Waited: 3}) || k.Way("b") != (work.Way{}) {
-		t.Errorf("it changed, and waited for 3: %+v", w)
+	k.Take(1, "a")
+	if k.Arrived("a") || k.Arrived("b") {
+		t.Error("a change counts as come with the slot")
+	}
+	for beside, key := range []string{"a", "b", "c"} {
+		k.Begin(key, work.Flight[struct{}]{Slot: 1})
+		k.Flights(func(of string, f work.Flight[struct{}]) {
+			if of == key && f.Beside != beside {
+				t.Errorf("%s is in flight beside %d, want %d", key, f.Beside, beside)
+			}
+		})
 	}
 }

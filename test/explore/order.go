@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -66,7 +67,7 @@ func (w *world) bad() (out []member.LoadReport) {
 			Build: t.Canary.Build, Began: t.Canary.Began, Step: t.Canary.Step,
 		}}
 		for range trial.Enough {
-			r.Trial.Add(t.Apart(m))
+			r.Trial.Add(time.Millisecond, 0, t.Apart(m))
 		}
 		out = append(out, r)
 	}

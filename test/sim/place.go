@@ -157,8 +157,7 @@ func (c *Chaos) drawPlaces() {
 	c.opts.Trial = func(r *Replica, since time.Duration) (t trial.Side) {
 		bad := (xxhash.Sum64String(r.Build)+c.opts.Seed)%3 == 0
 		for i := range min(int(since/(100*time.Millisecond)), 400) {
-			t.Add(bad && i%20 == 0)
-			t.Time(10 * time.Millisecond)
+			t.Add(10*time.Millisecond, 0, bad && i%20 == 0)
 		}
 		return t
 	}

@@ -123,8 +123,7 @@ func (r *run) command(words []string) error {
 	case "tries":
 		var of trial.Side
 		for i := range number(arg(2)) {
-			of.Add(i < number(arg(3)))
-			of.Time(time.Duration(number(arg(4))) * time.Millisecond)
+			of.Add(time.Duration(number(arg(4)))*time.Millisecond, 0, i < number(arg(3)))
 		}
 		r.tallies[arg(1)] = of
 	case "mute", "unmute":

@@ -4,6 +4,7 @@ package trial
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"time"
 )
 
@@ -32,11 +33,19 @@ const most = 1 << 50
 // failing counts once, however often it is tried again. The zero value has no tries.
 type Tally struct {
 	// Changed of the tries are not those that a handover brings: these come all at once, and of the objects that fail with
-	// every build each fails once more. Failed of the former failed. Timed of them did not wait for a worker: others are
-	// worked on beside many.
-	Tries, Changed, Failed, Timed int64
-	// Seconds is the sum of how long those took that Timed counts, Squares that of the squares. Logs and LogSquares are of
-	// the natural logarithms: of a mean that a few long ones do not change.
+	// every build each fails once more. Failed of the former failed.
+	Tries, Changed, Failed int64
+	// Times are how long those that Changed counts took, by how many the member worked on beside them: none, up to 2, up to 6, more.
+	Times [Sorts]Times
+}
+
+// Sorts is how many sorts of tries there are, by how many are worked on beside them.
+const Sorts = 4
+
+// Times are how long tries took. Seconds is the sum, Squares that of the squares. Logs and LogSquares are of the
+// natural logarithms: of a mean that a few long ones do not change.
+type Times struct {
+	N                                  int64
 	Seconds, Squares, Logs, LogSquares float64
 }
 
@@ -46,58 +55,75 @@ const shortest = time.Microsecond
 // Arrived counts a try that a handover brought.
 func (t *Tally) Arrived() { t.Tries++ }
 
-// Add counts another try.
-func (t *Tally) Add(failed bool) {
+// Add counts another try: how long it took, beside how many others, and whether it failed.
+func (t *Tally) Add(took time.Duration, beside int, failed bool) {
 	t.Tries++
 	t.Changed++
 	if failed {
 		t.Failed++
 	}
-}
-
-// Time counts how long it took.
-func (t *Tally) Time(took time.Duration) {
-	t.Timed++
+	of := &t.Times[min(bits.Len(uint(max(beside, 0)+1)), Sorts)-1]
 	s := max(took, shortest).Seconds()
 	l := math.Log(s)
-	t.Seconds += s
-	t.Squares += s * s
-	t.Logs += l
-	t.LogSquares += l * l
+	of.N++
+	of.Seconds += s
+	of.Squares += s * s
+	of.Logs += l
+	of.LogSquares += l * l
 }
 
-// Plus returns the sum of two tallies.
-func (t Tally) Plus(other Tally) Tally {
-	return Tally{
-		Tries: t.Tries + other.Tries, Changed: t.Changed + other.Changed, Failed: t.Failed + other.Failed, Timed: t.Timed + other.Timed, Seconds: t.Seconds + other.Seconds,
-		Squares: t.Squares + other.Squares, Logs: t.Logs + other.Logs, LogSquares: t.LogSquares + other.LogSquares,
+// plus adds other, times a sign.
+func (t Times) plus(other Times, sign float64) Times {
+	return Times{
+		N: t.N + int64(sign)*other.N, Seconds: t.Seconds + sign*other.Seconds, Squares: t.Squares + sign*other.Squares,
+		Logs: t.Logs + sign*other.Logs, LogSquares: t.LogSquares + sign*other.LogSquares,
 	}
 }
 
-// Minus returns what was counted since an earlier state of the same tally.
-func (t Tally) Minus(earlier Tally) Tally {
-	return Tally{
-		Tries: t.Tries - earlier.Tries, Changed: t.Changed - earlier.Changed, Failed: t.Failed - earlier.Failed, Timed: t.Timed - earlier.Timed, Seconds: t.Seconds - earlier.Seconds,
-		Squares: t.Squares - earlier.Squares, Logs: t.Logs - earlier.Logs, LogSquares: t.LogSquares - earlier.LogSquares,
-	}
-}
-
-// Possible says that a tally can be true.
-func (t Tally) Possible() bool {
+func (t Times) possible() bool {
 	for _, x := range []float64{t.Seconds, t.Squares, t.Logs, t.LogSquares} {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return false
 		}
 	}
-	return t.Tries >= 0 && t.Tries < most && t.Changed >= 0 && t.Changed <= t.Tries && t.Failed >= 0 && t.Failed <= t.Changed && t.Timed >= 0 && t.Timed <= t.Changed && t.Seconds >= 0 && t.Squares >= 0 &&
-		t.LogSquares >= 0
+	return t.N >= 0 && t.N < most && t.Seconds >= 0 && t.Squares >= 0 && t.LogSquares >= 0
+}
+
+// plus adds other, times a sign.
+func (t Tally) plus(other Tally, sign int64) Tally {
+	t.Tries += sign * other.Tries
+	t.Changed += sign * other.Changed
+	t.Failed += sign * other.Failed
+	for i := range t.Times {
+		t.Times[i] = t.Times[i].plus(other.Times[i], float64(sign))
+	}
+	return t
+}
+
+// Plus returns the sum of two tallies.
+func (t Tally) Plus(other Tally) Tally { return t.plus(other, 1) }
+
+// Minus returns what was counted since an earlier state of the same tally.
+func (t Tally) Minus(earlier Tally) Tally { return t.plus(earlier, -1) }
+
+// Possible says that a tally can be true.
+func (t Tally) Possible() bool {
+	timed := int64(0)
+	for _, of := range t.Times {
+		if !of.possible() {
+			return false
+		}
+		timed += of.N
+	}
+	return t.Tries >= 0 && t.Tries < most && t.Changed >= 0 && t.Changed <= t.Tries && t.Failed >= 0 &&
+		t.Failed <= t.Changed && timed <= t.Changed
 }
 
 const (
 	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many of a
 	// build that fails with 2 % of all objects, two or more fail in 98 of 100 cases.
 	Enough = 300
-	// few is how many timed ones a verdict needs, that it takes longer and that it does not.
+	// few is how many changes a verdict needs, that it takes longer and that it does not.
 	few = 30
 	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
 	// longer, and longer by how much at least.
@@ -123,15 +149,15 @@ type Verdict struct {
 // that fails for certain objects, however often the others are reconciled, and the latter one that fails now and then
 // for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): of all
 // failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
-// their logarithms, are compared by Welch's statistic (1947).
+// their logarithms, are compared by Welch's statistic (1947), stratified.
 func Compare(canary, others Side) Verdict {
-	v := Verdict{Text: fmt.Sprintf("%s; others: %s", canary.text(), others.text())}
+	c := compare(&canary.Times, &others.Times)
+	v := Verdict{Text: fmt.Sprintf("%s; others: %s", canary.text(c.n, c.took), others.text(c.n, c.other))}
 	chance := math.Min(
 		chanceOf(canary.Failing, canary.Objects, others.Failing, others.Objects),
 		chanceOf(canary.Failed, canary.Changed, others.Failed, others.Changed))
-	by := slowerBy(canary.Tally, others.Tally)
-	timed := canary.Timed >= few && others.Timed >= few
-	if !timed {
+	by := c.by
+	if c.n < few {
 		by = math.Min(by, suspectBy)
 	}
 	switch {
@@ -141,8 +167,8 @@ func Compare(canary, others Side) Verdict {
 		v.Bad, v.Text = true, "it takes longer: "+v.Text
 	case canary.Tries < Enough || others.Tries < Enough:
 		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
-	case !timed:
-		v.Text = fmt.Sprintf("fewer than %d reconciles of changes that did not wait for a worker: %s", few, v.Text)
+	case c.n < few:
+		v.Text = fmt.Sprintf("fewer than %d reconciles of changes that can be compared: %s", few, v.Text)
 	case chance < suspect || by > suspectBy:
 		v.Text = "it may be worse: " + v.Text
 	default:
@@ -161,50 +187,81 @@ func chanceOf(k, n, l, m int64) float64 {
 	return tail(k+l, k, part(n, n+m))
 }
 
-// slowerBy is by how many standard deviations tries take longer than others'; 0 if the difference does not matter.
-func slowerBy(t, others Tally) float64 {
-	return math.Max(
-		longerBy(mean(t.Seconds, t), mean(others.Seconds, others),
-			welch(t.Timed, t.Seconds, t.Squares, others.Timed, others.Seconds, others.Squares)),
-		longerBy(math.Exp(mean(t.Logs, t)), math.Exp(mean(others.Logs, others)),
-			welch(t.Timed, t.Logs, t.LogSquares, others.Timed, others.Logs, others.LogSquares)))
+// compared is what comes of comparing times.
+type compared struct {
+	// n is how many of the canary's could be compared with others'. took and other are the means in seconds.
+	n           int64
+	took, other float64
+	// by is by how many standard deviations the canary's take longer; 0 if the difference does not matter.
+	by float64
 }
+
+// compare compares times sort by sort, and weighs the differences by how many there are of both: a try takes longer
+// beside many others, with any build (stratification, as by Mantel and Haenszel, 1959).
+func compare(canary, others *[Sorts]Times) (c compared) {
+	var weights, means, otherMeans, variance, logs, otherLogs, logVariance float64
+	for i := range canary {
+		t, o := canary[i], others[i]
+		if t.N < 2 || o.N < 2 {
+			continue
+		}
+		n, m := float64(t.N), float64(o.N)
+		w := n * m / (n + m)
+		add := func(sum, squares, otherSum, otherSquares float64, mean, otherMean, variance *float64) {
+			x, vx := moments(n, sum, squares)
+			y, vy := moments(m, otherSum, otherSquares)
+			*mean += w * x
+			*otherMean += w * y
+			*variance += w * w * (vx/n + vy/m)
+		}
+		add(t.Seconds, t.Squares, o.Seconds, o.Squares, &means, &otherMeans, &variance)
+		add(t.Logs, t.LogSquares, o.Logs, o.LogSquares, &logs, &otherLogs, &logVariance)
+		weights += w
+		c.n += t.N
+	}
+	if c.n == 0 {
+		return c
+	}
+	c.took, c.other = means/weights, otherMeans/weights
+	c.by = math.Max(
+		longerBy(c.took, c.other, (means-otherMeans)/math.Sqrt(math.Max(variance, tiny))),
+		longerBy(math.Exp(logs/weights), math.Exp(otherLogs/weights),
+			(logs-otherLogs)/math.Sqrt(math.Max(logVariance, tiny))))
+	return c
+}
+
+// tiny is in place of a variance of 0.
+const tiny = 1e-24
 
 func part(k, n int64) float64 { return float64(k) / float64(max(n, 1)) }
 
-func mean(sum float64, of Tally) float64 { return sum / float64(max(of.Timed, 1)) }
-
-// text is how people read a side.
-func (s Side) text() string {
-	text := s.Tally.text()
+// text is how people read a side, of which so many were compared, which took so many seconds in the mean.
+func (s Side) text(compared int64, mean float64) string {
+	if s.Tries == 0 {
+		return "no reconciles"
+	}
+	text := fmt.Sprintf("%d reconciles", s.Tries)
+	if s.Changed > 0 {
+		text += fmt.Sprintf(", %d of %d of changes failed (%.2f %%)", s.Failed, s.Changed, 100*part(s.Failed, s.Changed))
+	}
+	if compared > 0 {
+		text += fmt.Sprintf(", mean %v", rounded(time.Duration(mean*float64(time.Second))))
+	}
 	if s.Failing > 0 {
 		text += fmt.Sprintf(", and %d of %d objects keep failing", s.Failing, s.Objects)
 	}
 	return text
 }
 
-func (t Tally) text() string {
-	if t.Tries == 0 {
-		return "no reconciles"
-	}
-	if t.Changed == 0 {
-		return fmt.Sprintf("%d reconciles", t.Tries)
-	}
-	text := fmt.Sprintf("%d reconciles, %d of %d of changes failed (%.2f %%)", t.Tries, t.Failed, t.Changed,
-		100*part(t.Failed, t.Changed))
-	if t.Timed == 0 {
-		return text
-	}
-	took := time.Duration(mean(t.Seconds, t) * float64(time.Second))
+// rounded leaves out what does not matter.
+func rounded(d time.Duration) time.Duration {
 	switch {
-	case took > time.Second:
-		took = took.Round(10 * time.Millisecond)
-	case took > time.Millisecond:
-		took = took.Round(100 * time.Microsecond)
-	default:
-		took = took.Round(time.Microsecond)
+	case d > time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(100 * time.Microsecond)
 	}
-	return fmt.Sprintf("%s, mean %v", text, took)
+	return d.Round(time.Microsecond)
 }
 
 // longerBy returns a statistic if the means that it is of differ enough to matter, and 0 otherwise.
@@ -213,20 +270,6 @@ func longerBy(mean, other, statistic float64) float64 {
 		return 0
 	}
 	return statistic
-}
-
-// welch returns by how many standard deviations the mean of n values is above that of m others.
-func welch(n int64, sum, squares float64, m int64, otherSum, otherSquares float64) float64 {
-	if n < 2 || m < 2 {
-		return 0
-	}
-	x, vx := moments(float64(n), sum, squares)
-	y, vy := moments(float64(m), otherSum, otherSquares)
-	deviation := math.Sqrt(vx/float64(n) + vy/float64(m))
-	if x <= y {
-		return 0
-	}
-	return (x - y) / math.Max(deviation, 1e-12)
 }
 
 func moments(n, sum, squares float64) (mean, variance float64) {

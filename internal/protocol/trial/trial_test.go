@@ -13,8 +13,7 @@ import (
 // tries is a tally of n tries of which failed ones fail, and that take about so long.
 func tries(chance *rand.Rand, n int, failed float64, took time.Duration) (t trial.Side) {
 	for range n {
-		t.Add(chance.Float64() < failed)
-		t.Time(time.Duration(float64(took) * math.Exp(chance.NormFloat64())))
+		t.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64())), 0, chance.Float64() < failed)
 	}
 	return t
 }
@@ -73,7 +72,7 @@ func TestArrivalsAreNotTimed(t *testing.T) {
 	for range 500 {
 		canary.Arrived()
 	}
-	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "did not wait for a worker: 500 reconciles; others") {
+	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "can be compared: 500 reconciles; others") {
 		t.Errorf("without timed ones: %+v", v)
 	}
 	if v := trial.Compare(canary.Plus(tries(chance, 30, 0, 20*time.Millisecond)), others); !v.Good {
@@ -109,35 +108,57 @@ func TestOneOfAHundredHangs(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 20000, 0, 20*time.Millisecond), tries(chance, 2000, 0, 20*time.Millisecond)
 	for range 40 {
-		canary.Add(false)
-		canary.Time(30 * time.Second)
+		canary.Add(30*time.Second, 0, false)
 	}
 	if v := trial.Compare(canary, others); !v.Bad || !strings.Contains(v.Text, "takes longer") {
 		t.Errorf("verdict %+v", v)
 	}
 }
 
+// TestBesideOthers: what is worked on beside many takes longer with any build, and is compared with the same alone.
+func TestBesideOthers(t *testing.T) {
+	draw := func(seed uint64, n, beside int, took time.Duration) (s trial.Side) {
+		chance := rand.New(rand.NewPCG(seed, 0)) // must be repeatable
+		for range n {
+			s.Add(time.Duration(float64(took)*math.Exp(chance.NormFloat64()/2)), beside, false)
+		}
+		return s
+	}
+	const short, long = 10 * time.Millisecond, 40 * time.Millisecond
+	others := draw(1, 3000, 0, short).Plus(draw(2, 100, 7, long))
+	if v := trial.Compare(draw(3, 60, 0, short).Plus(draw(4, 400, 9, long)), others); !v.Good {
+		t.Errorf("it has more to do at a time: %+v", v)
+	}
+	if v := trial.Compare(draw(3, 60, 0, 3*short).Plus(draw(4, 400, 7, 3*long)), others); !v.Bad {
+		t.Errorf("and takes three times as long: %+v", v)
+	}
+	if v := trial.Compare(draw(3, 500, 2, 3*short), draw(1, 3000, 0, short)); v.Good || v.Bad {
+		t.Errorf("nothing is alike: %+v", v)
+	}
+}
+
+func timed(of trial.Times) trial.Tally { return trial.Tally{Times: [trial.Sorts]trial.Times{of}} }
+
 func TestText(t *testing.T) {
 	var canary, others trial.Side
 	for i := range 200 {
-		canary.Add(i < 20)
-		canary.Time(10 * time.Millisecond)
-		others.Add(false)
-		others.Time(time.Millisecond)
+		canary.Add(10*time.Millisecond, 0, i < 20)
+		others.Add(time.Millisecond, 0, false)
 	}
 	want := "it fails more often: 200 reconciles, 20 of 200 of changes failed (10.00 %), mean 10ms; others: 200 reconciles, 0 of " +
 		"200 of changes failed (0.00 %), mean 1ms"
 	if v := trial.Compare(canary, others); v.Text != want {
 		t.Errorf("text %q, want %q", v.Text, want)
 	}
-	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 200 reconciles, 0 of 200 of changes failed (0.00 %), mean 1ms" {
+	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 200 reconciles, 0 of 200 of changes failed (0.00 %)" {
 		t.Errorf("text %q", v.Text)
 	}
-	if got := canary.Minus(others.Tally).Plus(others.Tally); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Seconds-canary.Seconds) > 1e-9 {
+	if got := canary.Minus(others.Tally).Plus(others.Tally); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Times[0].Seconds-canary.Times[0].Seconds) > 1e-9 {
 		t.Errorf("minus and plus: %+v, want %+v", got, canary)
 	}
 	for _, impossible := range []trial.Tally{
-		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, {Tries: 1, Timed: 1}, {Seconds: math.NaN()}, {Squares: math.Inf(1)}, {LogSquares: -1},
+		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, timed(trial.Times{N: 1}), timed(trial.Times{N: -1}),
+		timed(trial.Times{Seconds: math.NaN()}), timed(trial.Times{Squares: math.Inf(1)}), timed(trial.Times{LogSquares: -1}),
 		{Tries: math.MaxInt64},
 	} {
 		if impossible.Possible() {
