@@ -100,7 +100,8 @@ func (m *metrics) histogram(name, help, by string, values ...string) *prometheus
 // reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
 func reasons() []string {
 	return []string{
-		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage", "DutiesSuspended", "DutyFails", "DutyWorks",
+		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage",
+		"DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed",
 		"Leaving", "LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing", "PinUnmet",

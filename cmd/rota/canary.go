@@ -30,9 +30,9 @@ func newCanary() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "canary",
 		Short: "Let a new build have a share of the objects first",
-		Long: `Has the members of a new build own a share of the slots, and no others, while members of other builds own the rest.
-Planners compare how often reconciles of the two fail, and how long they take. If the new build is worse, its slots go
-back by themselves. If it is as good, the share grows step by step, where that is asked for.
+		Long: `Has the members of a new build own a share of the slots, and no others, while members of other builds
+own the rest. Planners compare how often reconciles of the two fail, and how long they take. If the new build is worse,
+its slots go back by themselves. If it is as good, the share grows step by step, where that is asked for.
 
 A canary is an order in the rota's table. It goes on without who gave it, and whichever members crash.`,
 	}
@@ -55,8 +55,8 @@ func newCanaryStart() *cobra.Command {
 		Short: "Let members of a build own a share of the slots, or those of some namespaces, and no others",
 		Long: `Has the members of a build own a share of the slots, or those of some namespaces, and no others.
 
-BUILD is what ` + "`rota status`" + ` shows of its members: Identity.Build, by default the ReplicaSet's hash. Start the canary
-before its Pods, with --expect, or they get a share as any member does until it is started.
+BUILD is what ` + "`rota status`" + ` shows of its members: Identity.Build, by default the ReplicaSet's hash. Start
+the canary before its Pods, with --expect, or they get a share as any member does until it is started.
 
 With --steps and --every the share grows. A step takes --every at least, and 300 reconciles of the canary and of the
 others that show no difference that matters. After the last one, or instead of a step of 100, the build is promoted.
@@ -85,11 +85,13 @@ Without --every nothing grows by itself, but a canary that is worse goes back.`,
 	a.bind(cmd)
 	a.bindReason(cmd)
 	cmd.Flags().StringVar(&f.build, "build", "", "the new build")
-	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 100%, rounded up to whole slots; alone, at most 99%")
+	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 99%, rounded up to whole slots")
 	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces whose objects it has, separated by commas; "+
 		"only if the rota shares objects by namespace")
-	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "shares that it has in turn, in percent, rising, such as 5,20,50,100")
-	cmd.Flags().DurationVar(&f.every, "every", 0, "how long each step lasts at least; 0: until somebody promotes or aborts")
+	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "shares that it has in turn, in percent, rising, such as "+
+		"5,20,50,100; 100 promotes it")
+	cmd.Flags().DurationVar(&f.every, "every", 0, "how long each step lasts at least; 0: until somebody promotes or "+
+		"aborts")
 	cmd.Flags().BoolVar(&f.expect, "expect", false, "its members are yet to come")
 	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
@@ -110,7 +112,8 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 	case f.every < 0 || f.every > 0 && f.every < time.Second || f.every > table.MaxCanaryEvery*time.Second:
 		return c, usagef("canary start: --every %v: must be from 1s to 720h, or 0", f.every)
 	case len(f.steps) > 0 && f.every == 0:
-		return c, usagef("canary start: --steps: say how long each lasts, by --every; or give one --share, and promote by hand")
+		return c, usagef("canary start: --steps: say how long each lasts, by --every; or give one --share, and promote by " +
+			"hand")
 	case len(f.steps)+1 > table.MaxCanarySteps:
 		return c, usagef("canary start: --steps: has %d, of at most %d", len(f.steps), table.MaxCanarySteps-1)
 	case len(f.namespaces) > table.MaxCanaryNamespaces:
@@ -147,8 +150,8 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 		c.Steps = append(c.Steps, percent)
 	}
 	if c.Steps[0] == 100 {
-		return c, usagef("canary start: a share of 100%% leaves nobody to compare it with: give it less first; as the last of " +
-			"--steps, 100 promotes it")
+		return c, usagef("canary start: a share of 100%% leaves nobody to compare it with: give it less first; as the last " +
+			"of --steps, 100 promotes it")
 	}
 	return c, nil
 }
@@ -303,8 +306,8 @@ func newCanaryPromote() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote [NAME]",
 		Short: "Let the canary's build take over, as in a rollout",
-		Long: `Ends the trial: members of the canary's build get shares as all others do, and no slot goes from them to another
-build any more. Roll the other members out then. The canary is over when no member of another build is left.`,
+		Long: `Ends the trial: members of the canary's build get shares as all others do, and no slot goes from them to
+another build any more. Roll the other members out then. The canary is over when no member of another build is left.`,
 		Example: `  rota canary promote website -n operators`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -338,8 +341,8 @@ func newCanaryAbort() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort [NAME]",
 		Short: "Let the canary's slots go back to the other builds",
-		Long: `Has the canary's slots go back to members of other builds. Members of its build then get nothing as long as there
-are others, so that they can be taken away.`,
+		Long: `Has the canary's slots go back to members of other builds. Members of its build then get nothing as long
+as there are others, so that they can be taken away.`,
 		Example: `  rota canary abort website -n operators --reason "wrong image"
   rota canary abort -n operators --wait`,
 		Args: oneName,

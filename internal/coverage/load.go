@@ -38,8 +38,8 @@ func (r *Report) Load() (workers float64, ok bool) {
 	return workers, r.Loads != nil
 }
 
-// Alike says whether the data of two reports differ in nothing but loads and a trial, which change all the time and can wait. No
-// report at all is like no other.
+// Alike says whether the data of two reports differ in nothing but loads and a trial, which change all the time and can
+// wait. No report at all is like no other.
 func Alike(a, b map[string]string) bool {
 	but := func(data map[string]string) map[string]string {
 		out := maps.Clone(data)

@@ -123,7 +123,8 @@ const (
 //	  16-21 40
 //	hottest: |                        kind, object, slot, thousandths of a worker, controller
 //	  Website.web.example.com "team-a/hello-11" 109 810 "website"
-//	trial: v8 1763712000 0 120 1 412 290 3 280 8.24 0.2 -1648 6600 …    build, began, step, objects, failing, tries, changed, failed, times
+//	trial: v8 1763712000 0 120 1 412 290 3 280 8.24 0.2 -1648 6600 …    build, began, step, objects, failing, tries,
+//	                                changed, failed, times
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600

@@ -22,7 +22,8 @@ type Trial struct {
 // the sums of seconds, their squares, their logarithms and the squares of these.
 func (t *Trial) encode() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s %d %d %d %d %d %d %d", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed, t.Failed)
+	fmt.Fprintf(&out, "%s %d %d %d %d %d %d %d", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed,
+		t.Failed)
 	for _, of := range t.Times {
 		fmt.Fprintf(&out, " %d", of.N)
 		for _, x := range []float64{of.Seconds, of.Squares, of.Logs, of.LogSquares} {

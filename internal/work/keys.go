@@ -83,8 +83,8 @@ type Flight[F any] struct {
 	Slot slot.Slot
 	// Gone says that its object was gone when it was admitted.
 	Gone bool
-	// Arrived says that it is reconciled because its slot came, and not because of a change. Beside is how many others were
-	// in flight when it began. Begin sets it.
+	// Arrived says that it is reconciled because its slot came, and not because of a change. Beside is how many others
+	// were in flight when it began. Begin sets it.
 	Arrived bool
 	Beside  int
 	// Ended says that its result is known, and Err is the result.

@@ -93,8 +93,11 @@ func tableKey(t *table.Table) string {
 	c := &t.Canary
 	b.text(c.Build, c.State.String(), c.Verdict, c.By, c.Reason)
 	b.text(c.Namespaces...)
-	for _, n := range append([]int{len(c.Steps), len(c.Namespaces), c.Step, int(c.Began), int(c.Every), int(c.Since)}, c.Steps...) {
+	for _, n := range []int{len(c.Steps), len(c.Namespaces), c.Step, int(c.Began), int(c.Every), int(c.Since)} {
 		b.int(n)
+	}
+	for _, percent := range c.Steps {
+		b.int(percent)
 	}
 	b.int(len(t.Pins))
 	for _, p := range t.Pins {

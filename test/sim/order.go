@@ -87,8 +87,8 @@ func (w *World) checkOrder(old, t *table.Table) {
 	}
 }
 
-// undrained says why a drained member, or one that a canary sets apart, should have less; empty: all is well. Where everybody else is on probation it may
-// keep what it has.
+// undrained says why a drained member, or one that a canary sets apart, should have less; empty: all is well. Where
+// everybody else is on probation it may keep what it has.
 func (w *World) undrained(t *table.Table, fair bool) string {
 	others := false
 	for _, m := range t.Members {
@@ -108,7 +108,8 @@ func (w *World) undrained(t *table.Table, fair bool) string {
 		}
 		for _, m := range t.Members {
 			if !t.Drained(m.ID) && !t.Apart(m) && can(m, r.Slots.First) {
-				return fmt.Sprintf("drained member, or one of a canary, %s has duty %s, which %s can do", r.Owner, t.Duty(r.Slots.First), m.ID)
+				return fmt.Sprintf("drained member, or one of a canary, %s has duty %s, which %s can do", r.Owner,
+					t.Duty(r.Slots.First), m.ID)
 			}
 		}
 	}

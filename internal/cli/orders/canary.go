@@ -80,11 +80,11 @@ func StartCanary(t *table.Table, c Canary, by By) error {
 	case was.On() && was.State == table.CanaryRuns:
 		return fmt.Errorf("a canary of build %s runs, and there can be one: promote or abort it first", was.Build)
 	case was.On() && was.State == table.CanaryPromoted && members[was.Build] > 0:
-		return fmt.Errorf("build %s is promoted, and members of other builds are left: the builds are %s. Roll these out to it "+
-			"first, or abort it", was.Build, buildsText(t))
+		return fmt.Errorf("build %s is promoted, and members of other builds are left: the builds are %s. Roll these out to "+
+			"it first, or abort it", was.Build, buildsText(t))
 	case was.On() && was.State == table.CanaryBack && was.Build != c.Build && members[was.Build] > 0:
-		return fmt.Errorf("build %s went back, and would get a share again, as its members are still there: the builds are %s. "+
-			"Take them away first, or say that they are good: `rota canary promote`", was.Build, buildsText(t))
+		return fmt.Errorf("build %s went back, and would get a share again, as its members are still there: the builds are "+
+			"%s. Take them away first, or say that they are good: `rota canary promote`", was.Build, buildsText(t))
 	case len(c.Namespaces) > 0 && t.Key != slot.KeyNamespace:
 		return fmt.Errorf("objects are shared by %s here, so those of a namespace are in all slots: give a share instead, or "+
 			"set the rota up with key %s", t.Key, slot.KeyNamespace)

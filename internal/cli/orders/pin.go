@@ -40,13 +40,14 @@ func Pin(t *table.Table, object, labels string, have Labels, expect bool, by By)
 	namespaced := strings.Contains(object, "/")
 	switch {
 	case t.Key == slot.KeyUID:
-		return fmt.Errorf("objects are shared by %s here, so that nobody can tell the slot of a name, and a new object of the "+
-			"same name has another one: pins need key %s or %s", t.Key, slot.KeyName, slot.KeyNamespace)
+		return fmt.Errorf("objects are shared by %s here, so that nobody can tell the slot of a name, and a new object of "+
+			"the same name has another one: pins need key %s or %s", t.Key, slot.KeyName, slot.KeyNamespace)
 	case strings.Count(object, "/") > 1:
 		return fmt.Errorf("%q is no object: give NAMESPACE/NAME, or the name of one without namespace", object)
 	case t.Key == slot.KeyNamespace && namespaced:
 		namespace, _, _ := strings.Cut(object, "/")
-		return fmt.Errorf("objects are shared by %s here, so that all of a namespace are in one slot: pin %s", t.Key, namespace)
+		return fmt.Errorf("objects are shared by %s here, so that all of a namespace are in one slot: pin %s", t.Key,
+			namespace)
 	}
 	t.PutPin(pin)
 	if len(t.Pins) > table.MaxPins {
@@ -106,6 +107,6 @@ func met(t *table.Table, p table.Pin, have Labels) error {
 		return fmt.Errorf("slot %d of %s is %s, and of the members that have the labels %s none may have it: %s; pin it to "+
 			"others, or say --expect", t.SlotOf(p.Object), p.Object, whose, p.Labels, strings.Join(matching, ", "))
 	}
-	return fmt.Errorf("all members with the labels %s are drained, or leave: %s; undrain one, or pin %s to others", p.Labels,
-		strings.Join(matching, ", "), p.Object)
+	return fmt.Errorf("all members with the labels %s are drained, or leave: %s; undrain one, or pin %s to others",
+		p.Labels, strings.Join(matching, ", "), p.Object)
 }

@@ -1,6 +1,7 @@
 package orders_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestStartCanary(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, text)
 		}
 	}
-	if err := orders.StartCanary(tab, want, by); err != orders.ErrAsItIs {
+	if err := orders.StartCanary(tab, want, by); !errors.Is(err, orders.ErrAsItIs) {
 		t.Errorf("the same order again: %v", err)
 	}
 	for _, state := range []table.CanaryState{table.CanaryBack, table.CanaryPromoted} {
@@ -127,7 +128,7 @@ func TestPin(t *testing.T) {
 	if err := pin(tab, "team/site", "pool=large", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := pin(tab, "team/site", "pool=large", false); err != orders.ErrAsItIs {
+	if err := pin(tab, "team/site", "pool=large", false); !errors.Is(err, orders.ErrAsItIs) {
 		t.Errorf("again: %v", err)
 	}
 	tab.Seal(9)

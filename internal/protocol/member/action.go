@@ -110,7 +110,8 @@ type (
 	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Late.
 	Deadline struct{ At time.Duration }
 
-	// ReadLoads reads the members' reports of loads and of a canary. Answer: LoadsSeen of the same Serial, without reports if it failed.
+	// ReadLoads reads the members' reports of loads and of a canary. Answer: LoadsSeen of the same Serial, without reports
+	// if it failed.
 	ReadLoads struct{ Serial uint64 }
 
 	// Notify is for people: a line in the log, and an event on the rota's ConfigMap.

@@ -43,8 +43,8 @@ func (m *Member) assignPlaces(
 	}
 	var mine slot.Set // of the canary's build
 	if t.Canary.State == table.CanaryPromoted {
-		owners, evened = plan.AssignParts(in, withPins(parts, pins), stays, assign)
-		for s, to := range owners {
+		wanted, _ := plan.AssignParts(in, withPins(parts, pins), stays, assign)
+		for s, to := range wanted {
 			if ofBuild(t, in.Owners[s]) || ofBuild(t, to) {
 				mine.Add(slot.Slot(s))
 			}
@@ -141,7 +141,7 @@ func (m *Member) yields(t *table.Table, p plan.Member, hold bool) bool {
 }
 
 // draftLabels announces this member's labels while there are pins.
-func (m *Member) draftLabels(t *table.Table, d *draft) {
+func (m *Member) draftLabels(d *draft) {
 	if m.phase != joined {
 		return
 	}

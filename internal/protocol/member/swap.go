@@ -215,7 +215,7 @@ func (m *Member) draft(t *table.Table, out leftOut) *draft {
 	m.draftDuties(t, d)
 	m.draftOrders(t, d)
 	m.draftCanary(t, d)
-	m.draftLabels(t, d)
+	m.draftLabels(d)
 	m.draftPlan(t, d)
 	return d
 }

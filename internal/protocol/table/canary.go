@@ -36,8 +36,10 @@ func (s CanaryState) String() string {
 }
 
 const (
-	// MaxCanarySteps is how many steps a canary may have, and MaxCanaryNamespaces how many namespaces.
-	MaxCanarySteps, MaxCanaryNamespaces = 20, 50
+	// MaxCanarySteps is how many steps a canary may have.
+	MaxCanarySteps = 20
+	// MaxCanaryNamespaces is how many namespaces a canary may have.
+	MaxCanaryNamespaces = 50
 	// MaxCanaryEvery is the longest time of a step, in seconds: 30 days.
 	MaxCanaryEvery = 30 * 24 * 3600
 	hundredPercent = 100

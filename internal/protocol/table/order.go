@@ -38,7 +38,8 @@ type Drain struct {
 // Paused says whether moves between live members are paused.
 func (t *Table) Paused() bool { return t.Pause.Since != 0 }
 
-// Ordered says whether people have asked for something that lasts: a pause, that a member is drained, a canary, or pins.
+// Ordered says whether people have asked for something that lasts: a pause, that a member is drained, a canary, or
+// pins.
 func (t *Table) Ordered() bool { return t.held() || t.placed() }
 
 // held says whether the table has orders of OrderFormat.

@@ -35,7 +35,8 @@ type Tally struct {
 	// Changed of the tries are not those that a handover brings: these come all at once, and of the objects that fail with
 	// every build each fails once more. Failed of the former failed.
 	Tries, Changed, Failed int64
-	// Times are how long those that Changed counts took, by how many the member worked on beside them: none, up to 2, up to 6, more.
+	// Times are how long those that Changed counts took, by how many the member worked on beside them: none, up to 2, up
+	// to 6, more.
 	Times [Sorts]Times
 }
 
@@ -127,7 +128,7 @@ const (
 	few = 30
 	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
 	// longer, and longer by how much at least.
-	worse, slower, longer = 0.005, 1.5, 5 * time.Millisecond
+	worse, slower, longer = 0.005, 2, 5 * time.Millisecond
 	// sure is the probability of chance below which the canary is bad, and sureBy the same in standard deviations: there
 	// are many looks at it. suspect and suspectBy are those from which on it is not good.
 	sure, suspect     = 1e-4, 0.05
@@ -177,8 +178,8 @@ func Compare(canary, others Side) Verdict {
 	return v
 }
 
-// chanceOf is the probability that k or more of n are so by chance where l of m others are; 1 if the difference does not
-// matter.
+// chanceOf is the probability that k or more of n are so by chance where l of m others are; 1 if the difference does
+// not matter.
 func chanceOf(k, n, l, m int64) float64 {
 	k, l = min(k, n), min(l, m)
 	if part(k, n)-part(l, m) <= worse {
