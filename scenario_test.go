@@ -934,7 +934,7 @@ func TestReasonsAreAsserted(t *testing.T) {
 		}
 	}
 	asserted := map[string]bool{}
-	for _, m := range regexp.MustCompile(`"([A-Za-z]+(?: [A-Za-z]+)*)"|(?:expect|wait \w+) notes [a-z]+ ([A-Za-z]+)`).
+	for _, m := range regexp.MustCompile(`"([A-Za-z]+(?: [A-Za-z]+)*)"|(?:expect|wait \w+) (?:notes [a-z]+|told) ([A-Za-z]+)`).
 		FindAllStringSubmatch(tests.String(), -1) {
 		for word := range strings.FieldsSeq(m[1] + " " + m[2]) {
 			asserted[word] = true
