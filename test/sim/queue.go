@@ -60,13 +60,17 @@ func (w *World) at(t time.Duration, do func()) {
 
 func (w *World) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
+// mostAtOnce is how many events there may be at one instant: of 40 members whose watches stall until then, each with
+// thousands.
+const mostAtOnce = 1_000_000
+
 // Run lets d of real time pass. It stops early once something was violated.
 func (w *World) Run(d time.Duration) {
 	end := w.now + d
 	for len(w.queue) > 0 && w.queue[0].at <= end && !w.Failed() {
 		e := w.queue.pop()
 		if e.at == w.now {
-			if w.spin++; w.spin > 100_000 {
+			if w.spin++; w.spin > mostAtOnce {
 				w.violate("", "the world stands still: a member asks for Ticks without end")
 				return
 			}
