@@ -339,8 +339,8 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Identity.Pod, "rota-pod", o.Identity.Pod, "name of this replica (default: POD_NAME)")
 	flags.StringVar(&o.Identity.PodUID, "rota-pod-uid", o.Identity.PodUID, "UID of this replica's Pod (default: POD_UID)")
 	flags.StringVar(&o.Identity.Workload, "rota-workload", o.Identity.Workload,
-		"name of the Deployment or StatefulSet, the same for those that belong together, such as a canary (default: from the "+
-			"Pod's name)")
+		"name of the Deployment or StatefulSet, the same for those that belong together, such as a canary (default: from "+
+			"the Pod's name)")
 	flags.StringVar(&o.Identity.Build, "rota-build", o.Identity.Build,
 		"version of this program, by which a rollout is recognized (default: from the Pod's name, or the binary)")
 	flags.Func("rota-member-labels", "labels of this replica that pins may ask for, such as pool=large,zone=a (default: "+

@@ -111,7 +111,8 @@ func (x *space) memberConfig(pod int, inc, former uint8) member.Config {
 	c := x.config
 	name := podName(pod)
 	c.Self = table.Member{
-		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: x.build(pod), Weight: 1,
+		ID: x.name(x.leaseIndex(pod, inc)), Pod: name, PodUID: "uid-" + name, Container: "main", Build: x.build(pod),
+		Weight:    1,
 		MinFormat: table.OldestFormat, MaxFormat: table.Format, Duties: x.duties(pod),
 	}
 	if len(x.Orders) > 0 {

@@ -26,7 +26,8 @@ func (n *Node) trial() *member.Trial {
 	}
 	c := &t.Canary
 	begun := time.Duration(c.Began-epochStart) * time.Second
-	return &member.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Side: n.w.opts.Trial(n.Replica, max(n.w.now-begun, 0))}
+	of := n.w.opts.Trial(n.Replica, max(n.w.now-begun, 0))
+	return &member.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Side: of}
 }
 
 // checkPlaces looks at what a member makes of a canary.

@@ -86,8 +86,8 @@ func StartCanary(t *table.Table, c Canary, by By) error {
 		return fmt.Errorf("build %s went back, and would get a share again, as its members are still there: the builds are "+
 			"%s. Take them away first, or say that they are good: `rota canary promote`", was.Build, buildsText(t))
 	case len(c.Namespaces) > 0 && t.Key != slot.KeyNamespace:
-		return fmt.Errorf("objects are shared by %s here, so those of a namespace are in all slots: give a share instead, or "+
-			"set the rota up with key %s", t.Key, slot.KeyNamespace)
+		return fmt.Errorf("objects are shared by %s here, so those of a namespace are in all slots: give a share instead, "+
+			"or set the rota up with key %s", t.Key, slot.KeyNamespace)
 	case members[c.Build] == 0 && !c.Expect:
 		return fmt.Errorf("no member is of build %s: the builds are %s. If its members are yet to come, say --expect",
 			c.Build, buildsText(t))

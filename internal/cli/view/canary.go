@@ -38,8 +38,8 @@ type Canary struct {
 	// from 0.
 	Steps []int `json:"steps"`
 	Step  int   `json:"step"`
-	// Every is how long a step lasts at least, in seconds; 0: nothing goes on by itself. Began is when the step began; nil:
-	// its members do not have its slots yet.
+	// Every is how long a step lasts at least, in seconds; 0: nothing goes on by itself. Began is when the step began;
+	// nil: its members do not have its slots yet.
 	Every float64    `json:"everySeconds"`
 	Began *time.Time `json:"began,omitempty"`
 	// Namespaces are those whose objects it has, besides its share.

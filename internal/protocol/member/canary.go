@@ -233,6 +233,6 @@ func (m *Member) notePins(t *table.Table) {
 	}
 	c.told = text
 	i := slices.IndexFunc(t.Pins, func(p table.Pin) bool { return p.Labels == labels[0] })
-	m.note("PinUnmet", true, "no member that could have the slots has the labels %s that pins ask for, as that of %s does: "+
-		"others have these slots meanwhile", text, t.Pins[i].Object)
+	m.note("PinUnmet", true, "no member that could have the slots has the labels %s that pins ask for, as that of %s "+
+		"does: others have these slots meanwhile", text, t.Pins[i].Object)
 }
