@@ -335,8 +335,8 @@ func printPins(w io.Writer, p paint, r *view.Rota) {
 		if !pin.Met {
 			met = p.warn(" (that has not these labels)")
 		}
-		_, _ = fmt.Fprintf(w, "%s is pinned to %s, and slot %d is with %s%s; since %s%s%s\n", pin.Object, pin.Labels, pin.Slot,
-			cmp.Or(pin.Owner, "nobody"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
+		_, _ = fmt.Fprintf(w, "%s is pinned to %s, and slot %d is with %s%s; since %s%s%s\n", pin.Object, pin.Labels,
+			pin.Slot, cmp.Or(pin.Owner, "nobody"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
 			prefixed(": ", pin.Reason))
 	}
 }

@@ -158,8 +158,8 @@ func (r *Rota) orderProblems() (out []Problem) {
 	}
 	for _, p := range r.Table.UnmetPins() {
 		s := int(r.Table.SlotOf(p.Object))
-		add(PinUnmet, SlotsText(Run{First: s, Last: s}), "%s is pinned to members that have the labels %s, and there is none "+
-			"that is not drained: any member has the slot. Start one, or `rota unpin %s`", p.Object, p.Labels, p.Object)
+		add(PinUnmet, SlotsText(Run{First: s, Last: s}), "%s is pinned to members that have the labels %s, and there is "+
+			"none that is not drained: any member has the slot. Start one, or `rota unpin %s`", p.Object, p.Labels, p.Object)
 	}
 	switch c := r.Canary; {
 	case c == nil:
@@ -174,8 +174,8 @@ func (r *Rota) orderProblems() (out []Problem) {
 			}
 		}
 		if len(later) > 0 {
-			add(CanaryWaits, "", "the canary is of build %s, of which no member has come, and members of build %s joined since: "+
-				"if that is the one, `rota canary abort` and start it for that", c.Build, strings.Join(later, " and "))
+			add(CanaryWaits, "", "the canary is of build %s, of which no member has come, and members of build %s joined "+
+				"since: if that is the one, `rota canary abort` and start it for that", c.Build, strings.Join(later, " and "))
 		}
 	}
 	return out

@@ -28,9 +28,9 @@ type Trial struct {
 
 // canaries is what a planner knows of the canary.
 type canaries struct {
-	// lost is since when no member of its build has been there, though there was one, and alone since when no other one has
-	// been there, though it went back; 0: that is not so. due is since when there has been a change to write; 0: there is
-	// none.
+	// lost is since when no member of its build has been there, though there was one, and alone since when no other
+	// one has been there, though it went back; 0: that is not so. due is since when there has been a change to
+	// write; 0: there is none.
 	lost, alone, due time.Duration
 	// asked says that reports are being read, for this serial. next is when to read them again; 0: this member does not.
 	asked  bool
