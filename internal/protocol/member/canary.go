@@ -13,12 +13,12 @@ import (
 // This file has how a canary goes on (rule R22): planners write it into the table, each step for itself. The first
 // planner compares what members report of it.
 
-// canaryLoss is how long no member of a canary's build may be there. A container is restarted, or a Pod replaced, within
-// that time.
+// canaryLoss is how long no member of a canary's build may be there. A container is restarted, or a Pod replaced,
+// within that time.
 const canaryLoss = time.Minute
 
-// Trial is what a member reports of a step of a canary: what came of its reconciles since it saw the step begin, and how
-// many of its objects keep failing.
+// Trial is what a member reports of a step of a canary: what came of its reconciles since it saw the step begin, and
+// how many of its objects keep failing.
 type Trial struct {
 	Build string
 	Began int64
@@ -187,8 +187,8 @@ func (m *Member) noteCanary(t, next *table.Table) {
 	}
 	switch {
 	case !is.On() && was.State == table.CanaryPromoted && m.canaries.lost != 0:
-		m.note("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a new "+
-			"member of it gets a share as any does", was.Build)
+		m.note("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a "+
+			"new member of it gets a share as any does", was.Build)
 	case !is.On() && was.State != table.CanaryRuns && len(next.Members) > 0:
 		m.note("CanaryDone", false, "the canary of build %s is over: all members are of that build", was.Build)
 	case !is.On():

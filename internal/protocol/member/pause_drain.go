@@ -82,8 +82,8 @@ func (m *Member) unwanted(t *table.Table, r table.Run) bool {
 	return m.phase != leaving && t.Drained(r.Next)
 }
 
-// dutiesToYield returns the owners for a plan, and what moves, without the duties that others can do of members that are
-// drained or set apart with a canary. Those that nobody else can do stay (rule R19).
+// dutiesToYield returns the owners for a plan, and what moves, without the duties that others can do of members that
+// are drained or set apart with a canary. Those that nobody else can do stay (rule R19).
 func (m *Member) dutiesToYield(
 	t *table.Table, in plan.Input, owners []string, takers []plan.Member, can func(member, duty int) bool, hold bool,
 ) ([]string, slot.Set) {
