@@ -187,11 +187,7 @@ func (e *engine) canary(ctx context.Context, b canaryBuild) error {
 
 // startCanary starts a replica of a canary's build.
 func (e *engine) startCanary(b canaryBuild) (*replica, error) {
-	e.mu.Lock()
-	e.pods++
-	pod := fmt.Sprintf("web-%d", e.pods)
-	e.mu.Unlock()
-	return e.startPod(pod, b.name, e.o.Command, func(c *operatorConfig) { c.Fails, c.Slow = b.fails, b.slow })
+	return e.startPod(e.nextPod(), b.name, e.o.Command, func(c *operatorConfig) { c.Fails, c.Slow = b.fails, b.slow })
 }
 
 func running(all []*replica) []*replica {

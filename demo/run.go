@@ -252,11 +252,15 @@ func (e *engine) startAs(build string, command []string) (*replica, error) {
 
 // startMode is startAs for a replica with Rota, or with leader election.
 func (e *engine) startMode(build string, command []string, stock bool) (*replica, error) {
+	return e.startPod(e.nextPod(), build, command, func(c *operatorConfig) { c.Stock = stock })
+}
+
+// nextPod is the name of a Pod no replica had before.
+func (e *engine) nextPod() string {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.pods++
-	pod := fmt.Sprintf("web-%d", e.pods)
-	e.mu.Unlock()
-	return e.startPod(pod, build, command, func(c *operatorConfig) { c.Stock = stock })
+	return fmt.Sprintf("web-%d", e.pods)
 }
 
 // startPod starts a replica as a Pod of that name; change changes its configuration.

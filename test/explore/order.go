@@ -81,7 +81,7 @@ func (w *world) misplaced(t *table.Table) string {
 		there[m.Build == t.Canary.Build] = true
 	}
 	c := &t.Canary
-	mine := t.CanarySlots()
+	mine, pins := t.CanarySlots(), t.PinsBySlot()
 	parted := c.On() && c.State != table.CanaryPromoted && there[false] && there[true]
 	for s := range slot.Slot(t.Slots) {
 		owner, _ := t.Member(t.At(s).Owner)
@@ -89,7 +89,7 @@ func (w *world) misplaced(t *table.Table) string {
 			return fmt.Sprintf("slot %d is with %s, and the canary %s", s, owner.ID, c.State)
 		}
 		for _, m := range t.Members {
-			labels, pinned := t.PinsBySlot()[s]
+			labels, pinned := pins[s]
 			if pinned && table.HasLabels(m.Labels, labels) && !table.HasLabels(owner.Labels, labels) {
 				return fmt.Sprintf("slot %d is with %s, and %s has the labels %s", s, owner.ID, m.ID, labels)
 			}

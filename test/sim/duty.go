@@ -311,7 +311,7 @@ func (w *World) checkNames(old, t *table.Table) {
 
 // dutiesUnsettled says what is not as it should be with duties; empty: all is well. fair: no member is on probation.
 func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
-	suspended := t.Older != 0 && epochStart+int64(w.now/time.Second)-t.Older < 605
+	suspended := t.Older != 0 && w.Wall()-t.Older < 605
 	can := t.Can()
 	load := t.DutyCounts()
 	mixed := false

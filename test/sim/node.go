@@ -225,7 +225,7 @@ func (n *Node) real(clock time.Duration) time.Duration {
 }
 
 func (n *Node) time() member.Time {
-	return member.Time{Mono: n.mono(), Ahead: n.sleeps(), Wall: epochStart + int64(n.w.now/time.Second) + n.skew}
+	return member.Time{Mono: n.mono(), Ahead: n.sleeps(), Wall: n.w.Wall() + n.skew}
 }
 
 // local runs do in the process: once it is not paused, never if it has ended.

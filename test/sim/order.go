@@ -118,7 +118,7 @@ func (w *World) undrained(t *table.Table, fair bool) string {
 
 // Rebalance begins the moves that make shares even, as a person's command does.
 func (w *World) Rebalance(t *table.Table) {
-	if next, err := member.Rebalance(t, epochStart+int64(w.now/time.Second), nil); err == nil && next != t {
+	if next, err := member.Rebalance(t, w.Wall(), nil); err == nil && next != t {
 		w.Counts.Rebalanced++
 		*t = *next
 	}
