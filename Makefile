@@ -104,9 +104,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents
+CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site
 
 .PHONY: check-what
 check-what:
@@ -197,6 +197,13 @@ check-etcd: kube
 check-scale: export GOWORK := off
 check-scale: kube
 	cd tools/scale && SLOW=1 SCALE="$(SCALE)" $(GO) test -count=1 -v -timeout 60m -run TestScales .
+
+# Build the documentation's site and check its links, and each page in a browser. The first time it compiles Hugo. It needs
+# npm, and chromium for the latter. `cd tools/site && go run . -serve localhost:1313` shows the site.
+check-site: export GOWORK := off
+check-site:
+	cd tools/site && npm ci --ignore-scripts --no-audit --no-fund && $(GO) vet ./... && \
+		$(GO) test -vet=off -count=1 -timeout 30m ./...
 
 # Run the Go benchmarks.
 check-bench:

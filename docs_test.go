@@ -76,6 +76,19 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestReadmeListsPages: README's table of documentation has each page of docs/. The site takes its menu from there, too
+// (tools/site).
+func TestReadmeListsPages(t *testing.T) {
+	all := pages(t)
+	_, table, _ := strings.Cut(all["README.md"], "\n## Documentation\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for name := range all {
+		if filepath.Dir(name) == "docs" && !strings.Contains(table, "]("+name+")") {
+			t.Errorf("%s is not in README's table of documentation", name)
+		}
+	}
+}
+
 // TestWhereToFindWhat: the files in the table "I want to change …" of docs/architecture.md exist, and what the table
 // names in them is there.
 func TestWhereToFindWhat(t *testing.T) {
