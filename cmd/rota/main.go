@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -157,62 +156,4 @@ func becomePlugin(root *cobra.Command) {
 		}
 		c.Example = strings.Join(lines, "\n")
 	})
-}
-
-func newVersion() *cobra.Command {
-	var out output
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versionOf(debug.ReadBuildInfo())
-			if done, err := out.data(cmd.OutOrStdout(), v); done {
-				return err
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
-			return err
-		},
-	}
-	out.bind(cmd, "table", "json", "yaml")
-	return cmd
-}
-
-// buildVersion is what this program was built from.
-type buildVersion struct {
-	// Version is the module's: "(devel)" if it was built in a checkout without a tag.
-	Version string `json:"version"`
-	// Commit is that of the checkout; empty: it is not known, as of what the module proxy delivered. Modified: the
-	// checkout had changes.
-	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified,omitempty"`
-	Go       string `json:"go"`
-}
-
-func (v buildVersion) String() string {
-	words := []string{v.Version}
-	if v.Commit != "" {
-		words = append(words, v.Commit)
-	}
-	if v.Modified {
-		words = append(words, "(modified)")
-	}
-	return strings.Join(append(words, v.Go), " ")
-}
-
-// versionOf reads the version out of what Go notes in a program.
-func versionOf(info *debug.BuildInfo, ok bool) buildVersion {
-	if !ok {
-		return buildVersion{Version: "unknown", Go: runtime.Version()}
-	}
-	v := buildVersion{Version: info.Main.Version, Go: info.GoVersion}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Commit = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	return v
 }

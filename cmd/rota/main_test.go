@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -34,28 +33,6 @@ func TestBadUse(t *testing.T) {
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rota %s: %v, want an error with %q", args, err, want)
 		}
-	}
-}
-
-func TestVersion(t *testing.T) {
-	info := &debug.BuildInfo{GoVersion: "go1.26", Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"},
-	}}
-	if got := versionOf(info, true).String(); got != "(devel) abc (modified) go1.26" {
-		t.Errorf("version: %s", got)
-	}
-	if _, text, _ := runCommand(t.Context(), "rota", "version", "-o", "json"); !strings.Contains(text, `"go": "go1`) {
-		t.Errorf("in JSON: %s", text)
-	}
-	if code, text, _ := runCommand(t.Context(), "rota", "--version"); code != exitGood || !strings.Contains(text, "go1") {
-		t.Errorf("--version: exit code %d, %s", code, text)
-	}
-	var out bytes.Buffer
-	cmd := newCommand()
-	cmd.SetArgs([]string{"version"})
-	cmd.SetOut(&out)
-	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "go1") {
-		t.Errorf("%v: %q", err, out.String())
 	}
 }
 

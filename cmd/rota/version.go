@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+func newVersion() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Print the version of this program, the commit it was built from, and the version of Go.
+
+-o json and -o yaml print more. Fields are added, but never renamed:
+
+- version, commit, date, modified: of the source. The date is the commit's, so that two builds of it are the same.
+- go, platform: what it was built with, and for.
+- tableFormats: those that it reads, from oldest to newest. It writes the lowest that can express a table.
+- libraries: the versions of controller-runtime and of Kubernetes's libraries in it.
+
+Commit and date are left out if they are not known, as of what the module proxy delivered.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versionOf(debug.ReadBuildInfo())
+			if done, err := out.data(cmd.OutOrStdout(), v); done {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), v)
+			return err
+		},
+	}
+	out.bind(cmd, "table", "json", "yaml")
+	return cmd
+}
+
+// buildVersion is what this program was built from.
+type buildVersion struct {
+	// Version is the module's: "(devel)" if it was built in a checkout without noting what Git knows.
+	Version string `json:"version"`
+	// Commit is that of the checkout; empty: it is not known, as of what the module proxy delivered. Date is the
+	// commit's, by RFC 3339. Modified: the checkout had changes.
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	// Platform is GOOS/GOARCH.
+	Platform     string       `json:"platform"`
+	TableFormats tableFormats `json:"tableFormats"`
+	// Libraries are the versions of those that talk to API servers, by module.
+	Libraries map[string]string `json:"libraries"`
+}
+
+// tableFormats are those that this program reads.
+type tableFormats struct {
+	Oldest int `json:"oldest"`
+	Newest int `json:"newest"`
+}
+
+// reported are the modules whose versions people ask for: what they can talk to depends on these.
+var reported = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
+
+func (v buildVersion) String() string {
+	words := []string{v.Version}
+	if v.Commit != "" {
+		words = append(words, v.Commit)
+	}
+	if v.Modified {
+		words = append(words, "(modified)")
+	}
+	return strings.Join(append(words, v.Go), " ")
+}
+
+// versionOf reads the version out of what Go notes in a program.
+func versionOf(info *debug.BuildInfo, ok bool) buildVersion {
+	v := buildVersion{
+		Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		TableFormats: tableFormats{table.OldestFormat, table.Format}, Libraries: map[string]string{},
+	}
+	if !ok {
+		return v
+	}
+	v.Version, v.Go = info.Main.Version, info.GoVersion
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = s.Value
+		case "vcs.time":
+			v.Date = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	modules := map[string]*debug.Module{}
+	for _, m := range info.Deps {
+		modules[m.Path] = m
+	}
+	for _, path := range reported {
+		m := modules[path]
+		if m != nil && m.Replace != nil {
+			m = m.Replace
+		}
+		if m != nil {
+			v.Libraries[path] = m.Version
+		}
+	}
+	return v
+}
