@@ -1,0 +1,53 @@
+package coverage_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/slot"
+)
+
+// TestRecordedReports: what former builds reported is read as far as they knew of it, and what they knew is reported in
+// the same form, so that they read it, too. The files are full() as package coverage of these commits wrote it:
+// before-loads 0601e9d5, before-trials 87153a7b, trials 1eb3217d. Never write them anew: a field keeps its form.
+func TestRecordedReports(t *testing.T) {
+	for name, unknown := range map[string]func(*coverage.Report){
+		"before-loads":  func(r *coverage.Report) { r.Loads, r.Trial = nil, nil },
+		"before-trials": func(r *coverage.Report) { r.Trial = nil },
+		"trials":        func(*coverage.Report) {},
+	} {
+		text, err := os.ReadFile("testdata/recorded/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var recorded map[string]string
+		if err := json.Unmarshal(text, &recorded); err != nil {
+			t.Fatal(err)
+		}
+		want := full()
+		unknown(want)
+		got, err := coverage.Decode(recorded)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); d != "" {
+			t.Errorf("%s is read otherwise (-want +got):\n%s", name, d)
+		}
+		written := encode(t, full())
+		for field, want := range recorded {
+			if written[field] != want {
+				t.Errorf("%s: field %s is written otherwise:\n%q\nit was:\n%q", name, field, written[field], want)
+			}
+		}
+		// Builds that do not know a field leave it out when they read, and so does this one.
+		recorded["weather"] = "fine"
+		if more, err := coverage.Decode(recorded); err != nil || !cmp.Equal(got, more, cmp.AllowUnexported(slot.Set{})) {
+			t.Errorf("%s with another field: %v", name, err)
+		}
+	}
+}
