@@ -29,6 +29,7 @@ func (r *Rota) adaptable() adapter.Parts {
 		) (*controllers.Controller, error) {
 			return r.newController(name, kind, nil, enqueue)
 		},
+		Observe: r.controllers.Observe,
 		Keep: func(k controllers.Keeper) {
 			r.keeper = k
 			r.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher

@@ -34,6 +34,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -152,7 +153,7 @@ func lagging(cfg *rest.Config, lag time.Duration) *rest.Config {
 
 // watchesLag has watches tell of everything later.
 func watchesLag(next http.RoundTripper, lag time.Duration) http.RoundTripper {
-	return controlplane.LateWatches(next, func() time.Duration { return lag })
+	return cable.LateWatches(next, func(*http.Request) time.Duration { return lag })
 }
 
 // laggard starts a member of the namespace's rota whose watches lag, and returns what ends it.

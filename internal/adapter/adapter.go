@@ -57,6 +57,8 @@ type Parts struct {
 	// controller's workers run (controllers.Controller.Started). Call it before Run (but see rota.Rota.JoinAfter). Run
 	// returns an error if no informer of the kind holds this member's share, unless ExpectKindLate was called.
 	NewController func(name string, kind schema.GroupKind, enqueue controllers.Enqueue) (*controllers.Controller, error)
+	// Observe has an observer hear of the reconciles of sharded controllers, before Run.
+	Observe func(controllers.Observer)
 	// Keep gives the rota a Keeper, before Run.
 	Keep func(controllers.Keeper)
 }

@@ -135,6 +135,9 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	if c.env.ByUID {
 		ctx = WithSubject(ctx, c.env.Share, Subject{Kind: c.Kind, Name: key, Slot: a.Slot, Gone: a.Gone})
 	}
+	if o := c.env.Observer; o != nil {
+		ctx = o.Begin(ctx, c.Kind, key)
+	}
 	c.reset(ctx, a.Slot, key)
 	return ctx, true
 }
@@ -143,6 +146,9 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 // otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
 // another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
+	if o := c.env.Observer; o != nil {
+		o.End(c.Kind, key)
+	}
 	c.mu.Lock()
 	resets := c.resets.call != nil
 	c.mu.Unlock()

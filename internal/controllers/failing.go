@@ -55,6 +55,9 @@ var errAgain = errors.New("the key was added again with a backoff")
 // Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
 // that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
 func (c *Controller) Ended(key types.NamespacedName, err error) {
+	if o := c.env.Observer; o != nil {
+		o.Result(c.Kind, key, err)
+	}
 	c.Work.With(func(k *keys) { k.Result(key, err, false) })
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
@@ -36,6 +37,19 @@ type Env struct {
 	// so or ctx ends.
 	Asked   func(gate.Verdict)
 	TellNow func(ctx context.Context, n member.Notify)
+	// Observer hears of reconciles; nil: nobody does.
+	Observer Observer
+}
+
+// Observer hears of the reconciles of a process, for tests of operators. Its methods are called by workers, and must not
+// block.
+type Observer interface {
+	// Begin is told of a reconcile that begins. The context that it returns is the reconcile's.
+	Begin(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) context.Context
+	// Result is told what came of it, nil for a success. The last one before End counts.
+	Result(kind schema.GroupKind, key types.NamespacedName, err error)
+	// End is told that a worker is done with a key, before another one may have it. It may not have begun.
+	End(kind schema.GroupKind, key types.NamespacedName)
 }
 
 // Writes are those of the process (package writes).
@@ -57,6 +71,9 @@ type Set struct {
 
 // NewSet returns a set without controllers.
 func NewSet(env Env) *Set { return &Set{env: env, pace: newPace()} }
+
+// Observe has an observer hear of reconciles. Call it before the workers run.
+func (s *Set) Observe(o Observer) { s.env.Observer = o }
 
 // New adds a controller for a sharded kind. The name must be unique in the process. informer is the one that its queue
 // was made with, or nil.

@@ -146,16 +146,7 @@ func (n *noted) answered(resp *http.Response) {
 		}
 		return
 	}
-	var about *metav1.PartialObjectMetadata
-	if media := resp.Header.Get("Content-Type"); resp.Body != nil && resp.Header.Get("Content-Encoding") == "" &&
-		encodingOf(media) != "" {
-		text, rest, whole := readUpTo(resp.Body, answerLimit)
-		resp.Body = body{rest, resp.Body}
-		if whole {
-			about, _ = metadataOf(media, text)
-		}
-	}
-	n.about(about)
+	n.about(AnswerOf(resp))
 }
 
 // about notes the object in an answer; nil: it could not be read.

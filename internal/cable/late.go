@@ -1,4 +1,4 @@
-package controlplane
+package cable
 
 import (
 	"io"
@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// LateWatches has the watches of a client tell of everything later. lag is asked for each watch.
-func LateWatches(next http.RoundTripper, lag func() time.Duration) http.RoundTripper {
+// LateWatches has the watches of a client tell of everything later. lag is asked for each watch, concurrently.
+func LateWatches(next http.RoundTripper, lag func(watch *http.Request) time.Duration) http.RoundTripper {
 	return &lateWatches{next, lag}
 }
 
 type lateWatches struct {
 	next http.RoundTripper
-	lag  func() time.Duration
+	lag  func(*http.Request) time.Duration
 }
 
 // RoundTrip implements http.RoundTripper.
 func (w *lateWatches) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
 	if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
-		resp.Body = newLate(resp.Body, w.lag())
+		resp.Body = Late(resp.Body, w.lag(req))
 	}
 	return resp, err
 }
@@ -29,7 +29,7 @@ func (w *lateWatches) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find what is below.
 func (w *lateWatches) WrappedRoundTripper() http.RoundTripper { return w.next }
 
-// late is a body of which everything comes later.
+// late is a body whose bytes come later.
 type late struct {
 	inner io.ReadCloser
 	parts chan part
@@ -44,7 +44,8 @@ type part struct {
 	err  error
 }
 
-func newLate(inner io.ReadCloser, lag time.Duration) *late {
+// Late returns a body whose bytes come later, in order. Close it: a goroutine reads ahead until then.
+func Late(inner io.ReadCloser, lag time.Duration) io.ReadCloser {
 	l := &late{inner: inner, parts: make(chan part, 10_000), done: make(chan struct{})}
 	go func() {
 		for {
