@@ -18,7 +18,7 @@ func Plugged(plugged context.Context, next http.RoundTripper) http.RoundTripper 
 }
 
 type cable struct {
-	plugged context.Context // the state of the cable
+	plugged context.Context //nolint:containedctx // the state of the cable
 	next    http.RoundTripper
 }
 

@@ -1,0 +1,127 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cleanTimeout bounds the removal of what a run leaves behind.
+const cleanTimeout = time.Minute
+
+// end stops the members, and deletes what the run created, so that the next one finds what this one found. It works
+// after the run's context has ended, too.
+func (r *run) end(ctx context.Context, failed bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+	defer cancel()
+	r.record.enter(cleaning)
+	err := r.stopAll()
+	left, leftErr := r.left(ctx)
+	if leftErr != nil || len(left) == 0 {
+		return errors.Join(err, leftErr)
+	}
+	held := false
+	for _, obj := range left {
+		if err := r.deleteLeft(ctx, obj); err != nil {
+			return err
+		}
+		if len(obj.GetFinalizers()) > 0 {
+			held = true
+		}
+	}
+	if held {
+		err = errors.Join(err, r.letGo(ctx, failed))
+	}
+	return err
+}
+
+// stopAll ends all members.
+func (r *run) stopAll() error {
+	r.mu.Lock()
+	all := r.all
+	r.mu.Unlock()
+	for _, m := range all {
+		m.stop()
+	}
+	var errs []error
+	for _, m := range all {
+		working := m.ended()
+		r.remove(m)
+		if err := m.end(); err != nil && (!working || r.fault.alone) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// left returns the objects that the run created and that are there.
+func (r *run) left(ctx context.Context) (left []*unstructured.Unstructured, err error) {
+	all, err := r.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range all {
+		if w, ok := r.record.creation(obj.GetUID()); ok && w.Resource.Resource != "namespaces" {
+			left = append(left, obj)
+		}
+	}
+	return left, nil
+}
+
+func (r *run) deleteLeft(ctx context.Context, obj *unstructured.Unstructured) error {
+	err := r.client.Delete(ctx, obj.DeepCopy(), client.Preconditions{UID: ptr.To(obj.GetUID())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground), client.GracePeriodSeconds(0))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s, which the run left behind: %w", nameOf(obj), err)
+	}
+	return nil
+}
+
+// letGo has the operator, undisturbed and alone, remove the finalizers of objects. What it leaves is removed by force.
+func (r *run) letGo(ctx context.Context, failed bool) error {
+	var err error
+	if !r.fault.alone || !failed { // otherwise it has had its time
+		janitor := &run{kit: r.kit, fault: reference, record: r.record, client: r.client, rand: r.rand,
+			kills: make(chan *member, 1)}
+		janitor.reconciles = newReconciles(janitor)
+		if err = janitor.newMember(nil); err == nil {
+			_ = janitor.awaitFor(ctx, finalizerTime, "finalizers are gone", func(ctx context.Context) (string, error) {
+				left, err := r.left(ctx)
+				if len(left) == 0 {
+					return "", err
+				}
+				return "there is " + nameOf(left[0]), err
+			})
+		}
+		_ = janitor.stopAll() // what it did shows below
+	}
+	left, leftErr := r.left(ctx)
+	if leftErr != nil {
+		return errors.Join(err, leftErr)
+	}
+	var kept []string
+	for _, obj := range left {
+		kept = append(kept, fmt.Sprintf("%s with %v", nameOf(obj), obj.GetFinalizers()))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := r.client.Patch(ctx, obj.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove the finalizers of %s: %w", nameOf(obj), err)
+		}
+	}
+	if len(kept) > 0 && !failed {
+		return errors.Join(err, fmt.Errorf("at the end these objects were deleted, and the operator did not remove their "+
+			"finalizers within %v:\n%s", finalizerTime, indent(strings.Join(kept, "\n"))))
+	}
+	return err
+}
+
+// finalizerTime is how long the operator may take to remove finalizers at the end.
+const finalizerTime = 15 * time.Second

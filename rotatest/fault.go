@@ -1,0 +1,140 @@
+package rotatest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// fault is what a run does to the members.
+type fault struct {
+	name, what string
+	// alone is the run with one member, lags one whose watches lag.
+	alone, lags bool
+	// disturb is called when a phase begins, beside what the user does, and returns when it leaves the members alone.
+	disturb func(ctx context.Context, r *run, phase string) error
+}
+
+func undisturbed(context.Context, *run, string) error { return nil }
+
+var reference = &fault{name: "reference", what: "one member works alone", alone: true, disturb: undisturbed}
+
+// faults are tried in this order: a later one is worse.
+var faults = []*fault{
+	{name: "share", what: "two members share the objects, and nothing disturbs them", disturb: undisturbed},
+	{name: "moves", what: "slots move between members while they work", disturb: moveAbout},
+	{name: "lag", what: "watches bring everything up to 1.5 s late, each by another time, and slots move",
+		lags: true, disturb: moveOnce},
+	{name: "kill", what: "members are killed between two writes, and others take over", disturb: killAbout},
+}
+
+func moveAbout(ctx context.Context, r *run, phase string) error {
+	if err := r.begun(ctx); err != nil {
+		return err
+	}
+	if phase != changing {
+		if err := r.drainAndFill(ctx); err != nil {
+			return err
+		}
+	}
+	if phase != deleting {
+		return r.replaceOldest(ctx)
+	}
+	return nil
+}
+
+func moveOnce(ctx context.Context, r *run, phase string) error {
+	if phase != creating {
+		return nil // moves take long while watches lag
+	}
+	if err := r.begun(ctx); err != nil {
+		return err
+	}
+	return r.drainAndFill(ctx)
+}
+
+// replaceOldest has a member join and the oldest one leave, so that objects come to a process that knows nothing.
+func (r *run) replaceOldest(ctx context.Context) error {
+	oldest := r.working()[0]
+	if err := r.newMember(nil); err != nil {
+		return err
+	}
+	if err := r.await(ctx, "the new member has its share", r.unshared); err != nil {
+		return err
+	}
+	r.pause(ctx)
+	r.tell("a new member joined, and %s left", oldest.name)
+	if err := oldest.leave(); err != nil {
+		return err
+	}
+	return r.await(ctx, "the others have the slots of the one that left", r.unshared)
+}
+
+// begun waits until a member has written something in this phase, or seems not to.
+func (r *run) begun(ctx context.Context) error {
+	for limit := time.Now().Add(time.Second); time.Now().Before(limit); {
+		if r.record.begun() {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// pause is a short time, chosen by the seed.
+func (r *run) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(r.rand.Int64N(int64(300 * time.Millisecond)))):
+	}
+}
+
+// drainAndFill has each member give all its slots away and get some back, so that an object comes back to the process
+// that had it before.
+func (r *run) drainAndFill(ctx context.Context) error {
+	members := r.working()
+	for _, i := range r.rand.Perm(len(members)) {
+		m := members[i]
+		if m.ended() {
+			continue // it is restarted
+		}
+		for _, drained := range []bool{true, false} {
+			if err := r.order(ctx, m, drained); err != nil {
+				return err
+			}
+			if err := r.await(ctx, "the slots have moved", r.unshared); err != nil {
+				return err
+			}
+			r.pause(ctx)
+		}
+	}
+	return nil
+}
+
+// order has a member drained, or filled again.
+func (r *run) order(ctx context.Context, m *member, drained bool) error {
+	_, _, err := orders.Give(ctx, r.kit.store, func(context.Context) (map[string]uint64, error) { return nil, nil },
+		func(t *table.Table) error {
+			by := orders.By{At: time.Now(), User: rotaName}
+			if drained {
+				return orders.Drain(t, m.rota.ID(), by)
+			}
+			_, err := orders.Undrain(t, m.rota.ID())
+			return err
+		})
+	if err != nil {
+		return fmt.Errorf("move the slots of %s: %w", m.name, err)
+	}
+	m.drained.Store(drained)
+	if drained {
+		r.tell("%s gave all its slots to the other, and then got some back", m.name)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package rotatest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// one and other are the same objects of two runs.
+const (
+	one = `
+- {apiVersion: v1, kind: ConfigMap, metadata: {namespace: shop, name: a, uid: 11111111-1111-1111-1111-111111111111,
+   resourceVersion: "5", generation: 3, creationTimestamp: "2026-01-01T00:00:00Z", finalizers: [kept, held],
+   labels: {rota.dev/hash-ConfigMap-1: "7"}}, data: {child: a-bcdfg, at: "2026-01-01T00:00:00+02:00"},
+   status: {observedGeneration: 3, conditions: [{type: A, observedGeneration: 2}, {type: B}]}}
+- {apiVersion: v1, kind: Secret, metadata: {namespace: shop, name: a-bcdfg, generateName: a-,
+   uid: 22222222-2222-2222-2222-222222222222, ownerReferences: [{kind: ConfigMap, name: a,
+   uid: 11111111-1111-1111-1111-111111111111}]}, data: {is: one}}
+- {apiVersion: v1, kind: Secret, metadata: {namespace: shop, name: a-zzzzz, generateName: a-}, data: {is: two}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: s}, spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1],
+   ports: [{port: 80, nodePort: 30001}]}}`
+	other = `
+- {apiVersion: v1, kind: ConfigMap, metadata: {namespace: shop, name: a, uid: aaaaaaaa-1111-1111-1111-111111111111,
+   resourceVersion: "9", generation: 5, creationTimestamp: "2026-01-01T00:00:09Z", finalizers: [held, kept]},
+   data: {child: a-xxxxx, at: "2026-01-01T00:00:09.5Z"},
+   status: {observedGeneration: 5, conditions: [{type: B}, {type: A, observedGeneration: 4}]}}
+- {apiVersion: v1, kind: Secret, metadata: {namespace: shop, name: a-bbbbb, generateName: a-}, data: {is: two}}
+- {apiVersion: v1, kind: Secret, metadata: {namespace: shop, name: a-xxxxx, generateName: a-,
+   uid: bbbbbbbb-2222-2222-2222-222222222222, ownerReferences: [{kind: ConfigMap, name: a,
+   uid: aaaaaaaa-1111-1111-1111-111111111111}]}, data: {is: one}}
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: s}, spec: {clusterIP: 10.0.0.7, clusterIPs: [10.0.0.7],
+   ports: [{port: 80, nodePort: 30009}]}}`
+)
+
+func parse(t *testing.T, text string) (all []*unstructured.Unstructured) {
+	t.Helper()
+	var list []map[string]any
+	if err := yaml.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, fields := range list {
+		data, err := yaml.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			t.Fatal(err)
+		}
+		obj := &unstructured.Unstructured{}
+		if err := obj.UnmarshalJSON(data); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, obj)
+	}
+	return all
+}
+
+func TestNormalize(t *testing.T) {
+	a, b := normalize(parse(t, one)), normalize(parse(t, other))
+	if diff := cmp.Diff(a.objects, b.objects); diff != "" {
+		t.Errorf("the same objects of two runs differ:\n%s", diff)
+	}
+	names := slices.Sorted(maps.Keys(a.objects))
+	want := []string{"ConfigMap shop/a", "Secret shop/a-<generated 1>", "Secret shop/a-<generated 2>", "Service shop/s"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	child, _, _ := unstructured.NestedString(a.objects["ConfigMap shop/a"], "data", "child")
+	owner, _, _ := unstructured.NestedSlice(a.objects["Secret shop/a-<generated 1>"], "metadata", "ownerReferences")
+	if child != "a-<generated 1>" || owner[0].(map[string]any)["uid"] != "<uid of ConfigMap shop/a>" {
+		t.Errorf("child %q, owner %v", child, owner)
+	}
+}
+
+// What is part of the state stays.
+func TestDifference(t *testing.T) {
+	got := parse(t, one)
+	for _, change := range []struct {
+		value any
+		path  []string
+	}{
+		{"other", []string{"data", "child"}}, {int64(1), []string{"status", "observedGeneration"}},
+		{"b", []string{"metadata", "labels", "a.example.com/x"}},
+	} {
+		if err := unstructured.SetNestedField(got[0].Object, change.value, change.path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff := difference(normalize(parse(t, one)).objects["ConfigMap shop/a"], normalize(got).objects["ConfigMap shop/a"])
+	lines := map[string]bool{}
+	for line := range strings.SplitSeq(diff, "\n") {
+		lines[line] = true
+	}
+	for _, want := range []string{
+		`data.child: -"a-<generated 1>" +"other"`, `metadata.labels: -nothing +{"a.example.com/x":"b"}`,
+		`status.observedGeneration: -"<the latest>" +"<an older one>"`,
+	} {
+		if !lines[want] {
+			t.Errorf("no line %s in\n%s", want, diff)
+		}
+	}
+	if len(lines) != 3 {
+		t.Errorf("%d lines, want 3:\n%s", len(lines), diff)
+	}
+}

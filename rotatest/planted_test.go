@@ -1,0 +1,176 @@
+package rotatest
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/test/controlplane"
+)
+
+// try runs an operator with one member and then with these faults. It returns the report of each that it does not
+// survive, by the fault's name; "reference" is the run with one member.
+func try(t *testing.T, o operator, change func(*Options, *kit), names ...string) map[string]string {
+	t.Helper()
+	cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
+	k := &kit{}
+	options := Options{Config: cfg, Setup: o.setup, Objects: items(namespace, 6), Change: edit(namespace)}
+	change(&options, k)
+	options, err := options.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone(cfg.Host)()
+	seed, patience := max(1, k.seed), k.patience
+	if k, err = newKit(t.Context(), options, seed); err != nil {
+		t.Fatal(err)
+	}
+	defer k.store.Close()
+	if patience > 0 {
+		k.patience = patience
+	}
+	defer func() { // whatever happened
+		c, err := client.New(cfg, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &corev1.SecretList{}} {
+			if err := c.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(must(list)); n > 0 {
+				t.Errorf("%d objects are left in a %T", n, list)
+			}
+		}
+	}()
+	begun := time.Now()
+	want, err := k.reference(t.Context())
+	t.Logf("reference: %v", time.Since(begun))
+	if err != nil {
+		return map[string]string{"reference": err.Error()}
+	}
+	failed := map[string]string{}
+	for _, f := range faults {
+		if len(names) > 0 && !strings.Contains(strings.Join(names, " "), f.name) {
+			continue
+		}
+		begun := time.Now()
+		report, err := k.try(t.Context(), f, want)
+		t.Logf("%s: %v: %s", f.name, time.Since(begun), report)
+		if err != nil {
+			failed[f.name] = report
+		}
+	}
+	if len(failed) > 0 && strings.Contains(strings.Join(names, " "), "again") {
+		if report, same := k.again(t.Context(), want); !same {
+			failed["again"] = report
+		}
+	}
+	return failed
+}
+
+func must(list client.ObjectList) []string {
+	var names []string
+	switch list := list.(type) {
+	case *corev1.ConfigMapList:
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	case *corev1.SecretList:
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
+
+func slow(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SLOW") == "" {
+		t.Skip("only with SLOW=1: make check WHAT=slow")
+	}
+}
+
+// Each of these operators has a bug that a test with one member does not find. One fault does, and two members without
+// a fault do not, unless sharing is the fault.
+func TestPlantedBugs(t *testing.T) {
+	for _, c := range []struct {
+		name, fault string
+		of          operator
+		says        []string
+		quick       bool
+	}{
+		{"what was not noted is created again", "kill", forgetful,
+			[]string{"-<generated 2> is one too many", "was killed after: create secrets"}, true},
+		{"a share is taken for all", "share", totaling,
+			[]string{`metadata.annotations.total: -"6" +"`, "List by a controller of the kind that it is For"}, false},
+		{"memory is lost", "moves", remembering, []string{`metadata.annotations.versions: -"2" +"1"`}, false},
+		{"a cache that is behind is trusted", "lag", trusting, []string{"<generated 2> is one too many"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !c.quick {
+				slow(t)
+			}
+			with := []string{"share", c.fault}
+			if os.Getenv("SLOW") == "" {
+				with = with[1:]
+			}
+			failed := try(t, c.of, func(*Options, *kit) {}, with...)
+			for _, text := range c.says {
+				if !strings.Contains(failed[c.fault], text) {
+					t.Errorf("the report does not say %q", text)
+				}
+			}
+			if c.fault != "share" && failed["share"] != "" {
+				t.Error("it fails without a fault, too")
+			}
+		})
+	}
+}
+
+// An operator without such bugs survives all faults, with any seed.
+func TestCorrect(t *testing.T) {
+	slow(t)
+	for seed := range uint64(5) {
+		if failed := try(t, correct, func(_ *Options, k *kit) { k.seed = seed + 1 }); len(failed) > 0 {
+			t.Errorf("seed %d: %d faults", seed+1, len(failed))
+		}
+	}
+}
+
+func TestReports(t *testing.T) {
+	hasty := func(_ *Options, k *kit) { k.patience = 5 * time.Second }
+	for i, c := range []struct {
+		name  string
+		of    operator
+		how   func(*Options, *kit)
+		fault string
+		says  []string
+	}{
+		{"nothing is written", idle, hasty, "reference", []string{"the operator wrote nothing"}},
+		{"a finalizer stays", clinging, hasty, "reference", []string{
+			`phase "delete"`, "was deleted, and is still there, with the finalizers [rotatest.example.com/clinging]"}},
+		{"a reconcile wakes itself", restless, hasty, "reference", []string{
+			`phase "create"`, "written again and again", "update configmaps", "/item-"}},
+		{"other members' objects are written", meddling, hasty, "share", []string{
+			"is an object of member-", "and was written by another member: update configmaps"}},
+		{"two runs differ", rolling, hasty, "again", []string{"with one member, too", "Options.Normalize",
+			"metadata.annotations.random"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 0 {
+				slow(t)
+			}
+			failed := try(t, c.of, c.how, "share", c.fault)
+			for _, text := range c.says {
+				if !strings.Contains(failed[c.fault], text) {
+					t.Errorf("the report of %s does not say %q: %s", c.fault, text, failed[c.fault])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package rotatest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/slot"
+)
+
+// object is one of a sharded kind.
+type object struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
+
+func (o object) String() string { return describe(o.kind.Kind, o.key) }
+
+// reconcileKey is the key of the object in the context of its reconcile.
+type reconcileKey struct{}
+
+// reconciles are those of all members of a run.
+type reconciles struct {
+	run *run
+
+	mu sync.Mutex
+	// kinds are the sharded ones, as far as they were reconciled.
+	kinds map[schema.GroupKind]bool
+	// busy is who reconciles an object now, and since when.
+	busy map[object]map[*member]time.Time
+	// latest is when a member last began to reconcile an object, active when one began that had not for a while.
+	latest map[visit]time.Time
+	active time.Time
+	// failing are the errors of objects whose last reconcile failed.
+	failing map[object]string
+	// wrong is what must not be.
+	wrong []string
+}
+
+type visit struct {
+	member *member
+	object
+}
+
+func newReconciles(r *run) *reconciles {
+	return &reconciles{
+		run: r, kinds: map[schema.GroupKind]bool{}, busy: map[object]map[*member]time.Time{},
+		latest: map[visit]time.Time{}, active: time.Now(), failing: map[object]string{},
+	}
+}
+
+// observer hears of the reconciles of a member.
+type observer struct {
+	all    *reconciles
+	member *member
+}
+
+var _ controllers.Observer = observer{}
+
+// polled is how often an operator may look again and count as quiet.
+const polled = 5 * time.Second
+
+// Begin implements controllers.Observer.
+func (o observer) Begin(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) context.Context {
+	r, what := o.all, object{kind, key}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx = context.WithValue(ctx, reconcileKey{}, what)
+	if o.member.isKilled() {
+		return ctx // it does not exist
+	}
+	now := time.Now()
+	r.kinds[kind] = true
+	if r.busy[what] == nil {
+		r.busy[what] = map[*member]time.Time{}
+	}
+	for other := range r.busy[what] {
+		if byUID := r.run.kit.o.Rota.Key == slot.KeyUID; other != o.member && !byUID {
+			r.wrong = append(r.wrong, fmt.Sprintf("%s was reconciled by %s and %s at once", what, other.name, o.member.name))
+		}
+	}
+	r.busy[what][o.member] = now
+	if now.Sub(r.latest[visit{o.member, what}]) > polled {
+		r.active = now
+	}
+	r.latest[visit{o.member, what}] = now
+	return ctx
+}
+
+// Result implements controllers.Observer.
+func (o observer) Result(kind schema.GroupKind, key types.NamespacedName, err error) {
+	o.all.mu.Lock()
+	defer o.all.mu.Unlock()
+	if o.member.isKilled() {
+		return
+	}
+	delete(o.all.failing, object{kind, key})
+	if err != nil {
+		o.all.failing[object{kind, key}] = err.Error()
+	}
+}
+
+// End implements controllers.Observer.
+func (o observer) End(kind schema.GroupKind, key types.NamespacedName) {
+	o.all.mu.Lock()
+	defer o.all.mu.Unlock()
+	delete(o.all.busy[object{kind, key}], o.member)
+}
+
+// gone forgets a member that was killed or has ended.
+func (r *reconciles) gone(m *member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, who := range r.busy {
+		delete(who, m)
+	}
+}
+
+// writes looks at a write that a member is about to send.
+func (r *reconciles) writes(m *member, w write) {
+	others := r.run.others(m)
+	if len(others) == 0 || w.Name.Name == "" {
+		return
+	}
+	kind, err := r.run.kit.mapper.KindFor(w.Resource)
+	if err != nil {
+		return // a resource without a kind of its own
+	}
+	target := object{kind.GroupKind(), w.Name}
+	r.mu.Lock()
+	sharded := r.kinds[target.kind]
+	r.mu.Unlock()
+	if !sharded || target != w.in && r.run.kit.o.ForeignWrites {
+		return
+	}
+	for _, other := range others {
+		if !other.rota.Owns(target.kind, target.key) || m.rota.Owns(target.kind, target.key) {
+			continue
+		}
+		r.mu.Lock()
+		r.wrong = append(r.wrong, fmt.Sprintf("%s is an object of %s, and was written by another member: %s", target,
+			other.name, w))
+		r.mu.Unlock()
+	}
+}
+
+// mistakes are what must not be, each once.
+func (r *reconciles) mistakes() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lines := slices.Clone(r.wrong)
+	slices.Sort(lines)
+	lines = slices.Compact(lines)
+	const most = 8
+	if n := len(lines); n > most {
+		lines = append(lines[:most], fmt.Sprintf("... and %d more", n-most))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// restless says what goes on, "" if nothing does.
+func (r *reconciles) restless(quiet time.Duration) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for what, who := range r.busy {
+		for m, since := range who {
+			if now.Sub(since) < max(quiet, polled) {
+				return fmt.Sprintf("%s reconciles %s", m.name, what)
+			}
+		}
+	}
+	if now.Sub(r.active) < quiet {
+		return "objects are being reconciled"
+	}
+	return ""
+}
+
+// failures are the objects whose last reconcile failed.
+func (r *reconciles) failures() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for what, text := range r.failing {
+		lines = append(lines, fmt.Sprintf("the reconcile of %s fails: %s", what, text))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines[:min(5, len(lines))], "\n")
+}

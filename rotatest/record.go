@@ -1,0 +1,197 @@
+package rotatest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/internal/writes"
+)
+
+// write is one that the API server has accepted.
+type write struct {
+	writes.About
+	verb string
+	// by is the member, "" for the test; in is the object whose reconcile it was, if it was one.
+	by string
+	in object
+	// created says that the object did not exist before. uid is the object's, if the answer told.
+	created bool
+	uid     types.UID
+	phase   string
+	at      time.Duration // since the run's start
+}
+
+// what says what sort of a write it is, such as "update websites/status".
+func (w write) what() string {
+	what := w.verb + " " + w.Resource.Resource
+	if w.Subresource != "" {
+		what += "/" + w.Subresource
+	}
+	return what
+}
+
+// String says which write it was, for people.
+func (w write) String() string {
+	text := fmt.Sprintf("%s %s", w.what(), strings.TrimPrefix(w.Name.String(), "/"))
+	if w.in.kind.Kind != "" {
+		text += " (in the reconcile of " + w.in.String() + ")"
+	}
+	if w.by == "" {
+		return text + " by the test"
+	}
+	return text + " by " + w.by
+}
+
+// place is an object by its resource. Versions of one resource are the same.
+type place struct {
+	schema.GroupResource
+	client.ObjectKey
+}
+
+func (w write) place() place { return place{w.Resource.GroupResource(), w.Name} }
+
+// isNoise says of a resource that its writes do not matter: recorders and leader election make them.
+func isNoise(r schema.GroupVersionResource) bool {
+	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io") ||
+		r.Resource == "leases" && r.Group == "coordination.k8s.io"
+}
+
+// record has the writes of a run.
+type record struct {
+	mu     sync.Mutex
+	start  time.Time
+	phase  string
+	writes []write
+	last   time.Time
+	// versions are those by which resources are asked for.
+	versions map[schema.GroupResource]string
+}
+
+func newRecord() *record {
+	now := time.Now()
+	return &record{start: now, last: now, versions: map[schema.GroupResource]string{}}
+}
+
+func (r *record) add(w write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = time.Now()
+	w.at, w.phase = r.last.Sub(r.start), r.phase
+	r.writes = append(r.writes, w)
+	if of := w.Resource.GroupResource(); r.versions[of] == "" {
+		r.versions[of] = w.Resource.Version
+	}
+}
+
+// enter begins a phase.
+func (r *record) enter(phase string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.phase, r.last = phase, time.Now()
+}
+
+// begun reports whether a member has written something in this phase.
+func (r *record) begun() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.writes, func(w write) bool { return w.by != "" && w.phase == r.phase })
+}
+
+// quiet is for how long nothing was written.
+func (r *record) quiet() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.last)
+}
+
+// touched returns the resources that were written, and of each object its last write but for those that tell less.
+func (r *record) touched() (resources []schema.GroupVersionResource, objects map[place]write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of, version := range r.versions {
+		resources = append(resources, of.WithVersion(version))
+	}
+	slices.SortFunc(resources, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
+	objects = map[place]write{}
+	for _, w := range r.writes {
+		if w.Name.Name == "" {
+			continue // a collection
+		}
+		if before, ok := objects[w.place()]; ok {
+			w.created = w.created || before.created
+			w.uid = cmp.Or(w.uid, before.uid)
+		}
+		objects[w.place()] = w
+	}
+	return resources, objects
+}
+
+// uids are those of all objects that were written.
+func (r *record) uids() map[types.UID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[types.UID]bool{}
+	for _, w := range r.writes {
+		all[w.uid] = true
+	}
+	return all
+}
+
+// creation returns the write that created an object.
+func (r *record) creation(uid types.UID) (write, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.writes {
+		if w.created && w.uid == uid {
+			return w, true
+		}
+	}
+	return write{}, false
+}
+
+// sorts are the sorts of writes of members in a phase, in the order in which they first came, and how many there were.
+func (r *record) sorts(phase string) (sorts []string, number map[string]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number = map[string]int{}
+	for _, w := range r.writes {
+		if w.by == "" || w.phase != phase {
+			continue
+		}
+		if number[w.what()]++; number[w.what()] == 1 {
+			sorts = append(sorts, w.what())
+		}
+	}
+	return sorts, number
+}
+
+// hot says which objects were written most within the last time, if there are any that were written again and again.
+func (r *record) hot(within time.Duration) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := time.Since(r.start) - within
+	count, last := map[place]int{}, map[place]write{}
+	for _, w := range r.writes {
+		if w.at >= since && w.by != "" {
+			count[w.place()]++
+			last[w.place()] = w
+		}
+	}
+	var lines []string
+	for p, n := range count {
+		if n >= 3 {
+			lines = append(lines, fmt.Sprintf("%4d times: %s", n, last[p]))
+		}
+	}
+	slices.Sort(lines)
+	slices.Reverse(lines)
+	return strings.Join(lines[:min(5, len(lines))], "\n")
+}

@@ -1,0 +1,248 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/rota-dev/rota/internal/store"
+)
+
+var seedFlag = flag.Uint64("rotatest.seed", 1, "what rotatest chooses lags, moves and kills by")
+
+// rotaName is the name of the rota, and of the namespace of its table and Leases.
+const rotaName = "rotatest"
+
+// kit is one call of Run.
+type kit struct {
+	o    Options
+	seed uint64
+	// patience bounds each wait.
+	patience time.Duration
+
+	mapper  meta.RESTMapper
+	dynamic dynamic.Interface
+	store   *store.Kubernetes
+	// started is how many Pods there were.
+	started int
+	// sorts are the sorts of writes of one member, by phase.
+	sorts map[string]sorts
+}
+
+type sorts struct {
+	order  []string
+	number map[string]int
+}
+
+// Run runs an operator as two members of a rota and reports, as subtests, where the objects do not become what they
+// become with one member: share, moves, lag and kill. `go test -run 'TestSharded/kill'` runs one of them. Seeds of the
+// flag -rotatest.seed choose other lags, moves and kills; times are those of the machine, so a seed does not repeat a
+// run exactly.
+//
+// It takes one to two minutes for an operator that needs little time. Two calls with one API server wait for each
+// other. When Run returns, the managers have ended and what was created is deleted, but for namespaces. One of those,
+// rotatest, is for the table.
+func Run(t *testing.T, o Options) {
+	t.Helper()
+	o, err := o.withDefaults()
+	if err != nil {
+		t.Fatalf("rotatest: %v", err)
+	}
+	defer alone(o.Config.Host)()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), o.Timeout,
+		fmt.Errorf("Options.Timeout, %v, has passed", o.Timeout))
+	defer cancel()
+	k, err := newKit(ctx, o, *seedFlag)
+	if err != nil {
+		t.Fatalf("rotatest: %v", err)
+	}
+	defer k.store.Close()
+	want, err := k.reference(ctx)
+	if err != nil {
+		t.Fatalf("rotatest: with one member and without any fault: %v", err)
+	}
+	differs := false
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			report, err := k.try(ctx, f, want)
+			if err == nil {
+				t.Logf("rotatest: %s", report)
+				return
+			}
+			t.Errorf("rotatest: %s\nAgain: go test -run '^%s$' -rotatest.seed=%d", report,
+				strings.ReplaceAll(t.Name(), "/", "$/^"), k.seed)
+			var d *differenceError
+			differs = differs || errors.As(err, &d)
+		})
+	}
+	if !differs {
+		return
+	}
+	if report, same := k.again(ctx, want); same {
+		t.Logf("rotatest: %s", report)
+	} else {
+		t.Errorf("rotatest: %s", report)
+	}
+}
+
+// reference runs the operator as one member.
+func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
+	r, err := k.newRun(reference)
+	if err != nil {
+		return nil, err
+	}
+	states, err := r.play(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for phase := range states {
+		order, number := r.record.sorts(phase)
+		k.sorts[phase] = sorts{order, number}
+	}
+	if len(k.sorts[creating].order)+len(k.sorts[changing].order) == 0 {
+		return nil, errors.New("the operator wrote nothing: does Setup add its controllers, and are Objects of its kinds?")
+	}
+	return states, nil
+}
+
+// try runs the operator with a fault. The report says what came of it, for people, and what the error is.
+func (k *kit) try(ctx context.Context, f *fault, want map[string]*state) (report string, err error) {
+	r, err := k.newRun(f)
+	if err != nil {
+		return err.Error(), err
+	}
+	begun := time.Now()
+	if _, err = r.play(ctx, want); err == nil {
+		return fmt.Sprintf("%s: as with one member, after %d writes in %v (seed %d)%s", f.what, len(r.record.writes),
+			time.Since(begun).Round(time.Second/10), k.seed, r.told()), nil
+	}
+	report = fmt.Sprintf("%s (seed %d): %v%s", f.what, k.seed, err, r.told())
+	if hints := r.log.hints(); hints != "" {
+		report += "\nWhat Rota logged of the operator's code:\n" + indent(hints)
+	}
+	return report, err
+}
+
+// again says whether the operator makes the same of the objects twice, with one member.
+func (k *kit) again(ctx context.Context, want map[string]*state) (report string, same bool) {
+	r, err := k.newRun(reference)
+	if err == nil {
+		_, err = r.play(ctx, want)
+	}
+	var d *differenceError
+	switch {
+	case errors.As(err, &d):
+		diff := strings.NewReplacer("-one member", "-first time", "+two members", "+second time").Replace(d.diff)
+		return "with one member, too, the objects are not the same each time. If that is as it should be, take the " +
+			"difference out by Options.Normalize:\n" + indent(diff), false
+	case err != nil:
+		return fmt.Sprintf("a second run with one member failed: %v", err), false
+	}
+	return "a second run with one member came to the same objects as the first", true
+}
+
+// busy has a lock for each API server.
+var busy sync.Map
+
+func alone(host string) (leave func()) {
+	mu, _ := busy.LoadOrStore(host, &sync.Mutex{})
+	lock, _ := mu.(*sync.Mutex)
+	lock.Lock()
+	return lock.Unlock
+}
+
+// newKit looks whether the API server is as it has to be, and clears the table of an earlier Run.
+func newKit(ctx context.Context, o Options, seed uint64) (*kit, error) {
+	k := &kit{o: o, seed: seed, patience: defaultPatience, sorts: map[string]sorts{}}
+	return k, k.prepare(ctx)
+}
+
+func (k *kit) prepare(ctx context.Context) error {
+	cfg := rest.CopyConfig(k.o.Config)
+	cfg.QPS = -1
+	ask := rest.CopyConfig(cfg)
+	ask.Timeout = 10 * time.Second
+	server, err := discovery.NewDiscoveryClientForConfig(ask)
+	if err != nil {
+		return fmt.Errorf("Options.Config: %w", err)
+	}
+	if _, err := server.ServerVersion(); err != nil {
+		return fmt.Errorf("Options.Config: the API server at %s does not answer: %w", cfg.Host, err)
+	}
+	http, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return fmt.Errorf("Options.Config: %w", err)
+	}
+	if k.mapper, err = apiutil.NewDynamicRESTMapper(cfg, http); err != nil {
+		return fmt.Errorf("Options.Config: %w", err)
+	}
+	if err := checkServed(k.o, k.mapper); err != nil {
+		return err
+	}
+	if k.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return err
+	}
+	own, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		return err
+	}
+	namespaces := map[string]bool{rotaName: true}
+	for _, obj := range k.o.Objects {
+		if obj.GetNamespace() != "" {
+			namespaces[obj.GetNamespace()] = true
+		}
+	}
+	for name := range namespaces {
+		err := own.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create namespace %s: %w", name, err)
+		}
+	}
+	if err := own.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(rotaName)); err != nil {
+		return fmt.Errorf("delete the Leases of an earlier run: %w", err)
+	}
+	table := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rotaName, Name: rotaName}}
+	if err := own.Delete(ctx, table); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the table of an earlier run: %w", err)
+	}
+	k.store, err = store.NewKubernetes(cfg, store.Options{Namespace: rotaName, Name: rotaName})
+	return err
+}
+
+// newClient makes a client of the test whose writes are recorded.
+func (k *kit) newClient(r *recorder) (client.Client, error) {
+	cfg := rest.CopyConfig(k.o.Config)
+	cfg.QPS = -1
+	cfg.Wrap(r.over)
+	return client.New(cfg, client.Options{Scheme: k.o.Scheme, Mapper: k.mapper})
+}
+
+func (k *kit) isNamespace(obj client.Object) bool {
+	gvk, err := apiutil.GVKForObject(obj, k.o.Scheme)
+	return err == nil && gvk.Group == "" && gvk.Kind == "Namespace"
+}
+
+func (k *kit) describe(obj client.Object) string {
+	gvk, err := apiutil.GVKForObject(obj, k.o.Scheme)
+	if err != nil {
+		return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
+	}
+	return describe(gvk.Kind, client.ObjectKeyFromObject(obj))
+}

@@ -1,0 +1,234 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Phases of a run.
+const (
+	creating = "create"
+	changing = "change"
+	deleting = "delete"
+	cleaning = "clean up"
+)
+
+// run is one life of the objects, with one fault.
+type run struct {
+	kit   *kit
+	fault *fault
+	rand  *rand.Rand
+	// client is the test's.
+	client     client.Client
+	record     *record
+	reconciles *reconciles
+	log        notes
+	// kills has members that were killed.
+	kills chan *member
+	// restarts is how many members ended by themselves.
+	restarts int
+
+	mu sync.Mutex
+	// members are those that work, oldest first; all are those that were started.
+	members, all []*member
+	// happened is what was done to the members, for people.
+	happened []string
+}
+
+func (r *run) tell(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.happened = append(r.happened, fmt.Sprintf(format, args...))
+}
+
+// told is what was done to the members.
+func (r *run) told() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.happened) == 0 {
+		return ""
+	}
+	return "\n" + indent(strings.Join(r.happened, "\n"))
+}
+
+func (k *kit) newRun(f *fault) (*run, error) {
+	r := &run{kit: k, fault: f, record: newRecord(), kills: make(chan *member, 100),
+		rand: rand.New(rand.NewPCG(k.seed, uint64(len(f.name))))} //nolint:gosec // no secret
+	r.reconciles = newReconciles(r)
+	var err error
+	r.client, err = k.newClient(&recorder{record: r.record})
+	return r, err
+}
+
+// play goes through all phases, and returns the state at the end of each.
+func (r *run) play(ctx context.Context, want map[string]*state) (states map[string]*state, err error) {
+	defer func() { err = errors.Join(err, r.end(ctx, err != nil)) }()
+	members := 2
+	if r.fault.alone {
+		members = 1
+	}
+	for range members {
+		if err := r.newMember(nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.await(ctx, "the members share the work", r.unshared); err != nil {
+		return nil, err
+	}
+	states = map[string]*state{}
+	for _, p := range []struct {
+		name string
+		do   func(context.Context) error
+	}{{creating, r.create}, {changing, r.change}, {deleting, r.delete}} {
+		if p.name == changing && r.kit.o.Change == nil {
+			continue
+		}
+		if states[p.name], err = r.phase(ctx, p.name, p.do, want[p.name]); err != nil {
+			return nil, &phaseError{p.name, err}
+		}
+	}
+	return states, nil
+}
+
+// phaseError says in which phase something went wrong.
+type phaseError struct {
+	phase string
+	err   error
+}
+
+func (e *phaseError) Error() string { return fmt.Sprintf("phase %q: %v", e.phase, e.err) }
+func (e *phaseError) Unwrap() error { return e.err }
+
+// phase does what the user does, disturbs the members meanwhile, and holds the state at the end against the wanted one.
+func (r *run) phase(ctx context.Context, name string, do func(context.Context) error, want *state) (*state, error) {
+	r.record.enter(name)
+	disturbed := make(chan error, 1)
+	go func() { disturbed <- r.fault.disturb(ctx, r, name) }()
+	err := do(ctx)
+	err = errors.Join(err, <-disturbed)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.await(ctx, "the operator has settled", r.unsettled); err != nil {
+		return nil, err
+	}
+	if wrong := r.reconciles.mistakes(); wrong != "" {
+		return nil, fmt.Errorf("what members must not do:\n%s", indent(wrong))
+	}
+	for grace := time.Now().Add(r.quiet() + graceTime); ; {
+		got, err := r.snapshot(ctx)
+		if err != nil || want == nil {
+			return got, err
+		}
+		diff := r.compare(want, got)
+		if diff == "" {
+			return got, nil
+		}
+		if time.Now().After(grace) {
+			return nil, &differenceError{diff}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+		// It may have been about to do something.
+		if err := r.await(ctx, "the operator has settled", r.unsettled); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// graceTime is how long a state may differ after the operator has settled: it waits for something, or this machine is
+// slow.
+const graceTime = 4 * time.Second
+
+// differenceError says that the state is not what it is with one member.
+type differenceError struct{ diff string }
+
+func (e *differenceError) Error() string {
+	return "the objects are not what they are with one member:\n" + indent(e.diff)
+}
+
+func (r *run) create(ctx context.Context) error {
+	for _, obj := range r.kit.o.Objects {
+		fresh, _ := obj.DeepCopyObject().(client.Object)
+		if err := r.client.Create(ctx, fresh); err != nil {
+			if r.kit.isNamespace(fresh) && apierrors.IsAlreadyExists(err) {
+				continue // an API server without controllers cannot delete it
+			}
+			return fmt.Errorf("create %s: %w", r.kit.describe(fresh), err)
+		}
+	}
+	return nil
+}
+
+func (r *run) change(ctx context.Context) error {
+	if err := r.kit.o.Change(ctx, r.client); err != nil {
+		return fmt.Errorf("Options.Change: %w", err)
+	}
+	return nil
+}
+
+func (r *run) delete(ctx context.Context) error {
+	for _, obj := range slices.Backward(r.kit.o.Objects) {
+		fresh, _ := obj.DeepCopyObject().(client.Object)
+		if r.kit.isNamespace(fresh) {
+			continue
+		}
+		if err := r.client.Delete(ctx, fresh); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s: %w", r.kit.describe(fresh), err)
+		}
+	}
+	return nil
+}
+
+// working returns the members that work.
+func (r *run) working() []*member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.members)
+}
+
+func (r *run) others(m *member) []*member {
+	return slices.DeleteFunc(r.working(), func(other *member) bool { return other == m })
+}
+
+func (r *run) remove(m *member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = slices.DeleteFunc(r.members, func(other *member) bool { return other == m })
+}
+
+// maxRestarts is how many members may end by themselves in a run. On a machine that is too busy they may lose their
+// Leases, and their Pods would be restarted.
+const maxRestarts = 3
+
+// revive starts members in the place of those that have ended by themselves.
+func (r *run) revive() error {
+	for _, m := range r.working() {
+		if !m.ended() {
+			continue
+		}
+		r.remove(m)
+		r.reconciles.gone(m)
+		if r.restarts++; r.fault.alone || r.restarts > maxRestarts || m.err == nil {
+			return fmt.Errorf("the manager of %s ended by itself: %w", m.name, m.waits())
+		}
+		if err := r.newMember(nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func indent(text string) string { return "    " + strings.ReplaceAll(text, "\n", "\n    ") }
