@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"os"
 
@@ -41,20 +42,27 @@ func main() {
 	}))
 	check(mgr.AddHealthzCheck("healthz", healthz.Ping))
 	check(mgr.AddReadyzCheck("readyz", healthz.Ping))
-	check(controller.Index(ctx, mgr.GetFieldIndexer()))
+	check(setUp(ctx, mgr, *stateDir))
+	check(mgr.Start(ctx))
+}
+
+// setUp adds the operator's controller to a manager.
+func setUp(ctx context.Context, mgr ctrl.Manager, stateDir string) error {
+	if err := controller.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	reconciler := &controller.WebsiteReconciler{
 		Client:   mgr.GetClient(),
 		Recorder: mgr.GetEventRecorder("website-operator"),
-		Pages:    controller.Pages{Dir: *stateDir},
+		Pages:    controller.Pages{Dir: stateDir},
 	}
-	check(ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		For(&webv1.Website{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ConfigMap{}).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(reconciler.SitesOf)).
-		Complete(reconciler))
-	check(mgr.Start(ctx))
+		Complete(reconciler)
 }
 
 func must[T any](value T, err error) T {
