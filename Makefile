@@ -167,7 +167,7 @@ $(MODULES):
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
-		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo
+		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
 	cd bench && GOWORK=off SLOW=1 $(GO) test -count=1 -timeout 30m ./split
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
