@@ -147,8 +147,8 @@ func (r *run) compare(want, got *state) string {
 
 // byName orders objects by kind, namespace and name.
 func byName(a, b *unstructured.Unstructured) int {
-	return cmp.Or(cmp.Compare(groupKind(a).String(), groupKind(b).String()), cmp.Compare(a.GetNamespace(), b.GetNamespace()),
-		cmp.Compare(a.GetName(), b.GetName()))
+	return cmp.Or(cmp.Compare(groupKind(a).String(), groupKind(b).String()),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
 func groupKind(obj *unstructured.Unstructured) schema.GroupKind {
