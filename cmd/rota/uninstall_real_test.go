@@ -231,6 +231,29 @@ func TestUninstallRefuses(t *testing.T) {
 	}
 }
 
+// A table that this command cannot read stays: it may name Pods that have no Leases, and come back.
+func TestUninstallOfANewerRelease(t *testing.T) {
+	t.Parallel()
+	w := writeRota(t, halves())
+	maps := w.client.CoreV1().ConfigMaps(w.namespace)
+	cm, err := maps.Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm.Data["format"] = "99"
+	if _, err := maps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = w.client.CoordinationV1().Leases(w.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "a newer release wrote the table")
+	if _, err := maps.Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
+		t.Errorf("the table: %v", err)
+	}
+}
+
 // What was found may have changed once somebody has answered: then nothing is removed, neither labels nor the fence. And
 // a Pod whose member has not renewed for long, since its container crashes again and again, may come back.
 func TestUninstallLooksAgain(t *testing.T) {

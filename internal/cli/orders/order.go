@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
@@ -27,7 +28,7 @@ type Store interface {
 // Told returns the highest epochs that the members' Leases tell of, by the UID of the table.
 type Told func(ctx context.Context) (map[string]uint64, error)
 
-// Errors of Give. Others are those of the API server and of the change.
+// Errors of Give. Others are view.ErrTable and view.ErrNewer, and those of the API server and of the change.
 var (
 	// ErrMissing: there is no table.
 	ErrMissing = errors.New("there is no table: no member has ever started, or it was deleted and the members have not " +
@@ -89,8 +90,10 @@ func give(ctx context.Context, s Store, told Told, change func(*table.Table) err
 		return nil, member.OutcomeFailed, err
 	case snap.Missing():
 		return nil, member.OutcomeFailed, ErrMissing
+	case errors.Is(snap.Err, table.ErrFormat):
+		return nil, member.OutcomeFailed, fmt.Errorf("%w: %w", view.ErrNewer, snap.Err)
 	case snap.Err != nil:
-		return nil, member.OutcomeFailed, fmt.Errorf("the table is invalid: %w", snap.Err)
+		return nil, member.OutcomeFailed, fmt.Errorf("%w: %w", view.ErrTable, snap.Err)
 	case snap.Table.UID != snap.UID || snap.Table.Epoch < epochs[snap.UID]:
 		return nil, member.OutcomeFailed, ErrOldCopy
 	}

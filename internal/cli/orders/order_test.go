@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/cli/orders"
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
@@ -143,6 +144,9 @@ func TestRefused(t *testing.T) {
 	old := pair()
 	old.Members[1].MaxFormat = table.DutyFormat
 	empty := table.New(8, slot.KeyName, 3)
+	newer, edited := stored(t, pair()), stored(t, pair())
+	newer.Do(func(o *memory.Objects) { o.EditTable(func(text map[string]string) { text["format"] = "99" }) })
+	edited.Do(func(o *memory.Objects) { o.EditTable(func(text map[string]string) { text["slots"] = "many" }) })
 	for name, c := range map[string]struct {
 		memory *memory.Store
 		told   uint64
@@ -152,6 +156,8 @@ func TestRefused(t *testing.T) {
 		"no table":       {memory.New(), 0, pause, orders.ErrMissing.Error()},
 		"an old copy":    {stored(t, pair()), 5, pause, orders.ErrOldCopy.Error()},
 		"an old member":  {stored(t, old), 4, pause, "b-1 (build v7); update them first"},
+		"a newer table":  {newer, 0, pause, view.ErrNewer.Error()},
+		"edited by hand": {edited, 0, pause, "the table is invalid: field slots"},
 		"no members":     {stored(t, empty), 0, pause, "has no members"},
 		"a stranger":     {stored(t, pair()), 0, func(t *table.Table) error { return orders.Drain(t, "c-1", by) }, "the members are a-1, b-1"},
 		"drained by one": {stored(t, old), 0, func(t *table.Table) error { return orders.Drain(t, "a-1", by) }, "older release"},

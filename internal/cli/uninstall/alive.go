@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
@@ -92,7 +93,11 @@ func (f *Finder) pods(ctx context.Context, leases []coordinationv1.Lease, out *A
 	t := &table.Table{} // without one, Leases tell of members
 	switch {
 	case err == nil:
-		if read, err := table.Decode(cm.Data); err == nil {
+		read, err := table.Decode(cm.Data)
+		if errors.Is(err, table.ErrFormat) { // it may name Pods that have no Leases
+			return fmt.Errorf("rota %s: %w: %w", f.o.Rota, view.ErrNewer, err)
+		}
+		if err == nil {
 			t = read
 		}
 	case !apierrors.IsNotFound(err):
