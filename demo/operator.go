@@ -27,8 +27,8 @@ import (
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// operatorArgument makes the program a replica.
-const operatorArgument = "demo-operator"
+// OperatorArgument makes the program rota-demo a replica.
+const OperatorArgument = "demo-operator"
 
 // sayWork begins the line that tells a replica how much longer its reconciles take.
 const sayWork = "work "

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +39,8 @@ type Options struct {
 	Verbose bool
 	// Progress gets the live view, or plain lines where it is no terminal.
 	Progress io.Writer
-	// Release, unless empty, is the program rota of another release. After the rolling restart there is a rolling update
-	// to its replicas, and one back.
+	// Release, unless empty, is the program rota-demo of another release. After the rolling restart there is a rolling
+	// update to its replicas, and one back.
 	Release string
 	// Dashboard, unless nil, opens a dashboard with buttons. Once everything is set up, the demo leaves the replicas to
 	// them, instead of its story, until Run's ctx ends. It judges the run then, which takes a minute or two more.
@@ -50,6 +51,8 @@ type Options struct {
 	Autoscale *Autoscale
 	// Canary, unless nil, tells a story of canaries.
 	Canary *Canary
+	// Story, unless nil, is told once everything is set up, instead of the demo's own. It is judged in the same way.
+	Story func(context.Context, *Fleet) error
 	// Command starts a replica: a program, and its arguments, that calls OperatorMain. Default: this program with the
 	// argument "demo-operator".
 	Command []string
@@ -69,6 +72,8 @@ func (o *Options) validate() error {
 		return errors.New("autoscale: objects and rate must be given, and there is no kubeconfig, migration or dashboard")
 	case o.Canary != nil && (o.Autoscale != nil || o.Migrate || o.Dashboard != nil || o.Release != ""):
 		return errors.New("canary: there is no autoscaler, migration, dashboard or other release with it")
+	case o.Story != nil && (o.Autoscale != nil || o.Canary != nil || o.Migrate || o.Dashboard != nil || o.Release != ""):
+		return errors.New("story: there is no other one with it")
 	case o.Slots < 16:
 		if err := o.Slots.Validate(); err != nil {
 			return err

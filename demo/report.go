@@ -34,8 +34,8 @@ type Report struct {
 	UnownedAtEnd  int  `json:"unowned_at_end"`
 	// DeletionsMissed are pages left behind by deletions, except in slots that were a killed replica's.
 	DeletionsMissed int `json:"deletions_missed"`
-	// TakenOverSeconds is how long after the kill the last of the killed replica's slots had a new owner that works on
-	// it; TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
+	// TakenOverSeconds is how long after a kill the last of the killed replica's slots had a new owner that works on it,
+	// at most; TakeOverBoundSeconds is how long that may take (docs/guarantees.md). Both are 0 where none was killed.
 	TakenOverSeconds     float64 `json:"taken_over_seconds"`
 	TakeOverBoundSeconds float64 `json:"take_over_bound_seconds"`
 	// Duties is how many duties the operator has, DutyRuns how often one was begun. DutyOverlaps are pairs of runs of one

@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	if o.Command, err = process.Command(o.Command, operatorArgument); err != nil {
+	if o.Command, err = process.Command(o.Command, OperatorArgument); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "rota-demo-")

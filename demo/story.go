@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,16 +22,20 @@ func (e *engine) story(ctx, loading, later context.Context) error {
 	if e.hand != nil {
 		return e.byHand(ctx)
 	}
+	if e.o.Story != nil {
+		return e.o.Story(ctx, &Fleet{e})
+	}
 	type step struct {
 		name string
 		do   func(context.Context, *phaseRun) error
 	}
 	steps := []step{
-		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.rollout("v2", e.o.Command)},
+		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.update(Update{Build: "v2"})},
 	}
 	if e.o.Release != "" {
-		steps = append(steps, step{"release", e.rollout("other", []string{e.o.Release, operatorArgument})},
-			step{"return", e.rollout("v3", e.o.Command)})
+		other := []string{e.o.Release, OperatorArgument}
+		steps = append(steps, step{"release", e.update(Update{Build: "other", Command: other, MayEnd: true})},
+			step{"return", e.update(Update{Build: "v3"})})
 	}
 	for _, p := range steps {
 		if err := e.phase(ctx, p.name, p.do); err != nil {
@@ -208,72 +211,6 @@ func (e *engine) replace(context.Context, *phaseRun) error {
 		e.view.title("in the killed one's place: " + p.pod)
 	}
 	return err
-}
-
-// readyAfter is how long a kubelet takes to notice that a replica is ready, with the probe of the example's Deployment.
-const readyAfter = 2 * time.Second
-
-// rollout replaces the replicas one by one, with one more than usual meanwhile, as a Deployment with maxSurge 1 and
-// maxUnavailable 0 does.
-func (e *engine) rollout(build string, command []string) func(context.Context, *phaseRun) error {
-	return func(ctx context.Context, _ *phaseRun) error {
-		old := e.live()
-		for i, p := range old {
-			e.view.title(fmt.Sprintf("rolling update to %s, %d of %d: %s goes", build, i+1, len(old), p.pod))
-			if err := e.comes(ctx, build, command); err != nil {
-				return err
-			}
-			if err := await.Sleep(ctx, readyAfter); err != nil {
-				return err
-			}
-			if err := p.End(syscall.SIGTERM); err != nil {
-				return err
-			}
-			// At most one more than usual at any time. A kubelet takes longer to start the next container anyway.
-			if err := until(ctx, stepLimit, p.Lingers); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// A replica of another release may end at its start, if it cannot read the table. Then it is started again, as the
-// kubelet does.
-const (
-	restarts     = 5
-	restartAfter = 5 * time.Second
-)
-
-// comes starts a replica and waits until it has joined.
-func (e *engine) comes(ctx context.Context, build string, command []string) error {
-	for n := 0; ; n++ {
-		fresh, err := e.startAs(build, command)
-		if err != nil {
-			return err
-		}
-		other := command[0] == e.o.Release
-		fresh.mayEnd.Store(other && n < restarts)
-		err = until(ctx, stepLimit, func() string {
-			if !fresh.Running() {
-				return ""
-			}
-			return e.absent(fresh.pod)
-		})
-		if err != nil || fresh.Running() {
-			fresh.mayEnd.Store(false)
-			return err
-		}
-		e.view.log("%s ended at its start, and is started again in %v: %s", fresh.pod, restartAfter, lastLine(fresh.Tail()))
-		if err := await.Sleep(ctx, restartAfter); err != nil {
-			return err
-		}
-	}
-}
-
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }
 
 func (e *engine) absent(pod string) string {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -38,9 +39,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	_, _ = fmt.Fprintln(t, "\tslots moved\tmoves per slot\tobjects moved\tobject writes\ttable writes\tobjects listed\t"+
 		"received\tstall p50\tp99\tmax\tmachine busy\ttook\t")
 	for _, p := range r.Phases {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n", phaseTitles[p.Name],
-			p.MovedSlots, p.MovesPerSlot, p.MovedObjects, orUnknown(p.ObjectWrites), p.TableWrites,
-			orUnknown(p.ListedObjects), p.ReceivedObjects,
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n",
+			cmp.Or(phaseTitles[p.Name], p.Name), p.MovedSlots, p.MovesPerSlot, p.MovedObjects, orUnknown(p.ObjectWrites),
+			p.TableWrites, orUnknown(p.ListedObjects), p.ReceivedObjects,
 			verdict.Text(p.Stall.P50), verdict.Text(p.Stall.P99), verdict.Text(p.Stall.Max),
 			percent(p.MachineBusy), p.Seconds)
 	}

@@ -105,15 +105,15 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 			klog.SetLogger(logr.Discard())
 			if dispatching {
 				for _, name := range []string{
-					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "release", "dashboard",
-					"migrate", "canary",
+					"audit-log", "delivery", "renew-deadline", "retry-period", "write-timeout", "baseline", "dashboard", "migrate",
+					"canary",
 				} {
 					if cmd.Flags().Changed(name) {
 						return usagef("--%s: not with --dispatch", name)
 					}
 				}
 				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
-				d.Seed, d.Keep, d.Verbose, d.Forget = o.Seed, o.Keep, o.Verbose, !remember
+				d.Seed, d.Keep, d.Verbose, d.Forget, d.Release = o.Seed, o.Keep, o.Verbose, !remember, o.Release
 				d.Slots, d.Progress = slot.Count(slots), os.Stderr
 				report, err := dispatch.Run(cmd.Context(), d)
 				if report == nil {
@@ -167,7 +167,8 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 		"longest time that a write may take (default 2s, or less with a short lease)")
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
 	f.StringVar(&o.Release, "release", "",
-		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back")
+		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back. With "+
+			"--dispatch every second worker in Go is its, and the rolling restart is an update to its dispatchers")
 	f.BoolVar(&o.Migrate, "migrate", false,
 		"replace replicas with leader election by members of a rota, in a rolling update, and back")
 	f.BoolVar(&canary, "canary", false, "roll out canaries instead: one whose reconciles fail for 2 % of the objects, a "+

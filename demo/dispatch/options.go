@@ -39,6 +39,9 @@ type Options struct {
 	Verbose bool
 	// Progress gets lines that tell what happens.
 	Progress io.Writer
+	// Release, unless empty, is the program rota-demo of another release. Every second worker in Go is its, and in the
+	// rolling restart its dispatchers take the place of the others.
+	Release string
 	// Command starts a process that calls Main: a program, and its arguments. Default: this program with the argument
 	// "demo-dispatch".
 	Command []string

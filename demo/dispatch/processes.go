@@ -74,7 +74,18 @@ func reserve(ctx context.Context) (out []int, err error) {
 func url(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
 
 // startDispatcher starts a dispatcher at a port that no other one has.
-func (e *engine) startDispatcher() (*dispatcher, error) {
+func (e *engine) startDispatcher() (*dispatcher, error) { return e.startDispatcherOf(e.o.Command) }
+
+// other starts a process of Options.Release; where there is none, of this one.
+func (e *engine) other() []string {
+	if e.o.Release == "" {
+		return e.o.Command
+	}
+	return []string{e.o.Release, Argument}
+}
+
+// startDispatcherOf is startDispatcher with another program.
+func (e *engine) startDispatcherOf(command []string) (*dispatcher, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	free := slices.Clone(e.ports)
@@ -108,7 +119,7 @@ func (e *engine) startDispatcher() (*dispatcher, error) {
 		return nil, err
 	}
 	p, err := process.Start(process.Options{
-		Name: "dispatcher " + pod, Command: e.o.Command, Log: filepath.Join(e.dir, pod+".log"), Variable: Env,
+		Name: "dispatcher " + pod, Command: command, Log: filepath.Join(e.dir, pod+".log"), Variable: Env,
 		Config: part{Config: path, Kubeconfig: e.cluster.path(dispatcherAccount + kubeconfig), Verbose: e.o.Verbose},
 		Env:    []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + e.cluster.Namespace},
 	})
@@ -137,6 +148,9 @@ func (e *engine) startWorker(python bool) error {
 		p.Worker.URLs = append(p.Worker.URLs, url(e.ports[(i+n)%len(e.ports)]))
 	}
 	command := e.o.Command
+	if n%2 == 1 {
+		command = e.other()
+	}
 	if python {
 		command = []string{e.o.Python, e.cluster.path("demo_worker.py")}
 	}

@@ -229,7 +229,7 @@ func (e *engine) replace(ctx context.Context) error {
 func (e *engine) rollout(ctx context.Context) error {
 	old := e.tier()
 	for i, d := range old {
-		fresh, err := e.startDispatcher()
+		fresh, err := e.startDispatcherOf(e.other())
 		if err != nil {
 			return err
 		}
