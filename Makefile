@@ -104,9 +104,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site
+CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew
 
 .PHONY: check-what
 check-what:
@@ -174,6 +174,11 @@ check-slow: kube
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
 check-incidents: kube
 	SLOW=1 $(GO) test -count=1 -v -timeout 40m ./test/incidents -lease 15s $(ARGS)
+
+# Run members, commands, dispatchers and workers of the commits in test/skew/BEFORE with those of this one. The first
+# time their programs are built, from git's history (BEFORE=0601e9d: only that one).
+check-skew: kube
+	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/skew $(ARGS)
 
 # Measure how fast clients get to another API server through the front, and hold it to 2 s. It needs HAProxy, and a
 # machine that does nothing else.
