@@ -180,8 +180,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestMenu: in a narrow window the menu opens and closes by its button.
-func TestMenu(t *testing.T) {
+// TestNarrow: in a narrow window the menu opens and closes by its button, and what the search finds is in the window.
+func TestNarrow(t *testing.T) {
 	server := httptest.NewServer(http.FileServer(http.Dir(site(t))))
 	defer server.Close()
 	p := open(t, strings.TrimPrefix(server.URL, "http://"))
@@ -192,5 +192,11 @@ func TestMenu(t *testing.T) {
 			t.Errorf("the menu is there: %v, want %v", got, want)
 		}
 		p.do("button", chromedp.Click("#site-menu-button", chromedp.ByQuery))
+	}
+	p.do("search", chromedp.SendKeys("#site-query", "lease", chromedp.ByQuery),
+		chromedp.WaitVisible("#site-results li[aria-selected=true]", chromedp.ByQuery))
+	box := `document.getElementById("site-results").getBoundingClientRect()`
+	if left, right := value[float64](p, box+".left"), value[float64](p, box+".right"); left < 0 || right > 400 {
+		t.Errorf("what was found is from %v to %v, in a window of 400 pixels", left, right)
 	}
 }

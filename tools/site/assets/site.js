@@ -55,8 +55,9 @@ function close() {
 function excerpt(text, words) {
   const lower = text.toLowerCase();
   const found = words.toSorted((a, b) => b.length - a.length).map((w) => lower.indexOf(w)).find((i) => i >= 0) ?? 0;
-  const from = Math.max(0, found - 60);
-  return (from > 0 ? "… " : "") + text.slice(from, from + 160) + (from + 160 < text.length ? " …" : "");
+  const from = found > 60 ? text.lastIndexOf(" ", found - 50) + 1 : 0; // whole words
+  const to = text.length > from + 160 ? text.lastIndexOf(" ", from + 160) : text.length;
+  return (from > 0 ? "… " : "") + text.slice(from, to) + (to < text.length ? " …" : "");
 }
 
 function item(entry, i) {
