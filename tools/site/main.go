@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log"
 	"net/http"
 	"os"
@@ -158,10 +159,16 @@ func render(ctx context.Context, from, out, version string, versions []string) e
 			mounts = append(mounts, mount{Source: page, Target: "content/" + name})
 		}
 	}
+	folders, err := foldersIn(from)
+	if err != nil {
+		return err
+	}
 	config, err := json.Marshal(map[string]any{
 		"baseURL": "/",
-		"params":  map[string]any{"version": version, "versions": versions, "repository": repository},
-		"module":  map[string]any{"mounts": mounts},
+		"params": map[string]any{
+			"version": version, "versions": versions, "repository": repository, "folders": folders,
+		},
+		"module": map[string]any{"mounts": mounts},
 	})
 	if err != nil {
 		return err
@@ -178,4 +185,20 @@ func render(ctx context.Context, from, out, version string, versions []string) e
 		return fmt.Errorf("hugo: %w\n%s", err, text)
 	}
 	return nil
+}
+
+// foldersIn returns the folders of a checkout, to which links are others than to files.
+func foldersIn(dir string) ([]string, error) {
+	var out []string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir():
+			return err
+		case name == ".git" || name == "bin" || entry.Name() == "node_modules":
+			return fs.SkipDir
+		}
+		out = append(out, name)
+		return nil
+	})
+	return out, err
 }
