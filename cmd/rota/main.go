@@ -105,7 +105,7 @@ Exit codes:
 		groupLook: {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
 		groupAct: {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newPin(), newUnpin(), newCanary(),
 			newUninstall()},
-		groupSetup: {newFence(), newLabels(), newSplit(), newDispatch(), newAPIServers(), newFront()},
+		groupSetup: {newFence(), newLabels(), newAdopt(), newSplit(), newDispatch(), newAPIServers(), newFront()},
 		"":         {newVersion()},
 	} {
 		for _, c := range commands {

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rota-dev/rota/internal/cli/adopt"
+)
+
+type adoptOptions struct {
+	out         output
+	name        string
+	write, diff bool
+}
+
+func newAdopt() *cobra.Command {
+	var o adoptOptions
+	cmd := &cobra.Command{
+		Use:   "adopt [DIR]",
+		Short: "Read an operator's source, and say what it has to change to run with Rota",
+		Long: `Reads the Go source and the manifests of an operator: the folder of its go.mod, by default this one. It says what
+becomes of each manager, controller and runnable, which reads see a share only, and what permissions and Pods lack.
+
+Each line begins with × (must be changed), ‼ (look at it: it depends on what the program means) or, with -o wide, √
+(looks as if it mattered, and does not). + behind the line number says that --write makes the change. The exit status is
+1 if there is a ×, or with --write if one is left.
+
+--write changes what is surely right: the manager, controllers, leader election, and where they are as kubebuilder makes
+them a Role and the Deployment. A controller that may go wrong on a share becomes a duty, which one replica at a time
+runs, as under leader election. Comments stay, and the result is formatted. If the module requires Rota already, the
+result is type-checked first. --diff prints the changes instead, as a patch.
+
+It goes by types, so the module has to compile. It asks no cluster; see rota check --pre for that.`,
+		Example: `  rota adopt
+  rota adopt ../my-operator --diff
+  rota adopt ../my-operator --write --name my-operator
+  rota adopt -o json | jq '.controllers[] | {name, becomes, reason}'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return o.run(cmd, dir)
+		},
+	}
+	o.out.bind(cmd, "table", "wide", "json", "yaml")
+	f := cmd.Flags()
+	f.StringVar(&o.name, "name", "", "name of the rota (default the last part of the module's path)")
+	f.BoolVar(&o.write, "write", false, "make the changes that are surely right, and print them")
+	f.BoolVar(&o.diff, "diff", false, "print the changes that --write would make")
+	return cmd
+}
+
+func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
+	if o.name != "" {
+		if wrong := validation.IsDNS1123Label(o.name); len(wrong) > 0 {
+			return usagef("adopt: --name %q: %s", o.name, wrong[0])
+		}
+	}
+	if o.write && o.diff {
+		return usagef("adopt: give --write or --diff, not both: --write prints the changes, too")
+	}
+	if o.out.format != "table" && (o.write || o.diff) {
+		return usagef("adopt: --write and --diff print a patch: leave out -o %s", o.out.format)
+	}
+	report, err := adopt.Run(cmd.Context(), adopt.Options{Dir: dir, Name: o.name})
+	if errors.Is(err, fs.ErrNotExist) {
+		return withCode(exitUsage, fmt.Errorf("adopt: %w", err))
+	}
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	w := cmd.OutOrStdout()
+	if o.write || o.diff {
+		return o.change(cmd, w, report)
+	}
+	done, err := o.out.data(w, report)
+	if !done {
+		err = printAdopt(w, newPaint(cmd, w), report, o.out.wide())
+	}
+	if err == nil && report.Must > 0 {
+		err = fmt.Errorf("adopt: %d findings must be changed", report.Must)
+	}
+	return err
+}
+
+// change prints the changes, and makes them with --write.
+func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Report) error {
+	changes, err := report.Changes()
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	for _, c := range changes {
+		text, err := c.Diff()
+		if err != nil {
+			return fmt.Errorf("adopt: %w", err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	if o.diff {
+		return nil
+	}
+	checked, err := report.Check(cmd.Context(), changes)
+	if err != nil {
+		return fmt.Errorf("adopt: nothing was written: %w", err)
+	}
+	note := cmd.ErrOrStderr()
+	if dirty(cmd.Context(), report.Dir) {
+		_, _ = fmt.Fprintln(note, "rota: there were changes before that are not committed: `git diff` shows those, too")
+	}
+	for _, c := range changes {
+		if err := os.WriteFile(c.File, c.New, 0o644); err != nil { // as the operator's other files
+			return fmt.Errorf("adopt: %w", err)
+		}
+	}
+	left := report.Left()
+	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings that must be changed are left: rota adopt %s\n",
+		len(changes), left, report.Dir)
+	if !checked {
+		_, _ = fmt.Fprintf(note, "rota: next, in %s: go get github.com/rota-dev/rota && go mod tidy && go vet ./...\n", report.Dir)
+	}
+	if left > 0 {
+		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
+	}
+	return nil
+}
+
+// dirty reports whether git knows of changes in a folder that are not committed. Without git there are none.
+func dirty(ctx context.Context, dir string) bool {
+	out, err := exec.CommandContext(ctx, "git", "-C", dir, "status", "--porcelain", "--untracked-files=no", ".").Output()
+	return err == nil && len(strings.TrimSpace(string(out))) > 0
+}
+
+// printAdopt prints a report for people: what becomes of the controllers, and the findings file by file.
+func printAdopt(to io.Writer, p paint, r *adopt.Report, wide bool) error {
+	var b strings.Builder
+	adoptHead(&b, r)
+	explained := map[string]string{}
+	file := "\x00"
+	for _, f := range r.Findings {
+		if f.Level == adopt.Fine && !wide {
+			continue
+		}
+		if f.File != file {
+			file = f.File
+			title := file
+			if title == "" {
+				title = "the operator as a whole"
+			}
+			fmt.Fprintf(&b, "\n%s\n", title)
+		}
+		adoptLine(&b, p, f, explained)
+	}
+	for _, text := range r.Broken {
+		fmt.Fprintf(&b, "\nnot compiled: %s", text)
+	}
+	for i, name := range r.Unread {
+		if i == 0 {
+			b.WriteString("\nnot read, since they are no plain YAML (templates are not rendered):\n")
+		}
+		if i == 5 && !wide {
+			fmt.Fprintf(&b, "  and %d more\n", len(r.Unread)-i)
+			break
+		}
+		fmt.Fprintf(&b, "  %s\n", name)
+	}
+	written := 0
+	for _, f := range r.Findings {
+		if f.Written {
+			written++
+		}
+	}
+	fine := ""
+	if !wide && r.Fine > 0 {
+		fine = " (-o wide shows them)"
+	}
+	fmt.Fprintf(&b, "\n%d ×, %d ‼, %d √%s\n", r.Must, r.Look, r.Fine, fine)
+	if written > 0 {
+		fmt.Fprintf(&b, "%d of them are changed by `rota adopt --write`; --diff shows how\n", written)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+// adoptHead prints the summary.
+func adoptHead(b *strings.Builder, r *adopt.Report) {
+	fmt.Fprintf(b, "%s: %s, %s: %d sharded, %s", r.Module, count(len(r.Managers), "manager"),
+		count(len(r.Controllers), "controller"), r.Count(adopt.Sharded), duties(r.Count(adopt.Duty)))
+	doubtful := 0
+	for _, c := range r.Controllers {
+		if c.Doubtful {
+			doubtful++
+		}
+	}
+	if doubtful > 0 {
+		fmt.Fprintf(b, ", of which %d could be sharded after a look", doubtful)
+	}
+	if n := r.Count(adopt.ByHand); n > 0 {
+		fmt.Fprintf(b, ", %d to be changed by hand", n)
+	}
+	b.WriteString("\n")
+	if r.ControllerRuntime+r.ClientGo != "" {
+		fmt.Fprintf(b, "controller-runtime %s, client-go %s\n", orNone(r.ControllerRuntime), orNone(r.ClientGo))
+	}
+	if len(r.Controllers) == 0 {
+		return
+	}
+	b.WriteString("\n")
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "CONTROLLER\tFOR\tBECOMES\tBECAUSE")
+	for _, c := range r.Controllers {
+		name := c.Name
+		if name == "" {
+			name = "?"
+		}
+		kind := filepath.Base(c.For)
+		if c.For == "" {
+			kind = "-"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, kind, c.Becomes, c.Reason)
+	}
+	_ = t.Flush()
+}
+
+func orNone(version string) string {
+	if version == "" {
+		return "none"
+	}
+	return version
+}
+
+func duties(n int) string {
+	if n == 1 {
+		return "1 duty"
+	}
+	return fmt.Sprintf("%d duties", n)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// adoptLine prints a finding. Why it matters is said once for each code.
+func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[string]string) {
+	sign := map[adopt.Level]string{adopt.Must: p.bad("×"), adopt.Look: p.warn("‼"), adopt.Fine: p.good("√")}[f.Level]
+	line := ""
+	if f.Line > 0 {
+		line = strconv.Itoa(f.Line)
+		if f.Written {
+			line += "+"
+		}
+		line += ": "
+	}
+	fmt.Fprintf(b, "  %s %s%s\n", sign, line, f.Text)
+	said := f.Why + f.Instead
+	if first, ok := explained[said]; ok {
+		if f.Level != adopt.Fine {
+			fmt.Fprintf(b, "      as at %s\n", first)
+		}
+		return
+	}
+	explained[said] = fmt.Sprintf("%s:%d", f.File, f.Line)
+	for _, text := range []string{f.Why, "write: " + f.Instead} {
+		if text != "" && text != "write: " {
+			for l := range strings.Lines(wrapAt(text, 110)) {
+				fmt.Fprintf(b, "      %s\n", strings.TrimRight(l, "\n"))
+			}
+		}
+	}
+}
+
+// wrapAt breaks a text into lines of at most n columns.
+func wrapAt(text string, n int) string {
+	var b strings.Builder
+	column := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case column == 0:
+		case column+1+len(word) > n:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,56 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// Left counts the findings that must be changed and that --write leaves.
+func (r *Report) Left() int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Level == Must && !f.Written {
+			n++
+		}
+	}
+	return n
+}
+
+// Check type-checks the module as it would be with the changes. checked is false if the module does not require Rota yet,
+// so that nothing can be said. An error says what would not compile that does now.
+func (r *Report) Check(ctx context.Context, changes []Change) (checked bool, err error) {
+	overlay := map[string][]byte{}
+	for _, c := range changes {
+		if strings.HasSuffix(c.File, ".go") {
+			overlay[c.File] = c.New
+		}
+	}
+	if len(overlay) == 0 {
+		return true, nil
+	}
+	m, err := load(ctx, r.Dir, overlay)
+	if err != nil {
+		return false, err
+	}
+	var broken []error
+	for _, p := range m.packages {
+		for _, e := range p.Errors {
+			if strings.Contains(e.Msg, "provides package "+rotaPath) || strings.Contains(e.Msg, "could not import "+rotaPath) {
+				return false, nil
+			}
+			known := slices.ContainsFunc(r.Broken, func(text string) bool { return strings.HasPrefix(text, p.PkgPath+": ") })
+			if !known && e.Kind != packages.ListError && !strings.HasPrefix(e.Msg, "# ") {
+				broken = append(broken, fmt.Errorf("%s: %s", e.Pos, e.Msg))
+			}
+		}
+	}
+	if len(broken) > 0 {
+		return true, fmt.Errorf("the changed source would not compile: %w", errors.Join(broken...))
+	}
+	return true, nil
+}

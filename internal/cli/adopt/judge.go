@@ -1,0 +1,119 @@
+package adopt
+
+import (
+	"slices"
+	"strings"
+)
+
+// everywhere is why a controller is left as it is: it needs no leader today either.
+const everywhere = "NeedLeaderElection is false"
+
+// judge says which controllers can be sharded as they are written.
+func (s *source) judge() {
+	names := map[string]int{}
+	for _, c := range s.controllers {
+		names[c.title()]++
+	}
+	for _, c := range s.controllers {
+		refuse := func(text string) { c.refused = append(c.refused, text) }
+		switch {
+		case c.raw:
+			refuse("it is made without a builder")
+		case c.typed:
+			refuse("its requests are typed: the builder of package ctrlrt has reconcile.Request only")
+		case c.escapes:
+			refuse("its builder is passed on, and was not followed")
+		case !c.hasFor:
+			refuse("it has no For, so there is no kind to shard by")
+		}
+		if c.raw || !c.hasFor {
+			continue
+		}
+		if c.kind.known() && slices.Contains(c.owns, c.kind) {
+			refuse("it is For and Owns one kind")
+		}
+		if c.kind.known() && slices.Contains(c.watches, c.kind) {
+			refuse("it Watches the kind that it is For")
+		}
+		if !c.adopted && names[c.title()] > 1 {
+			c.doubt("another controller has its name: give each one with Named, if both are in one manager")
+		}
+	}
+}
+
+// canShard reports whether a controller can be sharded as far as its builder goes.
+func (c *controller) canShard() bool { return len(c.refused) == 0 && !c.isDuty }
+
+// isSharded reports whether a kind's objects are shared, by the controllers that can be: as For or as Owns.
+func (s *source) isSharded(k kind) bool {
+	return k.known() && slices.ContainsFunc(s.controllers, func(c *controller) bool {
+		return c.canShard() && (c.kind == k || slices.Contains(c.owns, k) && !s.watched(k))
+	})
+}
+
+// watched reports whether a sharded controller watches a kind, so that a kind that is only owned is whole.
+func (s *source) watched(k kind) bool {
+	return slices.ContainsFunc(s.controllers, func(c *controller) bool {
+		return c.canShard() && slices.Contains(c.watches, k)
+	})
+}
+
+// decide says what becomes of each controller.
+func (s *source) decide() {
+	for _, c := range s.controllers {
+		out := Controller{Name: c.title(), File: c.at.File, Line: c.at.Line, Adopted: c.adopted}
+		if c.name == "" && !c.kind.known() {
+			out.Name = ""
+		}
+		if c.kind.known() {
+			out.For = c.kind.full()
+		}
+		for _, k := range c.owns {
+			out.Owns = append(out.Owns, k.full())
+		}
+		for _, k := range c.watches {
+			out.Watches = append(out.Watches, k.full())
+		}
+		out.Becomes, out.Reason = c.becomes()
+		out.Doubtful = out.Becomes == Duty && len(c.refused) == 0 && len(c.doubts) > 0
+		s.report.Controllers = append(s.report.Controllers, out)
+		s.tell(c, out)
+	}
+}
+
+// becomes says what a controller becomes, and why it is not sharded. What is not surely right on a share becomes a
+// duty, which runs as under leader election.
+func (c *controller) becomes() (what, reason string) {
+	switch {
+	case c.isDuty:
+		return Duty, ""
+	case c.adopted:
+		return Sharded, strings.Join(c.refused, "; ")
+	case c.raw, c.typed, c.escapes, c.build && len(c.refused)+len(c.doubts) > 0:
+		return ByHand, strings.Join(append(slices.Clone(c.refused), c.doubts...), "; ")
+	case len(c.refused) > 0 && strings.HasPrefix(c.refused[0], everywhere):
+		return ByHand, c.refused[0]
+	case len(c.refused)+len(c.doubts) > 0:
+		return Duty, strings.Join(append(slices.Clone(c.refused), c.doubts...), "; ")
+	}
+	return Sharded, ""
+}
+
+// tell adds the finding of a controller.
+func (s *source) tell(c *controller, out Controller) {
+	switch {
+	case c.adopted && len(c.refused) > 0 && !c.isDuty:
+		s.found(Must, codeByHand, c.at, "controller %s is refused: %s", c.title(), out.Reason)
+	case c.adopted:
+		s.found(Fine, codeAdopted, c.at, "controller %s is built by package ctrlrt", c.title())
+	case out.Becomes == Sharded:
+		s.found(Must, codeSharded, c.at, "controller %s can be sharded", c.title())
+	case out.Becomes == Duty:
+		s.found(Must, codeDuty, c.at, "controller %s becomes a duty: %s", c.title(), out.Reason)
+	case len(c.refused) > 0 && strings.HasPrefix(c.refused[0], everywhere):
+		f := s.found(Look, codeByHand, c.at, "controller %s: %s", c.title(), out.Reason)
+		f.Why, f.Instead = "every replica reconciles all objects of its kind", "nothing, if that is meant"
+	default:
+		s.found(Must, codeByHand, c.at, "controller %s: %s", c.title(), out.Reason)
+	}
+}
