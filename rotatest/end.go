@@ -49,15 +49,16 @@ func (r *run) stopAll() error {
 	r.mu.Lock()
 	all := r.all
 	r.mu.Unlock()
+	ended := map[*member]bool{} // by themselves
 	for _, m := range all {
+		ended[m] = m.ended()
 		m.stop()
 	}
 	var errs []error
 	for _, m := range all {
-		working := m.ended()
 		r.remove(m)
-		if err := m.end(); err != nil && (!working || r.fault.alone) {
-			errs = append(errs, err)
+		if err := m.end(); err != nil && (!ended[m] || r.fault.alone) {
+			errs = append(errs, r.withNotes(err))
 		}
 	}
 	return errors.Join(errs...)

@@ -109,7 +109,7 @@ func (k *kit) managerOptions(log logr.Logger) manager.Options {
 	o.HealthProbeBindAddress, o.PprofBindAddress = "0", "0"
 	o.WebhookServer = newMute()
 	o.Controller.SkipNameValidation = ptr.To(true)
-	o.GracefulShutdownTimeout = ptr.To(defaultLeave)
+	o.GracefulShutdownTimeout = ptr.To(5 * time.Second)
 	if o.LeaderElection {
 		o.LeaderElectionID = cmp.Or(o.LeaderElectionID, rotaName+"-leader")
 		o.LeaderElectionNamespace = cmp.Or(o.LeaderElectionNamespace, rotaName)

@@ -34,7 +34,7 @@ type Options struct {
 	// short.
 	Manager manager.Options
 	// Rota has the operator's Key, Slots, Delivery, Label, LabelNamespaces, ByLoad and durations. Run sets the rest.
-	// Default: those of rota.Options, but a LeaseDuration of 3 s and a LeaveTimeout of 5 s.
+	// Default: those of rota.Options, but a LeaseDuration of 3 s and a LeaveTimeout of 10 s.
 	Rota rota.Options
 	// Setup adds the controllers to a manager, as the operator's main function does. It is called for each member: some
 	// ten times, by one goroutine. Members are in one process, so what they keep in package variables they share. Keep in
@@ -64,15 +64,15 @@ type Options struct {
 	// member may reconcile them at that time. Otherwise such writes are failures.
 	ForeignWrites bool
 
-	// Timeout bounds everything together. Default 10 minutes.
+	// Timeout bounds everything together. Default 5 minutes, or what go test leaves, if that is less.
 	Timeout time.Duration
 }
 
 const (
 	defaultLease   = 3 * time.Second
-	defaultLeave   = 5 * time.Second
+	defaultLeave   = 10 * time.Second
 	defaultQuiet   = 1500 * time.Millisecond
-	defaultTimeout = 10 * time.Minute
+	defaultTimeout = 5 * time.Minute
 )
 
 func (o Options) withDefaults() (Options, error) {

@@ -1,14 +1,21 @@
 package rotatest
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -17,6 +24,10 @@ import (
 func try(t *testing.T, o operator, change func(*Options, *kit), names ...string) map[string]string {
 	t.Helper()
 	cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
+	before := goleak.IgnoreCurrent()
+	defer func() { // idle connections end later
+		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"))
+	}()
 	k := &kit{}
 	options := Options{Config: cfg, Setup: o.setup, Objects: items(namespace, 6), Change: edit(namespace)}
 	change(&options, k)
@@ -42,7 +53,7 @@ func try(t *testing.T, o operator, change func(*Options, *kit), names ...string)
 			if err := c.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(must(list)); n > 0 {
+			if n := len(namesIn(list)); n > 0 {
 				t.Errorf("%d objects are left in a %T", n, list)
 			}
 		}
@@ -73,7 +84,7 @@ func try(t *testing.T, o operator, change func(*Options, *kit), names ...string)
 	return failed
 }
 
-func must(list client.ObjectList) []string {
+func namesIn(list client.ObjectList) []string {
 	var names []string
 	switch list := list.(type) {
 	case *corev1.ConfigMapList:
@@ -136,7 +147,12 @@ func TestPlantedBugs(t *testing.T) {
 func TestCorrect(t *testing.T) {
 	slow(t)
 	for seed := range uint64(5) {
-		if failed := try(t, correct, func(_ *Options, k *kit) { k.seed = seed + 1 }); len(failed) > 0 {
+		how := func(o *Options, k *kit) {
+			k.seed = seed + 1
+			o.Rota.Delivery = []rota.Delivery{rota.DeliveryFilter, rota.DeliverySlotLabel}[seed%2]
+			o.Manager.LeaderElection = seed > 2
+		}
+		if failed := try(t, correct, how); len(failed) > 0 {
 			t.Errorf("seed %d: %d faults", seed+1, len(failed))
 		}
 	}
@@ -158,6 +174,20 @@ func TestReports(t *testing.T) {
 			`phase "create"`, "written again and again", "update configmaps", "/item-"}},
 		{"other members' objects are written", meddling, hasty, "share", []string{
 			"is an object of member-", "and was written by another member: update configmaps"}},
+		{"other members' objects are written on purpose", meddling, func(o *Options, _ *kit) { o.ForeignWrites = true },
+			"share", nil},
+		{"somebody else writes", correct, func(o *Options, _ *kit) {
+			namespace, cfg := o.Objects[1].GetNamespace(), rest.CopyConfig(o.Config)
+			o.Change = func(ctx context.Context, _ client.Client) error {
+				other, err := client.New(cfg, client.Options{}) // what it does is not recorded
+				if err != nil {
+					return err
+				}
+				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "item-1"}}
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"by":"%d"}}}`, time.Now().UnixNano())
+				return other.Patch(ctx, cm, client.RawPatch(types.MergePatchType, []byte(patch)))
+			}
+		}, "share", []string{"Somebody else wrote these objects, too", "/item-1 by "}},
 		{"two runs differ", rolling, hasty, "again", []string{"with one member, too", "Options.Normalize",
 			"metadata.annotations.random"}},
 	} {
@@ -166,6 +196,9 @@ func TestReports(t *testing.T) {
 				slow(t)
 			}
 			failed := try(t, c.of, c.how, "share", c.fault)
+			if c.says == nil && len(failed) > 0 {
+				t.Error("it fails")
+			}
 			for _, text := range c.says {
 				if !strings.Contains(failed[c.fault], text) {
 					t.Errorf("the report of %s does not say %q: %s", c.fault, text, failed[c.fault])

@@ -3,6 +3,7 @@ package rotatest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ type write struct {
 	// created says that the object did not exist before. uid is the object's, if the answer told.
 	created bool
 	uid     types.UID
+	// version is the object's resourceVersion after it, if the answer told.
+	version string
 	phase   string
 	at      time.Duration // since the run's start
 }
@@ -75,9 +78,12 @@ type record struct {
 	versions map[schema.GroupResource]string
 }
 
-func newRecord() *record {
+// newRecord makes an empty record. Resources are asked for by the given versions, as far as there are any.
+func newRecord(versions map[schema.GroupResource]string) *record {
 	now := time.Now()
-	return &record{start: now, last: now, versions: map[schema.GroupResource]string{}}
+	r := &record{start: now, last: now, versions: map[schema.GroupResource]string{}}
+	maps.Copy(r.versions, versions)
+	return r
 }
 
 func (r *record) add(w write) {
@@ -143,6 +149,15 @@ func (r *record) uids() map[types.UID]bool {
 		all[w.uid] = true
 	}
 	return all
+}
+
+// wrote reports whether the version of an object came of a write in this run.
+func (r *record) wrote(uid types.UID, version string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.writes, func(w write) bool {
+		return w.version == version && (w.uid == "" || w.uid == uid)
+	})
 }
 
 // creation returns the write that created an object.

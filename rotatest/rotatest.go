@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -44,6 +46,8 @@ type kit struct {
 	started int
 	// sorts are the sorts of writes of one member, by phase.
 	sorts map[string]sorts
+	// versions are those in which its objects were read.
+	versions map[schema.GroupResource]string
 }
 
 type sorts struct {
@@ -66,8 +70,7 @@ func Run(t *testing.T, o Options) {
 		t.Fatalf("rotatest: %v", err)
 	}
 	defer alone(o.Config.Host)()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), o.Timeout,
-		fmt.Errorf("Options.Timeout, %v, has passed", o.Timeout))
+	ctx, cancel := bounded(t, o.Timeout)
 	defer cancel()
 	k, err := newKit(ctx, o, *seedFlag)
 	if err != nil {
@@ -102,6 +105,18 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
+// bounded returns a context that ends early enough for a report and for cleaning up: go test ends the process.
+func bounded(t *testing.T, timeout time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	cause := fmt.Errorf("Options.Timeout, %v, has passed", timeout)
+	if deadline, ok := t.Deadline(); ok {
+		if left := time.Until(deadline) - cleanTimeout; left < timeout {
+			timeout, cause = left, errors.New("the time of go test (-timeout) is nearly over")
+		}
+	}
+	return context.WithTimeoutCause(t.Context(), timeout, cause)
+}
+
 // reference runs the operator as one member.
 func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 	r, err := k.newRun(reference)
@@ -116,6 +131,7 @@ func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 		order, number := r.record.sorts(phase)
 		k.sorts[phase] = sorts{order, number}
 	}
+	k.versions = maps.Clone(r.record.versions)
 	if len(k.sorts[creating].order)+len(k.sorts[changing].order) == 0 {
 		return nil, errors.New("the operator wrote nothing: does Setup add its controllers, and are Objects of its kinds?")
 	}
@@ -134,6 +150,7 @@ func (k *kit) try(ctx context.Context, f *fault, want map[string]*state) (report
 			time.Since(begun).Round(time.Second/10), k.seed, r.told()), nil
 	}
 	report = fmt.Sprintf("%s (seed %d): %v%s", f.what, k.seed, err, r.told())
+	report += k.strangers(r)
 	if hints := r.log.hints(); hints != "" {
 		report += "\nWhat Rota logged of the operator's code:\n" + indent(hints)
 	}

@@ -40,6 +40,8 @@ type run struct {
 	mu sync.Mutex
 	// members are those that work, oldest first; all are those that were started.
 	members, all []*member
+	// strange are objects that neither the test nor a member wrote last.
+	strange []string
 	// happened is what was done to the members, for people.
 	happened []string
 }
@@ -61,7 +63,7 @@ func (r *run) told() string {
 }
 
 func (k *kit) newRun(f *fault) (*run, error) {
-	r := &run{kit: k, fault: f, record: newRecord(), kills: make(chan *member, 100),
+	r := &run{kit: k, fault: f, record: newRecord(k.versions), kills: make(chan *member, 100),
 		rand: rand.New(rand.NewPCG(k.seed, uint64(len(f.name))))} //nolint:gosec // no secret
 	r.reconciles = newReconciles(r)
 	var err error

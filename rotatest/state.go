@@ -31,6 +31,7 @@ func (r *run) snapshot(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.noteStrangers(present)
 	kept := r.withoutGarbage(present)
 	for i, obj := range kept {
 		if r.kit.o.Normalize == nil {

@@ -121,6 +121,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		if done.Name.Name == "" {
 			done.Name.Name = answer.Name
 		}
+		done.version = answer.ResourceVersion
 		if about.Subresource == "" {
 			done.uid = answer.UID
 		}
