@@ -82,7 +82,7 @@ func TestCanary(t *testing.T) {
 	all := strings.Join(manifests, "---\n")
 	for want, n := range map[string]int{
 		"kind: Deployment\n": 2, "name: website-operator-canary\n": 1, "app.kubernetes.io/component: canary\n": 3,
-		"image: website-operator:v2\n": 1, "- --rota-build=v2\n": 1, "- --rota-build=v1\n": 1, "- --rota-workload=website-operator\n": 1,
+		"image: ghcr.io/rota-dev/website-operator:v2\n": 1, "- --rota-build=v2\n": 1, "- --rota-build=v1\n": 1, "- --rota-workload=website-operator\n": 1,
 		"- --rota-member-labels=pool=large\n": 2, "replicas: 2\n": 1, "claimName: website-operator-pages\n": 2,
 	} {
 		if got := strings.Count(all, want); got != n {
