@@ -18,7 +18,7 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 	@bin/rota-demo $(ARGS)
 
 # What has dependencies that the main module must not have is a module of its own. The longest tests come first.
-MODULES := bench/ tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
+MODULES := bench/ tools/release tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
 
 # `make lint` runs go vet. Under -short tests use a control plane only if they call controlplane.Essential.
 .PHONY: test
@@ -104,9 +104,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew
+CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew vulns
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew|vulns
 
 .PHONY: check-what
 check-what:
@@ -210,6 +210,10 @@ check-site:
 	cd tools/site && npm ci --ignore-scripts --no-audit --no-fund && $(GO) vet ./... && \
 		$(GO) test -vet=off -count=1 -timeout 30m ./...
 
+# Look for known vulnerabilities in what users link. It asks vuln.go.dev.
+check-vulns: bin/govulncheck
+	bin/govulncheck ./...
+
 # Run the Go benchmarks.
 check-bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/protocol/... ./internal/gate ./slot
@@ -229,6 +233,25 @@ lint: $(LINT) ## Run golangci-lint, pinned in tools/go.mod
 
 $(LINT): tools/go.mod
 	cd tools && $(GO) build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# What makes a release. GoReleaser and syft are in modules of their own, because of what they depend on.
+RELEASE_TOOLS := $(addprefix bin/,goreleaser syft helm crane rota-release)
+.PHONY: release-tools release-dry-run
+release-tools: $(RELEASE_TOOLS)
+release-dry-run: kube release-tools ## Build a release of HEAD twice, compare both, and install it as a user does (COLD=1)
+	tools/release/dry-run.sh
+
+$(RELEASE_TOOLS) bin/govulncheck: export GOWORK := off
+$(RELEASE_TOOLS) bin/govulncheck: export GOFLAGS := -trimpath
+bin/goreleaser: tools/goreleaser/go.mod
+	cd tools/goreleaser && $(GO) build -ldflags '-s -w' -o ../../$@ tool
+bin/syft: tools/syft/go.mod # SBOMs name its version
+	cd tools/syft && version=$$($(GO) list -m -f '{{.Version}}' github.com/anchore/syft) && \
+		$(GO) build -ldflags "-s -w -X main.version=$$version" -o ../../$@ tool
+bin/helm bin/crane bin/govulncheck: tools/release/go.mod
+	cd tools/release && $(GO) build -o ../../bin/ tool
+bin/rota-release: $(wildcard tools/release/*.go) tools/release/go.mod
+	cd tools/release && $(GO) build -o ../../$@ .
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// published pushes a release's images and charts to a registry of this test, as the workflow does to the real one, and
+// returns its address with the organization.
+func published(t *testing.T, dist string) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	to := strings.TrimPrefix(server.URL, "http://") + "/rota-dev"
+	cmd := exec.CommandContext(t.Context(), "tools/release/publish.sh")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "DIST="+dist, "REGISTRY="+to, "HELM_FLAGS=--plain-http", "HOME="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("publish.sh: %v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(dist, "published.txt")) })
+	return to
+}
+
+// pull returns an image of the registry.
+func pull(t *testing.T, ref, arch string) (v1.Image, *v1.ConfigFile) {
+	t.Helper()
+	r, err := remote.Image(must(t)(parseTag(ref)), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := r.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, config
+}
+
+// unpack writes an image's files to a folder, and returns a line for each: name, mode and owner.
+func unpack(t *testing.T, img v1.Image, dir string) (list []string) {
+	t.Helper()
+	stream := mutate.Extract(img)
+	defer stream.Close()
+	for r := tar.NewReader(stream); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(list)
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, fmt.Sprintf("%s %v %d:%d", h.Name, h.FileInfo().Mode(), h.Uid, h.Gid))
+		path := filepath.Join(dir, h.Name)
+		if h.Typeflag == tar.TypeDir {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, h.FileInfo().Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// confined has a command run as the images' user, in a folder as its root: no other file of this machine is there.
+func confined(t *testing.T, cmd *exec.Cmd, dir string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root may run programs with another root")
+	}
+	for d := dir; d != "/" && strings.HasPrefix(d, os.TempDir()); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil { // the user goes through these
+			t.Fatal(err)
+		}
+	}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: dir, Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL,
+	}
+}
+
+// TestReleaseImages: what is in the images, once pushed and pulled: one program, no shell, and nothing that its user may
+// write.
+func TestReleaseImages(t *testing.T) {
+	dist := release(t)
+	m, to := metadata(t, dist), published(t, dist)
+	for _, i := range images {
+		ref := to + "/" + i.Program + ":" + m.Tag
+		for _, arch := range []string{"amd64", "arm64"} {
+			img, config := pull(t, ref, arch)
+			dir := t.TempDir()
+			list := unpack(t, img, dir)
+			t.Logf("%s linux/%s:\n%s", ref, arch, strings.Join(list, "\n"))
+			want := []string{
+				"etc/ drwxr-xr-x 0:0", "etc/group -rw-r--r-- 0:0", "etc/passwd -rw-r--r-- 0:0", "etc/ssl/ drwxr-xr-x 0:0",
+				"etc/ssl/certs/ drwxr-xr-x 0:0", "etc/ssl/certs/ca-certificates.crt -rw-r--r-- 0:0", "licenses/ drwxr-xr-x 0:0",
+				"licenses/LICENSE -rw-r--r-- 0:0", "licenses/THIRD_PARTY_NOTICES -rw-r--r-- 0:0", "usr/ drwxr-xr-x 0:0",
+				"usr/local/ drwxr-xr-x 0:0", "usr/local/bin/ drwxr-xr-x 0:0", "usr/local/bin/" + i.Program + " -rwxr-xr-x 0:0",
+			}
+			slices.Sort(want)
+			for n := range list { // some registries' clients leave the slash out
+				list[n] = strings.Replace(list[n], "/ ", " ", 1)
+			}
+			for n := range want {
+				want[n] = strings.Replace(want[n], "/ ", " ", 1)
+			}
+			slices.Sort(list)
+			slices.Sort(want)
+			if !slices.Equal(list, want) {
+				t.Errorf("%s linux/%s has\n%s\nwant\n%s", ref, arch, strings.Join(list, "\n"), strings.Join(want, "\n"))
+			}
+			c := config.Config
+			if config.Architecture != arch || c.User != "65532:65532" || len(c.Entrypoint) != 1 ||
+				c.Entrypoint[0] != "/usr/local/bin/"+i.Program || c.Labels["org.opencontainers.image.revision"] != m.Commit {
+				t.Errorf("%s linux/%s: %s %+v", ref, arch, config.Architecture, c)
+			}
+			if err := native("linux", arch, read(t, dir, c.Entrypoint[0])); err != nil {
+				t.Errorf("%s linux/%s: %v", ref, arch, err)
+			}
+		}
+	}
+	// The front's static Pod names the command as `rota`, which PATH must find.
+	if _, config := pull(t, to+"/rota:"+m.Tag, "amd64"); !slices.Contains(config.Config.Env, "PATH=/usr/local/bin") {
+		t.Errorf("environment %v", config.Config.Env)
+	}
+	var hub struct{ Config struct{ MediaType string } }
+	manifest, err := crane.Manifest(to + "/charts/rota:" + hubTag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(manifest, &hub); err != nil || hub.Config.MediaType != string(hubConfig) {
+		t.Errorf("metadata for Artifact Hub: %v in %s", err, manifest)
+	}
+}
+
+// TestReleaseBareRoot: the command runs where there is nothing but it.
+func TestReleaseBareRoot(t *testing.T) {
+	dist := release(t)
+	dir := t.TempDir()
+	files := members(t, filepath.Join(dist, "rota_linux_"+goarch+".tar.gz"))
+	if err := os.WriteFile(filepath.Join(dir, "rota"), files["rota"].text, 0o755); err != nil { // it is a program
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"version", metadata(t, dist).Tag + " " + metadata(t, dist).Commit},
+		{"status --help", "rota status"},
+		{"front --static 192.0.2.1:6443 --offline", "haproxy.cfg"},
+		{"dispatch", "--config"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "/rota", strings.Fields(c.args)...)
+		cmd.Env = []string{}
+		confined(t, cmd, dir)
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), c.want) {
+			t.Errorf("rota %s, with nothing else: want %q in\n%s", c.args, c.want, out)
+		}
+	}
+}
