@@ -156,9 +156,10 @@ func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 // the slots, and deletions are recorded for the next Open.
 func (s *Share) Shut(set slot.Set) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	open := s.open.Load().Minus(set)
 	s.open.Store(&open)
+	s.mu.Unlock()
+	s.wakeReads()
 }
 
 // Release drops the slots' objects from the stores, without telling handlers, some time after it returns (rule R10). A

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/pending"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/slot"
@@ -82,6 +83,7 @@ type Share struct {
 	ended      ended
 	besides    []*informer     // see NewWholeInformer
 	record     *written.Record // of what this member wrote; mu guards it
+	pending    *pending.Record // what reads wait for; nil: nothing. It is set before any informer runs
 	own        own
 	tombstones tombstones
 	anew       slot.Set // slots of HoldAnew, until Load

@@ -46,6 +46,7 @@ type source struct {
 	core    *stream.Stream
 	ailing  [requests]ailing
 	nudged  time.Time     // when a bookmark was asked for
+	asked   time.Time     // when a read asked for one
 	pump    *pump         // the one whose events count
 	absent  bool          // the API server does not serve the kind
 	page    int64         // how many objects a page of a list should have; 0: nothing is known

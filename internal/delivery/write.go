@@ -30,6 +30,9 @@ type Write struct {
 	uid types.UID
 	// author is the controller that sends it; "": none.
 	author string
+	// awaited: reads wait for it. stored are the objects of the name in the stores then.
+	awaited bool
+	stored  []metav1.Object
 }
 
 // Author says whose reconcile sends the write: ShowOwn waits for it then. It returns w.
@@ -53,7 +56,7 @@ func (w *Write) Author(controller string) *Write {
 func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name)}
+	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name), awaited: s.pending != nil}
 	r := s.Role(kind)
 	parts := r.Parts()
 	beside := s.runsBeside(kind)
@@ -68,11 +71,16 @@ func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body met
 		if inf.kind != kind {
 			continue
 		}
-		if about := inf.stored(w.name); about != nil && inf.apart {
-			w.uid = about.GetUID()
-		} else if about != nil {
+		about := inf.stored(w.name)
+		if about == nil {
+			continue
+		}
+		w.uid = about.GetUID()
+		if !inf.apart {
 			known = append(known, about)
-			w.uid = about.GetUID()
+		}
+		if w.awaited {
+			w.stored = append(w.stored, about)
 		}
 	}
 	if name.Name != "" && r.Primary && s.Key() != slot.KeyUID {
@@ -205,6 +213,7 @@ func (w *Write) Answered(obj metav1.Object) {
 		w.noteAnswer(obj)
 		if obj.GetDeletionTimestamp() != nil && !remains(obj) {
 			w.deleted() // it lost its last finalizer
+			w.awaitGone(obj)
 		}
 	}
 }
@@ -216,6 +225,7 @@ func (w *Write) noteAnswer(obj metav1.Object) {
 		w.share.record.Note(p, obj.GetResourceVersion())
 	}
 	w.noteOwn(obj, obj.GetResourceVersion())
+	w.await(obj, obj.GetResourceVersion())
 }
 
 // Version notes the version that this write gave its object, if the answer is not the object itself, as for
@@ -234,24 +244,39 @@ func (w *Write) Version(version string) {
 		w.share.record.Note(p, version)
 	}
 	w.noteOwn(&metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
+	w.await(nil, version)
 }
 
-// Deleted notes the API server's answer to a deletion, which may be that there is no such object. obj is the object
-// that it answered with; nil: it answered with a Status.
+// Missing notes that the API server has no object that a deletion named.
+func (w *Write) Missing() {
+	if w == nil {
+		return
+	}
+	w.share.mu.Lock()
+	defer w.share.mu.Unlock()
+	w.deleted()
+}
+
+// Deleted notes the API server's answer to a deletion. obj is the object that it answered with. If it answered with a
+// Status, obj has the UID of the object alone; nil: the Status does not tell it.
 func (w *Write) Deleted(obj metav1.Object) {
 	if w == nil {
 		return
 	}
+	if obj == nil {
+		obj = &metav1.ObjectMeta{}
+	}
 	s := w.share
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if obj != nil && obj.GetResourceVersion() != "" {
+	if obj.GetResourceVersion() != "" {
 		w.noteAnswer(obj)
 		if remains(obj) {
 			return // its informers will show that version
 		}
 	}
 	w.deleted()
+	w.awaitGone(obj)
 }
 
 // remains reports whether a deleted object still exists because finalizers or a grace period keep it.

@@ -34,15 +34,21 @@ func AboutOf(req *http.Request) (About, bool) {
 // AnswerOf returns the kind and the metadata of the object in an answer; nil if it has none. It reads the answer's body
 // and puts it back.
 func AnswerOf(resp *http.Response) *metav1.PartialObjectMetadata {
+	about, _ := answerOf(resp)
+	return about
+}
+
+// answerOf is AnswerOf. status returns the UID of the object that the answer is about, if it is a Status.
+func answerOf(resp *http.Response) (about *metav1.PartialObjectMetadata, status func() types.UID) {
 	media := resp.Header.Get("Content-Type")
 	if resp.Body == nil || resp.Header.Get("Content-Encoding") != "" || encodingOf(media) == "" {
-		return nil
+		return nil, nil
 	}
 	text, rest, whole := readUpTo(resp.Body, answerLimit)
 	resp.Body = body{rest, resp.Body}
 	if !whole {
-		return nil
+		return nil, nil
 	}
-	about, _ := metadataOf(media, text)
-	return about
+	about, _ = metadataOf(media, text)
+	return about, func() types.UID { return uidOfStatus(media, text) }
 }

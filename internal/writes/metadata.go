@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // protobufPrefix begins every object in protobuf.
@@ -54,6 +55,27 @@ func metadataOf(contentType string, body []byte) (*metav1.PartialObjectMetadata,
 	default:
 		return nil, errEncoding
 	}
+}
+
+// uidOfStatus returns the UID of the object that an encoded Status is about; "" if it does not say.
+func uidOfStatus(contentType string, body []byte) types.UID {
+	var status metav1.Status
+	switch encodingOf(contentType) {
+	case "json":
+		_ = json.Unmarshal(body, &status)
+	case "protobuf":
+		raw, _ := bytes.CutPrefix(body, []byte(protobufPrefix))
+		var unknown runtime.Unknown
+		if unknown.Unmarshal(raw) == nil {
+			_ = status.Unmarshal(unknown.Raw)
+		}
+	case "cbor":
+		_ = direct.Unmarshal(body, &status)
+	}
+	if status.Details == nil {
+		return ""
+	}
+	return status.Details.UID
 }
 
 func checked(about *metav1.PartialObjectMetadata) error {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -109,4 +110,22 @@ func FuzzMetadata(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, media string, text []byte) {
 		_, _ = metadataOf(media, text)
 	})
+}
+
+// Reads wait until the object that a deletion was about is gone, and not a namesake that the cache still shows.
+func TestUIDOfStatus(t *testing.T) {
+	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+	for _, want := range []types.UID{"", "u"} {
+		if want != "" {
+			status.Details = &metav1.StatusDetails{Name: "b", Kind: "configmaps", UID: want}
+		}
+		for _, media := range deliverytest.Encodings {
+			if got := uidOfStatus(media, deliverytest.Encoded(t, media, status)); got != want {
+				t.Errorf("%s: %q, want %q", media, got, want)
+			}
+		}
+	}
+	if got := uidOfStatus("text/plain", []byte("gone")); got != "" {
+		t.Errorf("text: %q", got)
+	}
 }

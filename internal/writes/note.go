@@ -56,6 +56,9 @@ func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in clus
 		body = about
 	}
 	n.write = w.write(kind, name, body, by, !stray)
+	if delivery.IsUnawaited(req.Context()) {
+		n.write.Unawaited()
+	}
 	return n
 }
 
@@ -142,21 +145,29 @@ func (n *noted) answered(resp *http.Response) {
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		if n.ends && resp.StatusCode == http.StatusNotFound {
-			n.write.Deleted(nil) // whoever asks next should know what this member has learned
+			n.write.Missing() // whoever asks next should know what this member has learned
 		}
 		return
 	}
-	n.about(AnswerOf(resp))
+	about, status := answerOf(resp)
+	var uid types.UID
+	if about != nil && isStatus(about) && n.ends && n.write.Awaited() {
+		uid = status()
+	}
+	n.about(about, uid)
 }
 
-// about notes the object in an answer; nil: it could not be read.
-func (n *noted) about(about *metav1.PartialObjectMetadata) {
+// about notes the object in an answer; nil: it could not be read. uid is that of the object that a Status is about.
+func (n *noted) about(about *metav1.PartialObjectMetadata, uid types.UID) {
 	switch t := n.target; {
 	case about == nil:
 		n.write.Lost()
 	case isStatus(about):
 		if n.ends {
-			n.write.Deleted(nil)
+			if n.target.sub != "" {
+				n.write.Unawaited() // an evicted Pod may take a while to end
+			}
+			n.write.Deleted(&metav1.ObjectMeta{UID: uid})
 			return
 		}
 		n.write.Lost() // of a collection, or of what a subresource did to its object

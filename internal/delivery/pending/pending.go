@@ -1,0 +1,199 @@
+// Package pending keeps what a member wrote until its caches show it, so that the member's own reads can wait for it.
+//
+// It is for reads, and forgets a write once it is shown. What the next owner of a slot has to see is in package
+// written.
+package pending
+
+import (
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/resourceversion"
+)
+
+// sweepFrom is the least number of writes of a kind at which those that are shown are looked for.
+const sweepFrom = 64
+
+// Cache is a cache that shows writes: a pointer.
+type Cache any
+
+// Write is what this member wrote to an object, by all of its writes that are not shown yet. It is immutable.
+type Write struct {
+	Kind schema.GroupKind
+	Name types.NamespacedName
+	// Places are where the object counts, and counted before.
+	Places []written.Place
+	// Version: a cache that is at this version or later shows the object as it was written, or as it was before Gone.
+	Version string
+	// UID is that of the object that was written last; "" if it is not known.
+	UID types.UID
+	// Gone is the UID of an object of that name that was deleted; "": none was, or its UID is not known.
+	Gone types.UID
+	// Blind: Version is too low for a cache that is there to show the deletion. See Record.Prove.
+	Blind bool
+	// Labels are all that the object was given; nil: they are not known.
+	Labels []labels.Set
+
+	serial uint64
+	shown  []Cache
+}
+
+// IsShown reports whether a cache was found to show the write.
+func (w *Write) IsShown(by Cache) bool { return slices.Contains(w.shown, by) }
+
+// Record is what a member wrote, by object. The zero value is empty. Its methods may be called concurrently.
+type Record struct {
+	mu     sync.Mutex
+	serial uint64
+	kinds  map[schema.GroupKind]*ofKind
+}
+
+type ofKind struct {
+	writes   map[types.NamespacedName]*Write
+	sweep    int // the number of writes from which on to look for shown ones
+	sweeping bool
+}
+
+// Note notes a write after which the object had w.Version. many says that it is time to look for writes of the kind that
+// are shown, and to call Swept afterwards.
+func (r *Record) Note(w Write) (many bool) { return r.add(w, false) }
+
+// Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is one that it had before, or that of
+// the deletion; "" if none is known. For many see Note.
+func (r *Record) Delete(w Write) (many bool) { return r.add(w, true) }
+
+func (r *Record) add(w Write, deleted bool) (many bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kinds == nil {
+		r.kinds = map[schema.GroupKind]*ofKind{}
+	}
+	k := r.kinds[w.Kind]
+	if k == nil {
+		k = &ofKind{writes: map[types.NamespacedName]*Write{}, sweep: sweepFrom}
+		r.kinds[w.Kind] = k
+	}
+	before := k.writes[w.Name]
+	w.Blind = deleted && w.Version == "" && (before == nil || before.Version == "" || before.UID != w.Gone)
+	if before != nil {
+		w = join(*before, w)
+	}
+	r.serial++
+	w.serial = r.serial
+	k.writes[w.Name] = &w
+	if k.sweeping || len(k.writes) < k.sweep {
+		return false
+	}
+	k.sweeping = true
+	return true
+}
+
+// Swept says that writes of the kind that are shown were looked for.
+func (r *Record) Swept(kind schema.GroupKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.kinds[kind]; k != nil {
+		k.sweep, k.sweeping = 2*len(k.writes)+sweepFrom, false
+	}
+}
+
+// join returns both writes of one object as one. The order in which answers came says nothing: a deletion stays, since
+// the UID tells its object from the next one of that name.
+func join(before, w Write) Write {
+	for _, p := range before.Places {
+		if !slices.Contains(w.Places, p) {
+			w.Places = append(slices.Clip(w.Places), p)
+		}
+	}
+	if resourceversion.Compare(before.Version, w.Version) > 0 {
+		w.Version = before.Version
+	}
+	if w.UID == "" {
+		w.UID = before.UID
+	}
+	if w.Gone == "" {
+		w.Gone = before.Gone
+	}
+	w.Blind = w.Blind || before.Blind && w.Gone == before.Gone
+	switch {
+	case w.Labels == nil:
+		w.Labels = before.Labels
+	case before.Labels != nil:
+		w.Labels = append(slices.Clip(before.Labels), w.Labels...)
+	}
+	return w
+}
+
+// Of returns what was written to an object; nil: nothing that is not shown.
+func (r *Record) Of(kind schema.GroupKind, name types.NamespacedName) *Write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.kinds[kind]; k != nil {
+		return k.writes[name]
+	}
+	return nil
+}
+
+// In returns what was written to objects of a kind in a namespace; "" stands for all.
+func (r *Record) In(kind schema.GroupKind, namespace string) []*Write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := r.kinds[kind]
+	if k == nil {
+		return nil
+	}
+	var out []*Write
+	for name, w := range k.writes {
+		if namespace == "" || name.Namespace == namespace {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Prove sets the version of a blind write: one that was read after the object was deleted. It returns the write as it is
+// now; nil if it was shown meanwhile.
+func (r *Record) Prove(w *Write, version string) *Write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.current(w)
+	if now == nil || now.serial != w.serial || !now.Blind {
+		return now // another write came, or another reader proved it
+	}
+	proved := *now
+	if resourceversion.Compare(proved.Version, version) < 0 {
+		proved.Version = version
+	}
+	proved.Blind = false
+	r.kinds[w.Kind].writes[w.Name] = &proved
+	return &proved
+}
+
+// Shown notes that a cache shows a write. The write is forgotten when all of the caches do.
+func (r *Record) Shown(w *Write, by Cache, all []Cache) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.current(w)
+	if now == nil || now.serial != w.serial || now.Blind {
+		return // it was written again
+	}
+	shown := *now
+	shown.shown = append(slices.Clip(now.shown), by)
+	if slices.ContainsFunc(all, func(c Cache) bool { return !slices.Contains(shown.shown, c) }) {
+		r.kinds[w.Kind].writes[w.Name] = &shown
+		return
+	}
+	delete(r.kinds[w.Kind].writes, w.Name)
+}
+
+func (r *Record) current(w *Write) *Write {
+	if k := r.kinds[w.Kind]; k != nil {
+		return k.writes[w.Name]
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package deliverytest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/slot"
+)
+
+// waits is how long a read that must wait is watched.
+const waits = 100 * time.Millisecond
+
+// readers are members whose reads wait for writes, one whose objects are in their own slots and one whose objects are in
+// their owners', with a way to make objects in a slot as somebody else does, and the owners of those.
+func (s suite) readers(t *testing.T,
+	test func(t *testing.T, r *rig, create func(slot.Slot) Object, owners func(slot.Slot) []metav1.OwnerReference),
+) {
+	t.Run("Primary", func(t *testing.T) {
+		r := s.rig(t)
+		r.share.KeepWrites()
+		test(t, r, func(n slot.Slot) Object { return r.create(r.key(n)) },
+			func(slot.Slot) []metav1.OwnerReference { return nil })
+	})
+	t.Run("Owned", func(t *testing.T) {
+		s.keys(t, func(t *testing.T, key slot.Key) {
+			r := s.ownedRig(t, key)
+			r.share.KeepWrites()
+			names := map[slot.Slot]string{1: r.parentIn(1), 2: r.parentIn(2)}
+			test(t, r, func(n slot.Slot) Object { return r.child(names[n]) },
+				func(n slot.Slot) []metav1.OwnerReference { return []metav1.OwnerReference{parent(names[n])} })
+		})
+	})
+}
+
+// wrote notes that a client of the member wrote an object.
+func (r *rig) wrote(w *delivery.Write, obj Object, owners []metav1.OwnerReference) {
+	w.Answered(&metav1.ObjectMeta{
+		Namespace: obj.Key.Namespace, Name: obj.Key.Name, UID: obj.UID, ResourceVersion: obj.Version,
+		OwnerReferences: owners, Labels: map[string]string{label: r.label},
+	})
+}
+
+// reading is a read that waits, of one object or of all.
+type reading struct {
+	what string
+	done chan error
+}
+
+// reads begins to read objects by their names, and all of them.
+func (r *rig) reads(ctx context.Context, keys ...types.NamespacedName) []reading {
+	kind := r.kind.GroupKind
+	all := reading{"List", make(chan error, 1)}
+	go func() { all.done <- r.share.AwaitWrites(ctx, kind, "", delivery.ViewShare) }()
+	out := []reading{all}
+	for _, key := range keys {
+		one := reading{"Get of " + key.String(), make(chan error, 1)}
+		go func() { one.done <- r.share.AwaitWrite(ctx, kind, key, delivery.ViewShare) }()
+		out = append(out, one)
+	}
+	return out
+}
+
+func (r *rig) waiting(all []reading) {
+	r.t.Helper()
+	<-time.After(waits)
+	for _, one := range all {
+		select {
+		case err := <-one.done:
+			r.t.Errorf("%s did not wait (%v)", one.what, err)
+		default:
+		}
+	}
+}
+
+func (r *rig) answered(all []reading) {
+	r.t.Helper()
+	for _, one := range all {
+		if err := <-one.done; err != nil {
+			r.t.Errorf("%s: %v", one.what, err)
+		}
+	}
+}
+
+// Reads wait for what this member wrote in its open slots, and for nothing else.
+func (s suite) readsShowWrites(t *testing.T) {
+	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept, doomed, other, foreign := create(1), create(1), create(1), create(2)
+		r.run(r.informer)
+		r.own(only(1))
+		resume := r.faults.Pause()
+		w := r.share.Write(kind, foreign.Key, nil)
+		r.wrote(w, r.update(foreign.Key), owners(2))
+		r.answered(r.reads(r.ctx, foreign.Key)) // another member's
+
+		w = r.share.Write(kind, kept.Key, nil, 1)
+		kept = r.update(kept.Key)
+		r.wrote(w, kept, owners(1))
+		w = r.share.Write(kind, doomed.Key, nil, 1)
+		r.delete(doomed.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		made := create(1)
+		r.wrote(r.share.Write(kind, made.Key, nil, 1), made, owners(1))
+		all := r.reads(r.ctx, kept.Key, doomed.Key, made.Key)
+		r.waiting(all)
+		r.must(r.share.AwaitWrite(r.ctx, kind, other.Key, delivery.ViewShare)) // nobody wrote it
+		r.must(r.share.AwaitWrite(r.ctx, kind, kept.Key, delivery.ViewWhole))  // there is no such cache
+		ended, cancel := context.WithTimeout(r.ctx, time.Millisecond)
+		defer cancel()
+		for _, one := range r.reads(ended, kept.Key, doomed.Key, made.Key) {
+			if err := <-one.done; !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s with a context that ends: %v", one.what, err)
+			}
+		}
+		resume()
+		r.answered(all)
+		r.must(r.storeHas(kept, other, made))
+		r.answered(r.reads(r.ctx, kept.Key, doomed.Key, made.Key))
+	})
+}
+
+// Nobody waits for what leaves, nor for what was written when the slot was another's.
+func (s suite) readsEndWithTheSlot(t *testing.T) {
+	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept, doomed := create(1), create(1)
+		r.run(r.informer)
+		r.own(only(1))
+		resume := r.faults.Pause()
+		w := r.share.Write(kind, kept.Key, nil, 1)
+		r.wrote(w, r.update(kept.Key), owners(1))
+		w = r.share.Write(kind, doomed.Key, nil, 1)
+		r.delete(doomed.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		all := r.reads(r.ctx, kept.Key, doomed.Key)
+		r.waiting(all)
+		r.share.Shut(only(1))
+		r.answered(all)
+		r.share.Release(only(1))
+		w = r.share.Write(kind, kept.Key, nil)
+		kept = r.update(kept.Key)
+		r.wrote(w, kept, owners(1))
+		resume()
+		r.own(only(1)) // a list that began after the write
+		r.answered(r.reads(r.ctx, kept.Key, doomed.Key))
+		r.must(r.storeHas(kept))
+	})
+}
+
+// Whoever deletes what the cache has not shown yet does not find it afterwards.
+func (s suite) readsShowUnseenDeletions(t *testing.T) {
+	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept := create(1)
+		r.run(r.informer)
+		r.own(only(1))
+		resume := r.faults.Pause()
+		mine := create(1)
+		r.wrote(r.share.Write(kind, mine.Key, nil, 1), mine, owners(1))
+		body := &metav1.ObjectMeta{Namespace: mine.Key.Namespace, Name: mine.Key.Name, UID: mine.UID,
+			OwnerReferences: owners(1)}
+		w := r.share.Write(kind, mine.Key, body, 1)
+		r.delete(mine.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: mine.UID})
+		others := create(1)
+		body = &metav1.ObjectMeta{Namespace: others.Key.Namespace, Name: others.Key.Name, UID: others.UID,
+			OwnerReferences: owners(1)}
+		w = r.share.Write(kind, others.Key, body, 1)
+		r.delete(others.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: others.UID})
+		all := r.reads(r.ctx, mine.Key, others.Key)
+		r.waiting(all)
+		resume()
+		r.answered(all)
+		r.must(r.storeHas(kept))
+	})
+}
