@@ -59,6 +59,8 @@ type Manager struct {
 	registered bool
 	started    atomic.Bool
 
+	inFlight inFlight
+
 	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
 }
@@ -68,8 +70,7 @@ var _ manager.Manager = (*Manager)(nil)
 // NewManager makes a manager for the member r, as controller-runtime's manager.New does. It does no I/O beyond that of
 // manager.New.
 //
-// Options.Cache.NewInformer must be nil, and Options.Client.Cache must not have EnableReadYourWritesConsistency; all
-// other options keep their meaning. LeaderElection applies to the unsharded
+// Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
 // controllers alone, and is refused if the rota has a LeaderElectionID. One Rota serves one manager. The manager gets a
 // readiness check "rota", which passes once the member has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
@@ -83,7 +84,8 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil,
 			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
 	}
-	if err := refuseReadYourWrites(o.Client.Cache); err != nil {
+	consistent, err := readsOwnWrites(o.Client.Cache)
+	if err != nil {
 		return nil, err
 	}
 	if lease := r.Adapt(adapter.Grant()).Election; o.LeaderElection && lease.Name != "" {
@@ -99,6 +101,9 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	o.Cache.HTTPClient, o.Client.HTTPClient = wrapClient(r, o.Cache.HTTPClient), wrapClient(r, o.Client.HTTPClient)
 	o.Client.Cache = ownOptions(o.Client.Cache)
 	m := &Manager{rota: r, kinds: newKinds(), ready: make(chan struct{}), stopping: make(chan struct{}), options: o}
+	if consistent {
+		shareOf(r).KeepWrites()
+	}
 	o.Cache.NewInformer = m.newInformer(shareOf(r).NewInformer)
 	newClient := o.NewClient
 	if newClient == nil {
@@ -113,18 +118,22 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		}
 		m.reader = &reader{
 			direct: direct, live: &uncached{Reader: direct, scheme: o.Scheme, options: m.options.Cache},
-			whole: m.wholeReader, rota: r, kinds: m.kinds, scheme: o.Scheme,
+			whole: m.wholeReader, rota: r, kinds: m.kinds, scheme: o.Scheme, consistent: consistent,
 		}
 		if co.Cache != nil {
 			m.reader.Reader = co.Cache.Reader
 			withReader := *co.Cache
 			withReader.Reader = m.reader
+			if informers, ok := co.Cache.Reader.(cache.Informers); ok && consistent {
+				withReader.Reader = &informed{informers, m.reader}
+			}
 			co.Cache = &withReader
 		}
 		c, err := newClient(config, co)
 		if err != nil {
 			return nil, err
 		}
+		c = m.consistently(c, false)
 		return &writingClient{Client: c, mgr: m}, nil
 	}
 	inner, err := manager.New(r.WrapConfig(cfg), o)

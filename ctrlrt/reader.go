@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // reader answers Get and List of sharded kinds, for which the manager's cache alone would not do: it would say NotFound
@@ -53,6 +54,8 @@ type reader struct {
 	log    logr.Logger
 	lists  places
 	scopes sync.Map // kinds whose scope is known
+	// consistent: reads of the manager's client wait until the cache that answers shows what this member wrote.
+	consistent bool
 }
 
 // caches returns the two caches of a kind that is sharded both ways, the one to read from first before the other.
@@ -85,7 +88,34 @@ func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from cli
 		return r.live, false, nil
 	}
 	whole, err := r.whole()
+	if err == nil && r.awaits(ctx) {
+		whole = &awaited{whole, r, kind, delivery.ViewWhole}
+	}
 	return whole, !r.shares(askerFrom(ctx, r.rota), kind), err
+}
+
+// awaited is a cache's reader whose reads wait until it shows what this member wrote.
+type awaited struct {
+	client.Reader
+	by   *reader
+	kind schema.GroupKind
+	view delivery.View
+}
+
+// Get implements client.Reader.
+func (a *awaited) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := a.by.await(ctx, a.kind, key, a.view); err != nil {
+		return err
+	}
+	return a.Reader.Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader.
+func (a *awaited) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := a.by.awaitList(ctx, a.kind, a.view, opts...); err != nil {
+		return err
+	}
+	return a.Reader.List(ctx, list, opts...)
 }
 
 // shares reports whether the caller is a sharded controller that works on its share of the kind.
@@ -141,8 +171,12 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	from, _, byOwner, both := r.caches(ctx, kind)
 	switch {
 	case both && byOwner, !both && r.kinds.isOwned(kind):
+		view := delivery.ViewOwned
 		if !both {
-			from = r.Reader
+			from, view = r.Reader, delivery.ViewShare
+		}
+		if err := r.await(ctx, kind, key, view); err != nil {
+			return err
 		}
 		blank := obj.DeepCopyObject()
 		err := from.Get(ctx, key, obj, opts...)
@@ -157,6 +191,12 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	// change it.
 	if !r.rota.Owns(kind, key) {
 		return others.Get(ctx, key, obj, opts...)
+	}
+	if err := r.await(ctx, kind, key, delivery.ViewShare); err != nil {
+		return err
+	}
+	if r.consistent && !r.rota.Owns(kind, key) {
+		return others.Get(ctx, key, obj, opts...) // the slot was lost while the read waited
 	}
 	err = r.Reader.Get(ctx, key, obj, opts...)
 	if apierrors.IsNotFound(err) && !r.rota.Owns(kind, key) {
@@ -189,6 +229,9 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 	case r.kinds.isKept(kind) && r.kinds.inWhole(kind):
 		if r.incomplete(kind) {
 			return others.List(ctx, list, opts...)
+		}
+		if err := r.awaitList(ctx, kind, delivery.ViewShare, opts...); err != nil {
+			return err
 		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
 	default:
@@ -285,7 +328,15 @@ func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list clie
 	if r.incomplete(kind) {
 		return r.listMine(ctx, kind, list, opts...)
 	}
+	if err := r.awaitList(ctx, kind, delivery.ViewShare, opts...); err != nil {
+		return err
+	}
 	first, second, byOwner, both := r.caches(ctx, kind)
+	if both {
+		if err := r.awaitList(ctx, kind, delivery.ViewOwned, opts...); err != nil {
+			return err
+		}
+	}
 	if !both {
 		return r.Reader.List(ctx, list, opts...)
 	}

@@ -142,7 +142,7 @@ func (w *whole) GetCache() cache.Cache { return w.cluster.GetCache() }
 
 // GetClient implements manager.Manager.
 func (w *whole) GetClient() client.Client {
-	return &writingClient{Client: w.cluster.GetClient(), mgr: w.Manager}
+	return &writingClient{Client: w.consistently(w.cluster.GetClient(), true), mgr: w.Manager}
 }
 
 // GetFieldIndexer implements manager.Manager.

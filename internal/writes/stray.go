@@ -48,7 +48,7 @@ func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
 var clients = []string{
 	"net/http.", "k8s.io/client-go/", "k8s.io/apimachinery/", "sigs.k8s.io/controller-runtime/pkg/client",
 	"github.com/rota-dev/rota/internal/writes.",
-	"github.com/rota-dev/rota/ctrlrt.(*writing",
+	"github.com/rota-dev/rota/ctrlrt.(*writing", "github.com/rota-dev/rota/ctrlrt.(*consistent",
 }
 
 // caller returns the file and line that makes a request.

@@ -1,0 +1,176 @@
+package ctrlrt_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/test/controlplane"
+)
+
+// watches are those of a manager, which come late, and not at all while they are held.
+type watches struct {
+	mu   sync.Mutex
+	held chan struct{} // nil: they are not
+}
+
+func (w *watches) config(t *testing.T) *rest.Config {
+	t.Helper()
+	cfg := rest.CopyConfig(controlplane.For(t).Config())
+	cfg.QPS = -1
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &heldWatches{watchesLag(next, readLag), w} })
+	return cfg
+}
+
+// hold holds the watches until release is called.
+func (w *watches) hold() (release func()) {
+	held := make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = held
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.held = nil
+		close(held)
+	})
+}
+
+func (w *watches) holding() chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+// heldWatches is the transport of watches that are held.
+type heldWatches struct {
+	next http.RoundTripper
+	of   *watches
+}
+
+func (h *heldWatches) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := h.next.RoundTrip(req)
+	if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+		resp.Body = &heldBody{ReadCloser: resp.Body, of: h.of, done: make(chan struct{})}
+	}
+	return resp, err
+}
+
+func (h *heldWatches) WrappedRoundTripper() http.RoundTripper { return h.next }
+
+type heldBody struct {
+	io.ReadCloser
+	of   *watches
+	done chan struct{}
+	once sync.Once
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for held := b.of.holding(); held != nil; held = b.of.holding() {
+		select {
+		case <-held:
+		case <-b.done:
+			return 0, io.ErrClosedPipe
+		}
+	}
+	return n, err
+}
+
+func (b *heldBody) Close() error {
+	b.once.Do(func() { close(b.done) })
+	return b.ReadCloser.Close()
+}
+
+// anchorOf makes the ReplicaSet that owns children.
+func anchorOf(t *testing.T, namespace string) metav1.OwnerReference {
+	t.Helper()
+	c := adminClient(t)
+	anchor := replicaSet(namespace, "anchor")
+	if err := c.Create(t.Context(), anchor); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(anchor), anchor); err != nil {
+		t.Fatal(err)
+	}
+	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: anchor.Name, UID: anchor.UID,
+		Controller: ptr.To(true)}
+}
+
+// readingMember is a member whose reads wait for its writes, with a reconcile that makes calls.
+type readingMember struct {
+	*replica
+	namespace string
+	owner     metav1.OwnerReference
+	calls     chan func(context.Context)
+	watches   *watches
+}
+
+// newReadingMember starts one. Its controller of ReplicaSets is that of build; nil: one that makes the calls of inside.
+// leave is its LeaveTimeout; 0: the default.
+func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
+	build func(*ctrlrt.Manager) reconcile.Reconciler,
+) *readingMember {
+	t.Helper()
+	m := &readingMember{namespace: namespace, calls: make(chan func(context.Context)), owner: anchorOf(t, namespace),
+		watches: &watches{}}
+	ready, done := &atomic.Bool{}, make(chan struct{})
+	ready.Store(true)
+	cfg := m.watches.config(t)
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Logger: testLogger(t, pod),
+		Identity: rota.Identity{Pod: pod}, LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10,
+		LeaveTimeout: leave})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := managerOptions()
+	o.Logger, o.Controller.MaxConcurrentReconciles = testLogger(t, pod), 4
+	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	mgr, err := ctrlrt.NewManager(cfg, r, readingOwnWrites(t, o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reconciler := reconcile.Reconciler(&session{calls: m.calls, ready: ready, done: done})
+	if build != nil {
+		reconciler = build(mgr)
+	}
+	err = ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	m.replica = &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
+	go func() { m.replica.done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		close(done)
+		m.leave(t)
+	})
+	return m
+}
+
+// inside makes calls in a reconcile of the anchor.
+func (m *readingMember) inside(t *testing.T, do func(context.Context)) {
+	t.Helper()
+	done := make(chan struct{})
+	m.calls <- func(ctx context.Context) {
+		defer close(done)
+		do(ctx)
+	}
+	<-done
+}
