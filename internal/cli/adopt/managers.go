@@ -211,9 +211,8 @@ func (s *source) options(m *manager) {
 		ast.Inspect(kv, func(n ast.Node) bool {
 			if inner, ok := n.(*ast.KeyValueExpr); ok {
 				if id, ok := inner.Key.(*ast.Ident); ok && id.Name == "EnableReadYourWritesConsistency" {
-					f := s.found(Must, codeOption, at(inner), "EnableReadYourWritesConsistency is set")
-					f.Why, f.Instead = "a read after a write to another replica's object would wait for ever, so it is refused",
-						"leave it out: a reconcile waits for its own writes by itself"
+					f := s.found(Fine, codeOption, at(inner), "EnableReadYourWritesConsistency is set")
+					f.Why = "reads wait for what a replica wrote to its own objects; those of others are read from the API server"
 				}
 			}
 			return true
