@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,6 +112,8 @@ func readDist(dist string) (binaries []built, commit string, err error) {
 		return nil, "", fmt.Errorf("%s/artifacts.json: %w", dist, err)
 	}
 	binaries = slices.DeleteFunc(binaries, func(b built) bool { return b.Type != "Binary" })
+	// GoReleaser lists them as they became ready.
+	slices.SortFunc(binaries, func(a, b built) int { return cmp.Compare(a.Path, b.Path) })
 	for i, b := range binaries { // they are by the checkout's root
 		binaries[i].Path = filepath.Join(dist, "..", "..", b.Path)
 	}
