@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apiserver/pkg/util/feature"
 )
 
 type options struct {
@@ -42,10 +44,22 @@ type info struct {
 	StartSeconds float64        `json:"startSeconds"`
 }
 
+// defaultGates has the API servers select shards, where this Kubernetes can: an API server does not start with a gate that
+// it does not know.
+func defaultGates() string {
+	const shards = "ShardedListAndWatch"
+	for _, gate := range feature.DefaultFeatureGate.KnownFeatures() {
+		if strings.HasPrefix(gate, shards+"=") {
+			return shards + "=true"
+		}
+	}
+	return ""
+}
+
 func parseOptions(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("rota-kube up", flag.ContinueOnError)
-	fs.StringVar(&o.featureGates, "feature-gates", "ShardedListAndWatch=true",
+	fs.StringVar(&o.featureGates, "feature-gates", defaultGates(),
 		"feature gates of the API servers, `name=bool,...`")
 	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
 	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,8 +23,8 @@ import (
 // EnvBinary names a ready-made rota-kube to use instead of building one.
 const EnvBinary = "ROTA_KUBE"
 
-// Binary returns the path of a rota-kube that is as new as its sources. It builds one if there is none, which may take
-// minutes, and writes its progress to w. Several processes may call it at once: one builds, the others wait.
+// Binary returns the path of a rota-kube that is as new as its sources: the one that EnvBinary names, or else that of
+// the default version, as Of does.
 func Binary(ctx context.Context, w io.Writer) (string, error) {
 	if path := os.Getenv(EnvBinary); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -31,22 +32,30 @@ func Binary(ctx context.Context, w io.Writer) (string, error) {
 		}
 		return filepath.Abs(path)
 	}
+	return Of(ctx, "", w)
+}
+
+// Of returns the path of a rota-kube of a minor version of Kubernetes, such as "1.33", that is as new as its sources.
+// Empty means that of kube/go.mod. If there is none it builds one, which may take minutes, and writes its progress to
+// w. Several processes may call it at once: one builds, the others wait.
+func Of(ctx context.Context, version string, w io.Writer) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	b := builder{
-		kube: filepath.Join(root, "kube"),
-		bin:  filepath.Join(root, "bin", "rota-kube"),
-		out:  w,
+	b := builder{kube: filepath.Join(root, "kube"), out: w}
+	modfile, name, err := modfileOf(b.kube, version)
+	if err != nil {
+		return "", err
 	}
+	b.modfile, b.bin = modfile, filepath.Join(root, "bin", name)
 	if b.fresh() {
 		return b.bin, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(b.bin), 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(ctx, filepath.Join(root, "bin", ".rota-kube.lock"), w)
+	unlock, err := lock(ctx, filepath.Join(root, "bin", "."+name+".lock"), w)
 	if err != nil {
 		return "", err
 	}
@@ -55,7 +64,7 @@ func Binary(ctx context.Context, w io.Writer) (string, error) {
 		return b.bin, nil
 	}
 	if err := b.build(ctx); err != nil {
-		return "", fmt.Errorf("build rota-kube: %w", err)
+		return "", fmt.Errorf("build %s: %w", name, err)
 	}
 	return b.bin, nil
 }
@@ -89,9 +98,10 @@ func Root() (string, error) {
 }
 
 type builder struct {
-	kube string // the module's folder
-	bin  string // the binary's path
-	out  io.Writer
+	kube    string // the module's folder
+	modfile string // in that folder
+	bin     string // the binary's path
+	out     io.Writer
 }
 
 // fresh reports whether the binary is newer than everything it is made of, without running the go command.
@@ -104,8 +114,14 @@ func (b builder) fresh() bool {
 	if err != nil {
 		return false
 	}
+	sources := []string{b.modfile, strings.TrimSuffix(b.modfile, ".mod") + ".sum"}
 	for _, e := range entries {
-		source, err := e.Info()
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && ext != ".mod" && ext != ".sum" {
+			sources = append(sources, e.Name())
+		}
+	}
+	for _, name := range sources {
+		source, err := os.Stat(filepath.Join(b.kube, name))
 		if err != nil || source.ModTime().After(info.ModTime()) {
 			return false
 		}
@@ -117,7 +133,7 @@ func (b builder) build(ctx context.Context) error {
 	begin := time.Now()
 	// The binary is built in a folder of its own and then renamed, so that nobody runs half a binary. A build that was
 	// killed may have left the folder behind.
-	aside := filepath.Join(filepath.Dir(b.bin), ".rota-kube-build")
+	aside := filepath.Join(filepath.Dir(b.bin), "."+filepath.Base(b.bin)+"-build")
 	if err := os.RemoveAll(aside); err != nil {
 		return err
 	}
@@ -128,7 +144,8 @@ func (b builder) build(ctx context.Context) error {
 
 	p := newProgress(b.out)
 	defer p.stop()
-	p.say("building rota-kube, a whole Kubernetes control plane: the first time takes about 5 minutes on 2 cores")
+	p.say("building %s, a whole Kubernetes control plane: the first time takes about 5 minutes on 2 cores",
+		filepath.Base(b.bin))
 	packages, err := b.goList(ctx, "-deps", ".")
 	if err != nil {
 		return err
@@ -155,7 +172,7 @@ func (b builder) build(ctx context.Context) error {
 	return nil
 }
 
-// linkFlags sets the Kubernetes version of the binary, from kube/go.mod. Without it the API server reports v0.0.0, and
+// linkFlags sets the Kubernetes version of the binary, from its modfile. Without it the API server reports v0.0.0, and
 // kubectl refuses to talk to it.
 func (b builder) linkFlags(ctx context.Context) (string, error) {
 	out, err := b.goList(ctx, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
@@ -165,7 +182,7 @@ func (b builder) linkFlags(ctx context.Context) (string, error) {
 	version := strings.TrimSpace(string(out))
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(parts) < 3 {
-		return "", fmt.Errorf("k8s.io/kubernetes has the version %q in kube/go.mod, want v1.2.3", version)
+		return "", fmt.Errorf("k8s.io/kubernetes has the version %q in kube/%s, want v1.2.3", version, b.modfile)
 	}
 	const pkg = "k8s.io/component-base/version."
 	flags := []string{"-s", "-w"}
@@ -189,6 +206,9 @@ func (b builder) goList(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (b builder) command(ctx context.Context, args ...string) *exec.Cmd {
+	if b.modfile != "go.mod" {
+		args = slices.Insert(args, 1, "-modfile="+b.modfile)
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.kube
 	// Environ sets PWD to Dir. GOWORK=off keeps kube a module of its own.

@@ -1,0 +1,122 @@
+package build
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kube makes a folder like kube/, all of whose files are an hour old.
+func kube(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "versions"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"go.mod": "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n", "go.sum": "", "main.go": "package main\n",
+		"versions/1.9.mod": "", "versions/1.9.sum": "", "versions/1.37.mod": "", "versions/1.37.sum": "",
+	} {
+		write(t, filepath.Join(dir, name), text, time.Hour)
+	}
+	return dir
+}
+
+func write(t *testing.T, path, text string, age time.Duration) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(-age)
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVersionsOfAFolder(t *testing.T) {
+	dir := kube(t)
+	all, byDefault, err := versionsIn(dir)
+	if want := []string{"1.9", "1.36", "1.37"}; !slices.Equal(all, want) || byDefault != "1.36" || err != nil {
+		t.Errorf("%v by default %s, %v; want %v by default 1.36", all, byDefault, err, want)
+	}
+	for version, want := range map[string][2]string{
+		"": {"go.mod", "rota-kube"}, "1.36": {"go.mod", "rota-kube"}, "1.37": {"versions/1.37.mod", "rota-kube-1.37"},
+	} {
+		if modfile, binary, err := modfileOf(dir, version); modfile != want[0] || binary != want[1] || err != nil {
+			t.Errorf("%q: %s, %s, %v; want %v", version, modfile, binary, err, want)
+		}
+	}
+	for _, version := range []string{"1.38", "v1.37", "1.37.2", "../1.37"} {
+		if _, _, err := modfileOf(dir, version); err == nil || !strings.Contains(err.Error(), "there are 1.9, 1.36, 1.37") {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+}
+
+// TestFresh: a binary is built again if its own modfile or the code has changed, and not for other versions' sake.
+func TestFresh(t *testing.T) {
+	dir := kube(t)
+	bin := filepath.Join(dir, "versions", "binary")
+	for _, c := range []struct {
+		changed         string
+		byDefault, v137 bool
+	}{
+		{"", true, true}, {"versions/1.9.mod", true, true}, {"versions/1.37.sum", true, false}, {"go.mod", false, true},
+		{"main.go", false, false},
+	} {
+		write(t, bin, "", time.Minute)
+		if c.changed != "" {
+			write(t, filepath.Join(dir, c.changed), "changed", 0)
+		}
+		one, other := builder{kube: dir, modfile: "go.mod", bin: bin}, builder{kube: dir, modfile: "versions/1.37.mod", bin: bin}
+		if one.fresh() != c.byDefault || other.fresh() != c.v137 {
+			t.Errorf("%q changed: fresh %v and %v, want %v and %v", c.changed, one.fresh(), other.fresh(), c.byDefault, c.v137)
+		}
+		if c.changed != "" {
+			write(t, filepath.Join(dir, c.changed), "", time.Hour)
+		}
+	}
+	write(t, bin, "", time.Minute)
+	if b := (builder{kube: dir, modfile: "versions/1.37.mod", bin: bin + "-none"}); b.fresh() {
+		t.Error("a binary that does not exist is fresh")
+	}
+}
+
+// TestModfiles: each modfile is of the version in its name, throughout.
+func TestModfiles(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, byDefault, err := versionsIn(filepath.Join(root, "kube"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 7 {
+		t.Errorf("versions %v: some are missing", all)
+	}
+	for _, version := range all {
+		modfile, _, err := modfileOf(filepath.Join(root, "kube"), version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := exec.Command("go", "mod", "edit", "-print", filepath.Join(root, "kube", modfile)).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", modfile, err)
+		}
+		_, minor, _ := strings.Cut(version, ".")
+		if version == byDefault != (modfile == "go.mod") || !strings.Contains(string(text), "\tk8s.io/kubernetes v"+version+".") {
+			t.Errorf("%s is not of Kubernetes %s", modfile, version)
+		}
+		for line := range strings.Lines(string(text)) {
+			if _, replacement, ok := strings.Cut(line, " => "); ok && !strings.Contains(line, "sample-apiserver") &&
+				!strings.Contains(replacement, " v0."+minor+".") {
+				t.Errorf("%s: %s is of another version", modfile, strings.TrimSpace(line))
+			}
+		}
+	}
+}
