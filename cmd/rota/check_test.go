@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/check"
+	"github.com/rota-dev/rota/internal/cli/serving"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/names"
@@ -154,9 +155,17 @@ func TestCheckGood(t *testing.T) {
 	if code != exitGood || !strings.Contains(out, " √, 0 ‼, 0 ×") || errOut != "" {
 		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
 	}
+	shards, err := serving.Shards(t.Context(), w.client.CoreV1().RESTClient(), w.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	possible := ", ShardSelector"
+	if !shards {
+		possible = "; not ShardSelector: the API server ignores shard selectors"
+	}
 	for _, want := range []string{
 		"√ the API server answers: Kubernetes v1.", "√ this machine's clock", "permissions that a member needs",
-		"delivery is Filter; possible here: Filter, SlotLabel (with the permission to patch objects), ShardSelector",
+		"delivery is Filter; possible here: Filter, SlotLabel (with the permission to patch objects)" + possible,
 		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ every member renews its Lease (2)", "√ their clocks", "√ they are alike",
 		"√ all 256 slots", "√ 2 of 2 members report", "√ the API server refuses writes by who is no member",
 	} {

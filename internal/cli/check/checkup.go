@@ -92,6 +92,8 @@ var groups = []string{groupCluster, groupPermissions, groupDelivery, groupTable,
 // Codes of checks that are neither problems of package view nor reasons of events. Those keep their names.
 const (
 	codeVersion     = "ClusterVersion"
+	codeUntried     = "VersionUntried"
+	codeLacks       = "ServerLacks"
 	codeAccess      = "AccessUnknown"
 	codeDelivery    = "DeliveryImpossible"
 	codeName        = "NameTaken"
@@ -125,8 +127,9 @@ const (
 
 // Codes returns the codes of lines, without problems of package view.
 func Codes() []string {
-	return []string{codeVersion, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer, codePruned, codeBuilds,
-		codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld, codeFenceMember,
+	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
+		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld,
+		codeFenceMember,
 		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeClock, codePermission, codeLost, codeSetup,
 		codeCoverage}
 }
@@ -198,6 +201,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 	}
 	err = part(func(ctx context.Context) error {
 		if o.Pre {
+			r.lacks(ctx)
 			r.free(ctx)
 			r.webhooks(ctx)
 		} else if v != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/cli/serving"
 	"github.com/rota-dev/rota/internal/names"
 )
 
@@ -35,23 +35,21 @@ func (r *run) cluster(ctx context.Context) error {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
 	r.good(groupCluster, codeVersion, "the API server answers: Kubernetes %s", version.GitVersion)
-	for _, need := range []struct{ version, resource, since, without string }{
-		{"coordination.k8s.io/v1", "leases", "1.14", ""},
-		{"events.k8s.io/v1", "events", "1.19", ""},
-		{"admissionregistration.k8s.io/v1", "validatingadmissionpolicies", "1.30", "a fence is not possible"},
+	if r.Pre {
+		r.tried(version.GitVersion)
+	}
+	for _, need := range []struct{ version, resource, since string }{
+		{"coordination.k8s.io/v1", "leases", "1.14"}, {"events.k8s.io/v1", "events", "1.19"},
 	} {
-		served, err := serves(disco, need.version, need.resource)
-		switch {
-		case err != nil:
+		served, err := serving.Resource(disco, need.version, need.resource)
+		if err != nil {
 			r.unknown(groupCluster, "whether the API server serves "+need.resource+" of "+need.version, err)
-		case !served && need.without == "":
+		} else if !served {
 			r.fail(groupCluster, codeVersion, "use Kubernetes "+need.since+" or newer",
 				"the API server does not serve %s of %s, which members need", need.resource, need.version)
-		case !served:
-			r.warn(groupCluster, codeVersion, "for that, use Kubernetes "+need.since+" or newer",
-				"the API server does not serve %s of %s: %s", need.resource, need.version, need.without)
 		}
 	}
+	r.policies(disco)
 	if at, ahead, ok := dates.last(); ok {
 		r.clock(at, ahead)
 	}
@@ -85,15 +83,21 @@ func (r *run) unknown(group, what string, err error) {
 	r.warn(group, codeUnknown, cure, "not known: %s: %s", what, oneLine(err))
 }
 
-func serves(disco discovery.DiscoveryInterface, version, resource string) (bool, error) {
-	list, err := disco.ServerResourcesForGroupVersion(version)
-	if apierrors.IsNotFound(err) {
-		return false, nil
+// policies looks whether a fence is possible. Package fence makes v1.
+func (r *run) policies(disco discovery.DiscoveryInterface) {
+	version, err := serving.Policies(disco)
+	also := ""
+	switch {
+	case err != nil:
+		r.unknown(groupCluster, "whether the API server serves ValidatingAdmissionPolicies", err)
+		return
+	case version == "v1":
+		return
+	case version != "":
+		also = ", only of " + version
 	}
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == resource }), nil
+	r.warn(groupCluster, codeVersion, "for that, use Kubernetes 1.30 or newer", "the API server does not serve "+
+		"validatingadmissionpolicies of admissionregistration.k8s.io/v1%s: a fence is not possible", also)
 }
 
 // dates compares the API server's clock, as the header Date of its answers has it, with this machine's.

@@ -2,20 +2,16 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	shardselector "k8s.io/apimachinery/pkg/sharding"
-
+	"github.com/rota-dev/rota/internal/cli/serving"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // deliveries says which modes of delivery are possible here.
 func (r *run) deliveries(ctx context.Context) {
-	shards, err := r.shards(ctx)
+	shards, err := serving.Shards(ctx, r.client.CoreV1().RESTClient(), r.Rota.Namespace)
 	why := "the API server ignores shard selectors: that takes Kubernetes 1.36 and the feature gate ShardedListAndWatch"
 	switch {
 	case err != nil:
@@ -71,27 +67,4 @@ func (r *run) lacksPatch() bool {
 		}
 	}
 	return false
-}
-
-// shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds.
-func (r *run) shards(ctx context.Context) (bool, error) {
-	half := shardselector.NewSelector(shardselector.ShardRangeRequirement{
-		Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x8000000000000000",
-	})
-	request := r.client.CoreV1().RESTClient().Get().Resource(string(corev1.ResourceConfigMaps)).
-		Param("limit", "1").Param("shardSelector", half.String())
-	if r.Rota.Namespace != "" {
-		request = request.Namespace(r.Rota.Namespace)
-	}
-	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
-	if err != nil {
-		return false, err
-	}
-	var list struct {
-		Metadata metav1.ListMeta `json:"metadata"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return false, err
-	}
-	return list.Metadata.ShardInfo != nil, nil
 }

@@ -1,0 +1,50 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/rota-dev/rota/internal/cli/serving"
+)
+
+// Tried are the minor versions of Kubernetes, from the oldest, on which Rota was tried by `make check WHAT=kubernetes`.
+// docs/kubernetes.md has the results.
+var Tried = []string{"1.36"}
+
+// tried tells of an API server of a version on which nobody has tried Rota.
+func (r *run) tried(gitVersion string) {
+	now, err := version.ParseGeneric(gitVersion)
+	if err != nil {
+		return // a build of somebody's own; what matters is asked below
+	}
+	minor := fmt.Sprintf("%d.%d", now.Major(), now.Minor())
+	if !slices.Contains(Tried, minor) {
+		r.warn(groupCluster, codeUntried, "try it on a cluster that may break first, or use one of these", "Rota has not "+
+			"been tried on Kubernetes %s: its tests run on %s", minor, strings.Join(Tried, ", "))
+	}
+}
+
+// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is not told: it
+// is as good as another cluster's.
+func (r *run) lacks(ctx context.Context) {
+	core := r.client.CoreV1().RESTClient()
+	gates, err := serving.ReadGates(ctx, core)
+	switch {
+	case err != nil: // few may read metrics
+	case gates.Off(serving.GateConsistentLists):
+		r.warn(groupCluster, codeLacks, "turn that feature gate on: Kubernetes has it on by default since 1.31",
+			"the API server reads lists of members from etcd, since its feature gate %s is off: members that start, and "+
+				"slots that move, cost it and etcd more", serving.GateConsistentLists)
+	case gates.FirstPageOnly():
+		r.good(groupCluster, codeLacks, "the API server reads lists from etcd after their first page (feature gate %s): "+
+			"only kinds with more than a page of objects, 500 to 5,000, cost more", serving.GatePages)
+	}
+	if lists, err := serving.WatchList(ctx, core, r.Rota.Namespace); err == nil && !lists {
+		r.good(groupCluster, codeLacks, "the API server has WatchList off: informers of kinds that are not sharded begin "+
+			"with a list, by themselves; those of members always do")
+	}
+}

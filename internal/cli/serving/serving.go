@@ -1,0 +1,99 @@
+// Package serving asks an API server what it has of what Rota can use: versions of APIs, shard selectors, WatchList,
+// and feature gates. Nothing is concluded from the server's version, since gates and managed clusters change what it has.
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	shardselector "k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Resource reports whether the API server serves a resource in a version, such as leases in coordination.k8s.io/v1.
+func Resource(disco discovery.DiscoveryInterface, version, resource string) (bool, error) {
+	list, err := disco.ServerResourcesForGroupVersion(version)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == resource }), nil
+}
+
+// policyVersions are those of ValidatingAdmissionPolicies, the newest first.
+var policyVersions = []string{"v1", "v1beta1", "v1alpha1"}
+
+// Policies returns the newest version in which the API server serves ValidatingAdmissionPolicies; empty: none.
+func Policies(disco discovery.DiscoveryInterface) (version string, err error) {
+	for _, version := range policyVersions {
+		served, err := Resource(disco, "admissionregistration.k8s.io/"+version, "validatingadmissionpolicies")
+		if err != nil || served {
+			return version, err
+		}
+	}
+	return "", nil
+}
+
+// Shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds. core is a client
+// of the core group. The namespace may be empty, and need not exist.
+func Shards(ctx context.Context, core rest.Interface, namespace string) (bool, error) {
+	half := shardselector.NewSelector(shardselector.ShardRangeRequirement{
+		Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x8000000000000000",
+	})
+	request := configMaps(core, namespace).Param("limit", "1").Param("shardSelector", half.String())
+	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return false, err
+	}
+	var list struct {
+		Metadata metav1.ListMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return false, err
+	}
+	return list.Metadata.ShardInfo != nil, nil
+}
+
+// WatchList reports whether a watch may begin with the present objects, as informers of client-go ask for. It needs
+// permission to watch ConfigMaps in the namespace, which may be empty, and need not exist.
+func WatchList(ctx context.Context, core rest.Interface, namespace string) (bool, error) {
+	request := configMaps(core, namespace).Param("watch", "true").Param("sendInitialEvents", "true").
+		Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)).
+		Param("allowWatchBookmarks", "true").
+		// Of no object: one bookmark is all that comes.
+		Param("fieldSelector", "metadata.name=-").Param("timeoutSeconds", "5")
+	stream, err := request.SetHeader("Accept", "application/json").Stream(ctx)
+	switch {
+	case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err): // the gate is off
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer func() { _ = stream.Close() }()
+	for d := json.NewDecoder(stream); ; {
+		var event struct {
+			Object metav1.PartialObjectMetadata `json:"object"`
+		}
+		if err := d.Decode(&event); err != nil {
+			return false, ctx.Err() // it knows no initial events, and ends
+		}
+		if event.Object.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
+			return true, nil
+		}
+	}
+}
+
+func configMaps(core rest.Interface, namespace string) *rest.Request {
+	request := core.Get().Resource(string(corev1.ResourceConfigMaps))
+	if namespace != "" {
+		request = request.Namespace(namespace)
+	}
+	return request
+}
