@@ -83,8 +83,8 @@ tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the n
 	GOWORK=off $(GO) mod tidy $(LATEST)
 
 .PHONY: kube
-kube: ## Build the control plane that demo and tests run against (about 5 minutes on 2 cores, then cached)
-	@$(GO) run ./test/controlplane/cmd >/dev/null
+kube: ## Build the control plane that demo and tests run against: 5 minutes, then cached (KUBERNETES=1.33 for another)
+	@$(GO) run ./test/controlplane/cmd $(if $(KUBERNETES),-kubernetes $(KUBERNETES)) >/dev/null
 
 # To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
@@ -104,9 +104,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew vulns
+CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew vulns kubernetes
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew|vulns
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew|vulns|kubernetes
 
 .PHONY: check-what
 check-what:
@@ -179,6 +179,12 @@ check-incidents: kube
 # time their programs are built, from git's history (BEFORE=0601e9d: only that one).
 check-skew: kube
 	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/skew $(ARGS)
+
+# Try Rota on each version of Kubernetes that there is a modfile of, and write docs/kubernetes.md. A version takes 5
+# minutes, and 12 of processor time for the first build (ARGS="-versions 1.33,1.37").
+check-kubernetes:
+	$(GO) build -o bin/rota-demo ./cmd/rota-demo
+	$(GO) run ./test/kubernetes/cmd $(ARGS)
 
 # Measure how fast clients get to another API server through the front, and hold it to 2 s. It needs HAProxy, and a
 # machine that does nothing else.
