@@ -60,27 +60,28 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | x
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
-TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
+TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest|versions)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
+# From the lowest versions to the newest.
+MODFILES := go.mod $(sort $(wildcard tools/versions/*.mod)) go.latest.mod
 SHORT ?= -short
 .PHONY: test-latest
 test-latest: export GOWORK := off
 # All of ctrlrt, which depends most on the versions, and the short tests of the rest. -race has everything built anew, so
 # it is used with these versions alone. TestScenarios would take most of the processor's time: check-slow runs it so.
 test-latest: kube ## Run tests with -race and the newest controller-runtime and client-go (go.latest.mod; SHORT= for all)
-	$(GO) mod tidy -diff
-	$(GO) mod tidy -diff $(LATEST)
+	$(foreach f,$(MODFILES),$(GO) mod tidy -diff -modfile=$(f) &&) true
 	$(GO) vet $(LATEST) ./...
 	$(GO) test $(LATEST) -vet=off -race -timeout 30m ./ctrlrt
 	$(GO) test $(LATEST) -vet=off -race $(SHORT) -skip '^TestScenarios$$' -p 2 -timeout 30m $(RACE) \
 		$$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)|/ctrlrt$$')
 
 .PHONY: tidy
-tidy: ## Tidy both modfiles: go.mod has the lowest versions, go.latest.mod the newest
-	GOWORK=off $(GO) mod tidy
-	GOWORK=off $(GO) mod tidy $(LATEST)
+tidy: export GOWORK := off
+tidy: ## Tidy all modfiles: go.mod has the lowest versions, tools/versions those between, go.latest.mod the newest
+	$(foreach f,$(MODFILES),$(GO) mod tidy -modfile=$(f) &&) true
 
 .PHONY: kube
 kube: ## Build the control plane that demo and tests run against: 5 minutes, then cached (KUBERNETES=1.33 for another)
@@ -104,9 +105,9 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools slow front balance etcd scale incidents site skew vulns kubernetes
+CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front balance etcd scale incidents site skew vulns kubernetes
 .PHONY: check $(CHECKS:%=check-%)
-check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|slow|front|balance|etcd|scale|incidents|site|skew|vulns|kubernetes
+check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=explore|sim|mutants|mutate|fuzz|bench|ranges|tools|versions|slow|front|balance|etcd|scale|incidents|site|skew|vulns|kubernetes
 
 .PHONY: check-what
 check-what:
@@ -162,6 +163,12 @@ check-tools: kube
 $(MODULES): export GOWORK := off
 $(MODULES):
 	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m ./...
+
+# Run the tests of ctrlrt, the root package and internal/delivery with each pair of controller-runtime and client-go that
+# Rota works with, and the demo with some, and print how many passed (ARGS="-pairs v0.23 -short -demo none").
+check-versions: export GOWORK := off
+check-versions: kube
+	@$(GO) run ./test/versions/cmd $(ARGS)
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube

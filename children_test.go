@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/metadatalister"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // serve syncs the items of a queue until its context ends.
@@ -76,7 +78,7 @@ func TestSecondQueueAboutChildren(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		factory := informers.NewSharedInformerFactory(client, 0)
+		factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 		owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 			client.CoreV1().ConfigMaps(metav1.NamespaceAll))
 		owners = withHandler(t, owners, err)
@@ -100,7 +102,7 @@ func TestSecondQueueAboutChildren(t *testing.T) {
 		orphans.OnReset(nil)
 		var synced, cleaned []string
 		workFor(t, r, func(ctx context.Context) {
-			factory.StartWithContext(ctx)
+			factory.Start(ctx.Done())
 			go serve(ctx, jobs, func(_ context.Context, key string) error { synced = append(synced, key); return nil })
 			serve(ctx, orphans, func(_ context.Context, o orphan) error {
 				if _, exists, _ := owners.GetIndexer().GetByKey(o.namespace + "/" + o.owner); exists {
@@ -152,8 +154,8 @@ func TestInformersWithoutAFactory(t *testing.T) {
 		}
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		example := &metav1.PartialObjectMetadata{}
-		first := withHandler(t, r.NewInformer(secretKind, of(about("web", "web")), example, 0, indexers), nil)
-		second := withHandler(t, r.NewInformer(secretKind, of(about("mail", "mail")), example, 0, indexers), nil)
+		first := withHandler(t, r.NewInformer(secretKind, of(about("web", "web")), example, deliverytest.Never, indexers), nil)
+		second := withHandler(t, r.NewInformer(secretKind, of(about("mail", "mail")), example, deliverytest.Never, indexers), nil)
 		q, err := NewQueue(r, "secrets", first, testInner[cache.ObjectName](t))
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -95,7 +96,7 @@ func (p *pair) start(n int) {
 	case err := <-p.run[n]:
 		p.t.Fatalf("Run has ended: %v", err)
 	}
-	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 	p.inf[n] = inf
 	for _, key := range slices.Concat(p.long, p.peers) {
 		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,

@@ -569,7 +569,7 @@ func testDutySees(t *testing.T, handed bool) {
 		caches, saw := map[string]whole{}, make(chan string, 10)
 		l.setup = func(m *labMember) {
 			faulty := deliverytest.NewFaulty(l.gadgets.ListWatch("", ""), false)
-			inf := m.NewInformer(gadgetKind, faulty, &corev1.ConfigMap{}, 0, nil)
+			inf := m.NewInformer(gadgetKind, faulty, &corev1.ConfigMap{}, deliverytest.Never, nil)
 			caches[m.pod] = whole{inf, faulty}
 			go inf.RunWithContext(t.Context())
 			cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced)

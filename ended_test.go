@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // informedWork works on Secret a/b as operators do that keep their informers running until a signal, not until the
@@ -41,7 +42,7 @@ func workUntilSignal(t *testing.T, sync func(context.Context, cache.ObjectName) 
 	if w.rota, err = New(nil, Options{Solo: true}); err != nil {
 		t.Fatal(err)
 	}
-	factory := informers.NewSharedInformerFactory(w.client, 0)
+	factory := informers.NewSharedInformerFactory(w.client, deliverytest.Never)
 	informer, err := ShareInformer(w.rota, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		w.client.CoreV1().Secrets(metav1.NamespaceAll))
 	if err != nil {
@@ -65,7 +66,7 @@ func workUntilSignal(t *testing.T, sync func(context.Context, cache.ObjectName) 
 	t.Cleanup(ends)
 	go func() {
 		w.done <- w.rota.Work(ctx, func(ctx context.Context) {
-			factory.StartWithContext(signal)
+			factory.Start(signal.Done())
 			context.AfterFunc(ctx, w.queue.ShutDown)
 			sync := w.queue.Admit(sync)
 			for {
@@ -145,6 +146,11 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 	})
 }
 
+// withoutWatchList is a ListerWatcher of a client that sends no initial events, as fake ones do.
+type withoutWatchList struct{ *cache.ListWatch }
+
+func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
 // An informer that takes the place of one that stopped does so once it has synced: until then what the old one held is
 // no deletion. Then what waited is reconciled, however soon it came.
 func TestInformersThatAreReplaced(t *testing.T) {
@@ -158,14 +164,14 @@ func TestInformersThatAreReplaced(t *testing.T) {
 		build := func() cache.SharedIndexInformer {
 			list := make(chan struct{})
 			lists = append(lists, list)
-			lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			lw := withoutWatchList{&cache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 					<-list
 					return client.CoreV1().Secrets("").List(ctx, o)
 				},
 				WatchFuncWithContext: client.CoreV1().Secrets("").Watch,
-			}, client)
-			informer := r.NewInformer(secretKind, lw, &corev1.Secret{}, 0, nil)
+			}}
+			informer := r.NewInformer(secretKind, lw, &corev1.Secret{}, deliverytest.Never, nil)
 			if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,7 @@ func ExampleOptions_solo() {
 		return nil
 	})
 	check(r.Work(ctx, func(ctx context.Context) {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		context.AfterFunc(ctx, queue.ShutDown)
 		for {
 			name, shutdown := queue.Get()

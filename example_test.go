@@ -44,7 +44,7 @@ func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	check(r.Work(ctx, func(ctx context.Context) { // joins; when the first ctx ends it leaves, and then ends this one
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		context.AfterFunc(ctx, queue.ShutDown)
 		for {
 			name, shutdown := queue.Get()

@@ -30,7 +30,7 @@ var layers = []struct {
 	{"internal/turns", pure}, {"fair", noControllerRuntime},
 	{"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery/sharding", simulated}, {"internal/delivery/written", simulated},
-	{"internal/delivery/pending", simulated},
+	{"internal/delivery/pending", simulated}, {"internal/clientgo", noControllerRuntime},
 	{"internal/delivery", noControllerRuntime}, {"internal/labeller", noControllerRuntime},
 	{"internal/coverage", noControllerRuntime}, {"internal/writes", noControllerRuntime},
 	{"internal/moves", noControllerRuntime}, {"internal/replica", noControllerRuntime},

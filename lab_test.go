@@ -163,7 +163,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 			l.t.Fatal(err)
 		}
 		m.requests = deliverytest.NewFaulty(objects.ListWatch("", ""), false)
-		m.informer = r.share.NewInformer(kind, m.requests, &corev1.ConfigMap{}, 0, nil)
+		m.informer = r.share.NewInformer(kind, m.requests, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
 		if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
 			l.t.Fatal(err)

@@ -3,8 +3,10 @@ package rota_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,53 +44,77 @@ func readModfile(t *testing.T, path string) (file modfile, direct map[string]str
 	return file, direct
 }
 
+// modfilesOf are the modfiles of the main module, from the lowest versions to the newest.
+func modfilesOf(t *testing.T) []string {
+	t.Helper()
+	between, err := filepath.Glob("tools/versions/*.mod")
+	if err != nil || len(between) == 0 {
+		t.Fatalf("no modfiles in tools/versions: %v", err)
+	}
+	slices.SortFunc(between, func(a, b string) int {
+		return semver(t, strings.TrimSuffix(filepath.Base(a), ".mod"), strings.TrimSuffix(filepath.Base(b), ".mod"))
+	})
+	return slices.Concat([]string{"go.mod"}, between, []string{"go.latest.mod"})
+}
+
+// semver compares two versions.
+func semver(t *testing.T, a, b string) int {
+	t.Helper()
+	first, err := version.ParseSemantic(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := first.Compare(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order
+}
+
 // TestModfilesAgree: go.mod names the lowest versions that users may have, go.latest.mod the newest ones that
-// `make test-latest` runs with. They must be about the same dependencies, and the README names both.
+// `make test-latest` runs with, and tools/versions those between that `make check WHAT=versions` runs with, too. They
+// must be about the same dependencies, none may need less than go.mod, and the README names them all.
 func TestModfilesAgree(t *testing.T) {
-	lowest, low := readModfile(t, "go.mod")
-	latest, high := readModfile(t, "go.latest.mod")
-	if lowest.Module != latest.Module || lowest.Go != latest.Go {
-		t.Errorf("go.mod is for %s with go %s, go.latest.mod for %s with go %s", lowest.Module.Path, lowest.Go,
-			latest.Module.Path, latest.Go)
-	}
-	if n := len(latest.Replace) + len(latest.Exclude) + len(lowest.Replace) + len(lowest.Exclude); n > 0 {
-		t.Errorf("%d replacements or exclusions: users do not get those", n)
-	}
-	paths := func(m map[string]string) (out []string) {
-		for path := range m {
-			out = append(out, path)
-		}
-		slices.Sort(out)
-		return out
-	}
-	if diff := cmp.Diff(paths(low), paths(high)); diff != "" {
-		t.Errorf("direct dependencies differ; run `make tidy` (-go.mod +go.latest.mod):\n%s", diff)
-	}
-	for path, v := range high {
-		was, err := version.ParseSemantic(low[path])
-		if err != nil {
-			continue // it is missing: said above
-		}
-		if !version.MustParseSemantic(v).AtLeast(was) {
-			t.Errorf("%s: go.latest.mod has %s, below go.mod's %s", path, v, low[path])
-		}
-	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []struct{ name, path string }{
-		{"controller-runtime", "sigs.k8s.io/controller-runtime"}, {"client-go, apimachinery", "k8s.io/client-go"},
-	} {
-		if line := fmt.Sprintf("| %s | %s | %s |", row.name, low[row.path], high[row.path]); !strings.Contains(string(readme),
-			line) {
-			t.Errorf("README.md has no line %q", line)
+	paths := func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+	const runtime, client = "sigs.k8s.io/controller-runtime", "k8s.io/client-go"
+	lowest, low := readModfile(t, "go.mod")
+	before := low
+	for _, path := range modfilesOf(t) {
+		file, direct := readModfile(t, path)
+		if file.Module != lowest.Module || semver(t, file.Go, lowest.Go) < 0 {
+			t.Errorf("%s is for %s with go %s, go.mod for %s with go %s", path, file.Module.Path, file.Go, lowest.Module.Path,
+				lowest.Go)
 		}
-	}
-	for _, m := range []map[string]string{low, high} {
-		if v := m["k8s.io/client-go"]; m["k8s.io/api"] != v || m["k8s.io/apimachinery"] != v {
-			t.Errorf("k8s.io/api %s, apimachinery %s and client-go %s: want one version", m["k8s.io/api"],
-				m["k8s.io/apimachinery"], v)
+		if n := len(file.Replace) + len(file.Exclude); n > 0 {
+			t.Errorf("%s: %d replacements or exclusions: users do not get those", path, n)
+		}
+		if diff := cmp.Diff(paths(low), paths(direct)); diff != "" {
+			t.Errorf("direct dependencies differ; run `make tidy` (-go.mod +%s):\n%s", path, diff)
+			continue
+		}
+		for of, v := range direct {
+			if strings.HasPrefix(v, "v") && semver(t, v, low[of]) < 0 {
+				t.Errorf("%s: %s has %s, below go.mod's %s", of, path, v, low[of])
+			}
+		}
+		if semver(t, direct[runtime], before[runtime]) < 0 || semver(t, direct[client], before[client]) < 0 {
+			t.Errorf("%s: controller-runtime %s and client-go %s come after newer ones", path, direct[runtime], direct[client])
+		}
+		before = direct
+		if filepath.Dir(path) == "tools/versions" && filepath.Base(path) != direct[runtime]+".mod" {
+			t.Errorf("%s has controller-runtime %s: name it after that", path, direct[runtime])
+		}
+		if v := direct[client]; direct["k8s.io/api"] != v || direct["k8s.io/apimachinery"] != v {
+			t.Errorf("%s: k8s.io/api %s, apimachinery %s and client-go %s: want one version", path, direct["k8s.io/api"],
+				direct["k8s.io/apimachinery"], v)
+		}
+		row := fmt.Sprintf("| %s | %s | %s |", direct[runtime], direct[client], strings.TrimSuffix(file.Go, ".0"))
+		if !strings.Contains(string(readme), row) {
+			t.Errorf("README.md has no row %q", row)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func newOffice(t *testing.T, owned bool) *office {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	mine := slot.SetOf(slot.Range{First: o.slot, Last: o.slot})
 	o.share.Hold(mine)
-	if !cache.WaitFor(t.Context(), "", inf.HasSyncedChecker()) || o.share.Warm(t.Context(), mine) != nil {
+	if !cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced) || o.share.Warm(t.Context(), mine) != nil {
 		t.Fatal("the informer does not sync")
 	}
 	join(o.Rota)

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // testObjects is a holder of objects whose Open returns when they are enqueued.
@@ -171,7 +172,7 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 func keep(t *testing.T, r *Rota) {
 	t.Helper()
 	kind := schema.GroupKind{Kind: "Secret"}
-	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
+	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, deliverytest.Never, nil)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
 	if err := inf.GetIndexer().Add(obj); err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				factory := informers.NewSharedInformerFactory(client, 0)
+				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 					client.CoreV1().ConfigMaps(metav1.NamespaceAll))
 				if err != nil {
@@ -225,7 +226,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Minute, cancel)
 				err = r.Work(ctx, func(ctx context.Context) {
-					factory.StartWithContext(ctx)
+					factory.Start(ctx.Done())
 					context.AfterFunc(ctx, q.ShutDown)
 					q.Get()
 					<-ctx.Done()

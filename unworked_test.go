@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // A kind that is shared and that no queue works on is refused: the objects of a slot that comes would reach nobody.
@@ -50,7 +51,7 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				factory := informers.NewSharedInformerFactory(client, 0)
+				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				shared, err := ShareInformer(r, factory, pods, &corev1.Pod{}, client.CoreV1().Pods(metav1.NamespaceAll),
 					test.children...)
 				if err != nil {
@@ -66,7 +67,7 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				work := func(ctx context.Context) { factory.StartWithContext(ctx); <-ctx.Done(); factory.Shutdown() }
+				work := func(ctx context.Context) { factory.Start(ctx.Done()); <-ctx.Done(); factory.Shutdown() }
 				if test.queue {
 					maps, err := ShareInformer(r, factory, configMaps, &corev1.ConfigMap{},
 						client.CoreV1().ConfigMaps(metav1.NamespaceAll))
@@ -78,7 +79,7 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 						t.Fatal(err)
 					}
 					work = func(ctx context.Context) {
-						factory.StartWithContext(ctx)
+						factory.Start(ctx.Done())
 						context.AfterFunc(ctx, q.ShutDown)
 						q.Get()
 						<-ctx.Done()

@@ -29,6 +29,7 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/test/deliverytest"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -115,14 +116,14 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 				q := controllers.NewQueue(c, testInner[string](t), func(string) (types.NamespacedName, error) {
 					return types.NamespacedName{}, nil
 				})
-				return runs(q, cache.NewSharedIndexInformer(emptyKind(), &corev1.Secret{}, 0, nil))
+				return runs(q, cache.NewSharedIndexInformer(emptyKind(), &corev1.Secret{}, deliverytest.Never, nil))
 			},
 			[]string{"controller replicas", "Secret", "rota.ShareInformer", "rota.NewQueue"},
 		},
 		{
 			"a client that was not wrapped",
 			func(t *testing.T, r *Rota) func(context.Context) {
-				informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 				q, err := NewQueue(r, "replicas", informer, testInner[string](t))
 				if err != nil {
 					t.Fatal(err)
@@ -138,7 +139,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+				r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 				c.Started()
 				return func(ctx context.Context) { <-ctx.Done() }
 			},
@@ -180,7 +181,7 @@ func answers(req *http.Request) (*http.Response, error) {
 // workOnSecrets has a rota work for a minute on Secrets, which it lists and watches by a client.
 func workOnSecrets(t *testing.T, r *Rota, api kubernetes.Interface) error {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(api, 0)
+	factory := informers.NewSharedInformerFactory(api, deliverytest.Never)
 	informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		api.CoreV1().Secrets(metav1.NamespaceAll))
 	if err != nil {
@@ -275,7 +276,7 @@ func TestInformersThatReadElsewhereAreTold(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 2 {
-			informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, 0, nil)
+			informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 			running.Go(func() { informer.RunWithContext(ctx) })
 		}
 		synctest.Wait()
@@ -414,12 +415,12 @@ func TestQueuesThatAreRefused(t *testing.T) {
 		words []string
 	}{
 		"of a plain informer": {func(t *testing.T, r *Rota) error {
-			plain := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+			plain := informers.NewSharedInformerFactory(client, deliverytest.Never).Core().V1().Pods().Informer()
 			_, err := NewQueue(r, "two", plain, testInner[string](t))
 			return err
 		}, []string{"queue two", "holds all objects", "rota.ShareInformer"}},
 		"of an informer of children": {func(t *testing.T, r *Rota) error {
-			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, 0), podKind, &corev1.Pod{}, pods,
+			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, deliverytest.Never), podKind, &corev1.Pod{}, pods,
 				Children{Of: secretKind})
 			if err != nil {
 				t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
@@ -114,7 +115,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		inf := share.NewInformer(configMaps.GroupKind(), &toolscache.ListWatch{
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return nil, refused },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
-		}, &corev1.ConfigMap{}, 0, nil)
+		}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
 		if err := inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}); err != nil {
 			t.Fatal(err)

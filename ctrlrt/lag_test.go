@@ -328,7 +328,7 @@ func withClientGo(owned bool) laggard {
 func work(ctx context.Context, factory informers.SharedInformerFactory, queue *rota.Queue[toolscache.ObjectName],
 	syncOne func(context.Context, toolscache.ObjectName) error,
 ) {
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	var workers sync.WaitGroup
 	for range 4 {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,7 +105,7 @@ func TestListenersAreAsked(t *testing.T) {
 				}
 				obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Generation: 3}}
 				obj.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "owner", UID: "1",
-					Controller: new(true)}}
+					Controller: ptr.To(true)}}
 				for range 2 { // answers do not pile up
 					got := l.ask(obj)
 					if test.want == "" && len(got) > 0 || test.want != "" && (len(got) == 0 || got[0].Name != test.want) {

@@ -107,7 +107,7 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 		if e.Operation != metav1.ManagedFieldsOperationApply || e.FieldsV1 == nil {
 			continue
 		}
-		text := e.FieldsV1.GetRawString()
+		text := e.FieldsV1.String()
 		if !strings.Contains(text, stampField) {
 			continue
 		}
@@ -122,7 +122,10 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 		if !hidden {
 			entries, hidden = slices.Clone(entries), true
 		}
-		entries[i].FieldsV1 = metav1.NewFieldsV1(text)
+		entries[i].FieldsV1 = &metav1.FieldsV1{}
+		if err := entries[i].FieldsV1.UnmarshalJSON([]byte(text)); err != nil {
+			return
+		}
 	}
 	if hidden {
 		obj.SetManagedFields(entries)

@@ -13,7 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -169,10 +169,10 @@ func notFound(gvk schema.GroupVersionKind, name string) error {
 
 // canBe reports whether an object of that name may be in the API server.
 func (b bounds) canBe(key client.ObjectKey) bool {
-	if key.Name == "" || len(content.IsPathSegmentName(key.Name)) > 0 {
+	if key.Name == "" || len(path.IsValidPathSegmentName(key.Name)) > 0 {
 		return false
 	}
-	return !b.namespaced || key.Namespace != "" && len(content.IsPathSegmentName(key.Namespace)) == 0
+	return !b.namespaced || key.Namespace != "" && len(path.IsValidPathSegmentName(key.Namespace)) == 0
 }
 
 // Get implements client.Reader.
@@ -287,7 +287,7 @@ func (u *uncached) listAll(ctx context.Context, list client.ObjectList, gvk sche
 		if err != nil {
 			return err
 		}
-		if o.Namespace != "" && (!b.namespaced || len(content.IsPathSegmentName(o.Namespace)) > 0) {
+		if o.Namespace != "" && (!b.namespaced || len(path.IsValidPathSegmentName(o.Namespace)) > 0) {
 			return meta.SetList(list, nil) // a cache has no object there
 		}
 		return u.listIn(ctx, list, gvk, o, config)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -103,7 +104,7 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 	name := s.options.ObjectName()
 	if _, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), name, types.ApplyPatchType,
 		[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"`+name+`"},"spec":{"failurePolicy":"Ignore"}}`),
-		metav1.PatchOptions{FieldManager: "gitops", Force: new(true)}); err != nil {
+		metav1.PatchOptions{FieldManager: "gitops", Force: ptr.To(true)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := fence.Apply(t.Context(), cfg, s.options); err == nil || !strings.Contains(err.Error(), "gitops") {

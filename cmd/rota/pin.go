@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -73,7 +73,7 @@ func objectName(text string) error {
 	if !namespaced {
 		namespace, name = "default", text
 	}
-	reasons := append(validation.IsDNS1123Label(namespace), content.IsPathSegmentName(name)...)
+	reasons := append(validation.IsDNS1123Label(namespace), path.IsValidPathSegmentName(name)...)
 	if name == "" || strings.ContainsAny(name, " \t\r\n,") {
 		reasons = append(reasons, "no object has such a name")
 	}

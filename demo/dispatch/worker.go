@@ -7,7 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -149,7 +149,7 @@ func (r *reconciler) handle(ctx context.Context, t *client.Take) (client.Result,
 		return client.Result{}, err
 	}
 	inner := &website.WebsiteReconciler{
-		Client: live, Recorder: &events.FakeRecorder{}, Pages: website.Pages{Dir: r.Pages},
+		Client: live, Recorder: &record.FakeRecorder{}, Pages: website.Pages{Dir: r.Pages},
 	}
 	result, err := inner.Reconcile(ctx, ctrl.Request{NamespacedName: key})
 	return client.Result{After: result.RequeueAfter}, err

@@ -11,7 +11,7 @@ import (
 // without that field do not count. field is as in managedFields, such as "f:renewTime". Zero: not known.
 func Written(o metav1.Object, field string) (at time.Time) {
 	for _, f := range o.GetManagedFields() {
-		has := f.FieldsV1 != nil && strings.Contains(f.FieldsV1.GetRawString(), `"`+field+`"`)
+		has := f.FieldsV1 != nil && strings.Contains(f.FieldsV1.String(), `"`+field+`"`)
 		if has && f.Time != nil && f.Time.After(at) {
 			at = f.Time.Time
 		}

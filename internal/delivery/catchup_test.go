@@ -47,7 +47,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 			}
 		}
 		faults[n] = deliverytest.NewFaulty(servers[n].ListWatch("", ""), false)
-		inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, 0, cache.Indexers{})
+		inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
 		running.Go(func() { inf.RunWithContext(ctx) })
 	}
 	if err := share.Warm(ctx, all); err != nil {
@@ -109,7 +109,7 @@ func TestCatchUpWaitsForHandlers(t *testing.T) {
 			t.Fatal(err)
 		}
 		faults := deliverytest.NewFaulty(server.ListWatch("", ""), false)
-		inf := share.NewInformer(kind, faults, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		inf := share.NewInformer(kind, faults, &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
 		busy, heard := make(chan struct{}), false
 		if _, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			UpdateFunc: func(_, _ any) { <-busy }, // as a predicate that reads from the API server

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
@@ -145,12 +146,13 @@ func (s *source) lookUp(ctx context.Context, key cache.ObjectName, atLeast strin
 	if key.Namespace != "" {
 		set["metadata.namespace"] = key.Namespace // with both, the API server reads one object instead of all
 	}
-	o := metav1.ListOptions{FieldSelector: set.String()} // without a version: a consistent read
+	var o sharding.Request
+	o.FieldSelector = set.String() // without a version: a consistent read
 	if atLeast != "" {
 		o.ResourceVersion, o.ResourceVersionMatch = atLeast, metav1.ResourceVersionMatchNotOlderThan
 	}
 	for {
-		page, err := s.upstream.ListWithContext(ctx, o)
+		page, err := s.upstream.list(ctx, o)
 		if err != nil {
 			return nil, "", err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 // The slots, objects, owners and handlers of the sequences. Few of each meet more often.
@@ -65,7 +66,7 @@ var informerSettings = rapid.Custom(func(t *rapid.T) informerSetting {
 	s := informerSetting{
 		Mode:      rapid.SampledFrom([]sharding.Mode{sharding.Filter, sharding.SlotLabel}).Draw(t, "mode"),
 		WatchList: rapid.Bool().Draw(t, "watchList"),
-		Resync:    rapid.SampledFrom([]time.Duration{0, resyncs}).Draw(t, "resync"),
+		Resync:    rapid.SampledFrom([]time.Duration{deliverytest.Never, resyncs}).Draw(t, "resync"),
 		Transform: rapid.Bool().Draw(t, "transform"),
 		Owned:     rapid.Bool().Draw(t, "owned"),
 	}

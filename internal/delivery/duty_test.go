@@ -36,7 +36,7 @@ func TestR8DutiesWriteShardedKinds(t *testing.T) {
 		inf := s.NewWholeInformer(configMapKind, listsOnly{&cache.ListWatch{
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list.DeepCopy(), nil },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
-		}}, &corev1.ConfigMap{}, 0, nil)
+		}}, &corev1.ConfigMap{}, noResync, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go inf.RunWithContext(ctx)
 		cache.WaitForCacheSync(ctx.Done(), inf.HasSynced)

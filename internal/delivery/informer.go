@@ -113,6 +113,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		i.role = i.share.Use(i.kind, i.byOwner)
 	}
 	i.sharded = i.role.Primary || i.role.Owned()
+	if err := i.noteVersions(); err != nil {
+		i.share.log.Error(err, "The version of an informer's store is not known", "kind", i.kind)
+	}
 	i.source.deliver(i.share.Scope(i.kind, i.role))
 	i.once.Do(func() { close(i.started) })
 	i.share.mu.Unlock()

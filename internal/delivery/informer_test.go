@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,9 @@ func TestMarkedObjectsPassForTheRealOnes(t *testing.T) {
 		t.Errorf("mark %q", mark)
 	}
 }
+
+// noResync is deliverytest.Never.
+const noResync = 100_000 * time.Hour
 
 func configMap(namespace, name, uid string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid),

@@ -105,7 +105,7 @@ func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 		t.Fatal(err)
 	}
 	r.source = &hookless{Faulty: deliverytest.NewFaulty(r.server.ListWatch("", ""), false)}
-	inf := r.share.NewInformer(r.kind, r.source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	inf := r.share.NewInformer(r.kind, r.source, &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
 	// client-go's own handler waits by a time that is not this test's.
 	if err := inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}); err != nil {
 		t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 )
 
@@ -91,7 +91,7 @@ func (s *source) persist(ctx context.Context, t stream.Task, read func() error) 
 }
 
 func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*listing, error) {
-	o := metav1.ListOptions{}
+	var o sharding.Request
 	asked := s.scope.Narrow(&o, t.Set)
 	s.mu.Lock()
 	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
@@ -104,7 +104,7 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*list
 		if paged {
 			o.Limit = s.pageSize()
 		}
-		page, err := s.upstream.ListWithContext(ctx, o)
+		page, err := s.upstream.list(ctx, o)
 		if err != nil {
 			return nil, err
 		}
@@ -170,10 +170,10 @@ func (s *source) pageSize() int64 {
 func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (
 	version string, err error,
 ) {
-	var o metav1.ListOptions
+	var o sharding.Request
 	for {
 		o.Limit = s.pageSize()
-		page, err := s.upstream.ListWithContext(ctx, o)
+		page, err := s.upstream.list(ctx, o)
 		if err != nil {
 			return "", err
 		}

@@ -25,8 +25,11 @@ func (s *source) List(o metav1.ListOptions) (runtime.Object, error) {
 // that were wanted when the first page was requested.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !s.sharded() {
-		list, err := s.upstream.ListWithContext(ctx, o)
+		list, err := s.upstream.list(ctx, sharding.Request{ListOptions: o})
 		s.whole.Store(&err)
+		if err == nil && s.versions != nil {
+			s.versions.list(list, o.Continue == "")
+		}
 		return list, err
 	}
 	if o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
@@ -42,17 +45,17 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if pending == nil {
 		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
 	}
-	asked := sharding.Everything
+	req, asked := sharding.Request{ListOptions: o}, sharding.Everything
 	if pending.Set.Empty() {
-		o.Limit = 1 // only the version is wanted
+		req.Limit = 1 // only the version is wanted
 	} else {
-		asked = s.scope.Narrow(&o, pending.Set)
-		if o.Limit > 0 {
-			o.Limit = s.pageSize()
+		asked = s.scope.Narrow(&req, pending.Set)
+		if req.Limit > 0 {
+			req.Limit = s.pageSize()
 		}
 	}
 	sent := time.Now()
-	list, err := s.upstream.ListWithContext(ctx, o)
+	list, err := s.upstream.list(ctx, req)
 	if err != nil {
 		s.answeredList(sent, err)
 		return nil, err
@@ -85,7 +88,7 @@ func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	s.mu.Lock()
 	again := &relist{List: s.core.NewList(s.core.Carried())}
 	s.mu.Unlock()
-	list, err := s.upstream.ListWithContext(ctx, o)
+	list, err := s.upstream.list(ctx, sharding.Request{ListOptions: o})
 	if err != nil {
 		return nil, err
 	}
@@ -200,13 +203,17 @@ func (s *source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // comes from any event, injected ones included. The source knows the position.
 func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.sharded() {
-		w, err := s.upstream.WatchWithContext(ctx, o)
+		w, err := s.upstream.watch(ctx, sharding.Request{ListOptions: o})
 		if err != nil {
 			s.whole.Store(&err)
+			return nil, err
 		}
-		return w, err
+		if s.versions != nil {
+			w = s.versions.follow(w, sendsInitial(o))
+		}
+		return w, nil
 	}
-	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+	if sendsInitial(o) {
 		if s.inf.share.plain {
 			return nil, apierrors.NewBadRequest("this client sends no initial events") // the reflector lists instead
 		}
@@ -232,6 +239,11 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	return p, nil
 }
 
+// sendsInitial reports whether a watch is to begin with the state.
+func sendsInitial(o metav1.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents
+}
+
 // watchList opens a stream that begins with what a list would show, consistently.
 func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	p := newPump(ctx, s, o)
@@ -250,10 +262,11 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 		go p.run(nil, initial)
 		return p, nil
 	}
-	o.ResourceVersion = ""
-	o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-	p.asked = s.scope.Narrow(&o, initial.Set)
-	w, err := s.upstream.WatchWithContext(p.ctx, o)
+	req := sharding.Request{ListOptions: o}
+	req.ResourceVersion = ""
+	req.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	p.asked = s.scope.Narrow(&req, initial.Set)
+	w, err := s.upstream.watch(p.ctx, req)
 	s.answered(err)
 	if err != nil {
 		p.abort()

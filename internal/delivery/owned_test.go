@@ -134,7 +134,7 @@ func (f *family) run() {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.informer.RunWithContext(ctx) })
 	f.t.Cleanup(func() { cancel(); wg.Wait() })
-	if !cache.WaitFor(ctx, "", f.informer.HasSyncedChecker()) {
+	if !deliverytest.Synced(ctx, f.informer) {
 		f.t.Fatal("informer does not sync")
 	}
 }

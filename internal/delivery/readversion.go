@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 const (
@@ -89,7 +91,7 @@ func (s *source) readShared() (string, error) {
 
 // readVersion is present without sharing: it does not wait for others.
 func (s *source) readVersion(ctx context.Context) (string, error) {
-	list, err := s.upstream.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	list, err := s.upstream.list(ctx, sharding.Request{ListOptions: metav1.ListOptions{Limit: 1}})
 	if err != nil {
 		return "", err
 	}

@@ -93,7 +93,7 @@ func TestBothRoles(t *testing.T) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	start := func(inf cache.SharedIndexInformer) {
 		wg.Go(func() { inf.RunWithContext(ctx) })
-		if !cache.WaitFor(ctx, "", inf.HasSyncedChecker()) {
+		if !deliverytest.Synced(ctx, inf) {
 			t.Fatal("informer does not sync")
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
@@ -86,21 +86,33 @@ func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
 	return p.kind, true
 }
 
+type shardSelectorKey struct{}
+
+// ShardSelectorFrom returns the shard selector of the request that a ListerWatcher is about to send with the context, if
+// the options of this version of apimachinery have no place for it: then the transport adds it.
+func ShardSelectorFrom(ctx context.Context) string {
+	selector, _ := ctx.Value(shardSelectorKey{}).(string)
+	return selector
+}
+
 // selecting adds the informer's kind and the selectors to the contexts of its requests.
 type selecting struct {
-	cache.ListerWatcherWithContext
+	to     cache.ListerWatcherWithContext
 	kind   schema.GroupKind
 	unseen func(schema.GroupKind)
 	asked  atomic.Pointer[sharding.Selection] // of the last request
 }
 
-func (s *selecting) with(ctx context.Context, o metav1.ListOptions) (context.Context, *passage) {
+func (s *selecting) with(ctx context.Context, req *sharding.Request) (context.Context, *passage) {
 	p := &passage{kind: s.kind, asked: &s.asked}
 	ctx = context.WithValue(ctx, passageKey{}, p)
-	if o.LabelSelector == "" && o.FieldSelector == "" {
+	if req.ShardSelector != "" && !clientgo.SetShardSelector(&req.ListOptions, req.ShardSelector) {
+		ctx = context.WithValue(ctx, shardSelectorKey{}, req.ShardSelector)
+	}
+	if req.LabelSelector == "" && req.FieldSelector == "" {
 		return ctx, p
 	}
-	return WithSelectors(ctx, sharding.Selectors{Label: o.LabelSelector, Field: o.FieldSelector}), p
+	return WithSelectors(ctx, sharding.Selectors{Label: req.LabelSelector, Field: req.FieldSelector}), p
 }
 
 // passed reports an answered request that no transport has asked about. err is its result.
@@ -111,18 +123,16 @@ func (s *selecting) passed(p *passage, err error) {
 	}
 }
 
-// ListWithContext implements cache.ListerWithContext.
-func (s *selecting) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	ctx, p := s.with(ctx, o)
-	list, err := s.ListerWatcherWithContext.ListWithContext(ctx, o)
+func (s *selecting) list(ctx context.Context, req sharding.Request) (runtime.Object, error) {
+	ctx, p := s.with(ctx, &req)
+	list, err := s.to.ListWithContext(ctx, req.ListOptions)
 	s.passed(p, err)
 	return list, err
 }
 
-// WatchWithContext implements cache.WatcherWithContext.
-func (s *selecting) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	ctx, p := s.with(ctx, o)
-	w, err := s.ListerWatcherWithContext.WatchWithContext(ctx, o)
+func (s *selecting) watch(ctx context.Context, req sharding.Request) (watch.Interface, error) {
+	ctx, p := s.with(ctx, &req)
+	w, err := s.to.WatchWithContext(ctx, req.ListOptions)
 	s.passed(p, err)
 	return w, err
 }

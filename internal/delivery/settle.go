@@ -56,14 +56,6 @@ func (i *informer) Shows(name types.NamespacedName, uid types.UID) bool {
 	return about == nil || about.GetUID() != uid
 }
 
-// Version implements written.View.
-func (i *informer) Version() string {
-	if i.sharded {
-		return ""
-	}
-	return i.GetIndexer().LastStoreSyncResourceVersion()
-}
-
 // Unsettled reports whether Settle has anything to do for a slot, also because the API server did not answer before.
 func (s *Share) Unsettled(n slot.Slot) bool {
 	s.mu.Lock()

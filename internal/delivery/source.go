@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
 
+	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
@@ -37,6 +37,9 @@ type source struct {
 	begun       time.Time
 
 	received, foreign atomic.Uint64
+
+	// versions notes how new the store of a whole kind is; nil: the store does. It does not change while the informer runs.
+	versions *storeVersions
 
 	reads reads
 	// silent: the API server sent no bookmark when it was asked for one.
@@ -83,9 +86,9 @@ var (
 func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	s := &source{
 		inf: inf, upstream: &selecting{
-			ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw), kind: inf.kind, unseen: inf.share.unseen,
+			to: cache.ToListerWatcherWithContext(lw), kind: inf.kind, unseen: inf.share.unseen,
 		},
-		noWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lw),
+		noWatchList: clientgo.LacksWatchList(lw),
 		done:        make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, suspects: make(chan struct{}, 1), begun: time.Now(),
 	}

@@ -64,7 +64,7 @@ func warm(b *testing.B, f form, how sharding.Mode, namespace string) {
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.RunWithContext(ctx) })
 	b.Cleanup(func() { cancel(); wg.Wait() })
-	cache.WaitFor(ctx, "", inf.HasSyncedChecker())
+	cache.WaitForCacheSync(ctx.Done(), inf.HasSynced)
 	held := len(inf.GetStore().List())
 	gained := slot.SetOf(slot.Range{First: 0, Last: 63})
 	for b.Loop() {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
@@ -196,7 +197,7 @@ func (p *pump) widen(set slot.Set) {
 // open opens the upstream watch at the position, in the background. It asks for the slots wanted and for those that the
 // stream still carries: they may be wanted again before the driver has seen that they were not.
 func (p *pump) open() {
-	o := p.options
+	o := sharding.Request{ListOptions: p.options}
 	o.ResourceVersion = p.source.at()
 	o.AllowWatchBookmarks = true
 	nudging := p.nudge
@@ -210,7 +211,7 @@ func (p *pump) open() {
 	p.source.mu.Unlock()
 	asked := p.source.scope.Narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
-		w, err := p.source.upstream.WatchWithContext(p.ctx, o)
+		w, err := p.source.upstream.watch(p.ctx, o)
 		select {
 		case p.opened <- opened{w, err, asked, nudging}:
 		case <-p.ctx.Done():

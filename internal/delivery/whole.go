@@ -85,7 +85,7 @@ func (s *Share) behindShared(versions table.Versions) []*informer {
 	}
 	s.mu.Unlock()
 	return slices.DeleteFunc(whole, func(inf *informer) bool {
-		return resourceversion.Compare(inf.GetIndexer().LastStoreSyncResourceVersion(), versions[inf.wholeKey()]) >= 0
+		return resourceversion.Compare(inf.shownVersion(), versions[inf.wholeKey()]) >= 0
 	})
 }
 
@@ -120,7 +120,7 @@ func (i *informer) reachList(ctx context.Context, version string) error {
 
 // matches reports whether the store is as new as a list at a version.
 func (i *informer) matches(listed map[string]string, at string) bool {
-	if resourceversion.Compare(i.GetIndexer().LastStoreSyncResourceVersion(), at) >= 0 {
+	if resourceversion.Compare(i.shownVersion(), at) >= 0 {
 		return true
 	}
 	for key, version := range listed {

@@ -44,7 +44,7 @@ func TestR8WholeKindsThatAreBehind(t *testing.T) {
 				return now.Load().DeepCopy(), nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
-		}}, &corev1.ConfigMap{}, 0, nil)
+		}}, &corev1.ConfigMap{}, noResync, nil)
 		put("7", at("a", "5"))
 		ctx, cancel := context.WithCancel(t.Context())
 		go inf.RunWithContext(ctx)
@@ -92,7 +92,7 @@ func TestR8WholeKindsThatAreBehind(t *testing.T) {
 				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "20"}}, nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return more, nil },
-		}}, &corev1.ConfigMap{}, 0, nil)
+		}}, &corev1.ConfigMap{}, noResync, nil)
 		go beside.RunWithContext(ctx)
 		cache.WaitForCacheSync(ctx.Done(), beside.HasSynced)
 		put("20", at("b", "19"))

@@ -182,7 +182,7 @@ func checkFields(t *testing.T, c cluster, ns string) {
 		t.Errorf("labels %v, data %v", cm.Labels, cm.Data)
 	}
 	for _, entry := range cm.ManagedFields {
-		fields := entry.FieldsV1.GetRawString()
+		fields := entry.FieldsV1.String()
 		has := strings.Contains(fields, label)
 		if ours := entry.Manager == "rota-labeller"; ours != has {
 			t.Errorf("manager %s: %s", entry.Manager, fields)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 
+	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
@@ -14,12 +15,16 @@ import (
 // withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced
 // them by its own, both apply. Other requests are returned unchanged.
 func withSelectors(req *http.Request) *http.Request {
-	want := delivery.SelectorsFrom(req.Context())
-	if want == (sharding.Selectors{}) {
+	want, shard := delivery.SelectorsFrom(req.Context()), delivery.ShardSelectorFrom(req.Context())
+	if want == (sharding.Selectors{}) && shard == "" {
 		return req
 	}
 	query := req.URL.Query()
 	changed := false
+	if shard != "" {
+		query.Set(clientgo.ShardSelectorParameter, shard)
+		changed = true
+	}
 	for _, s := range []struct {
 		parameter, want string
 		requires        func(selector string) []string

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
+
+	"github.com/rota-dev/rota/internal/clientgo"
 )
 
 // Faulty is a ListerWatcher that misbehaves on demand. Its methods may be called concurrently.
@@ -42,7 +43,7 @@ type Faulty struct {
 func NewFaulty(inner cache.ListerWatcher, watchList bool) *Faulty {
 	return &Faulty{
 		inner:     cache.ToListerWatcherWithContext(inner),
-		watchList: watchList && !watchlist.DoesClientNotSupportWatchListSemantics(inner),
+		watchList: watchList && !clientgo.LacksWatchList(inner),
 		watches:   map[*faultyWatch]struct{}{}, inList: make(chan struct{}, 100),
 	}
 }

@@ -231,7 +231,7 @@ type predicate func(*corev1.ConfigMap) bool
 
 func (l *memoryListWatch) IsWatchListSemanticsUnSupported() bool { return !l.m.WatchList }
 
-func (l *memoryListWatch) predicate(o metav1.ListOptions) (predicate, error) {
+func (l *memoryListWatch) predicate(ctx context.Context, o metav1.ListOptions) (predicate, error) {
 	asked, err := labels.Parse(o.LabelSelector)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -240,7 +240,7 @@ func (l *memoryListWatch) predicate(o metav1.ListOptions) (predicate, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	shard, err := l.m.shard(o.ShardSelector)
+	shard, err := l.m.shard(shardSelector(ctx, o))
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -248,8 +248,7 @@ func (l *memoryListWatch) predicate(o metav1.ListOptions) (predicate, error) {
 		if obj == nil || l.namespace != "" && obj.Namespace != l.namespace {
 			return false
 		}
-		in, err := shard.Matches(obj)
-		return err == nil && in && l.selector.Matches(labels.Set(obj.Labels)) && asked.Matches(labels.Set(obj.Labels)) &&
+		return shard.matches(obj) && l.selector.Matches(labels.Set(obj.Labels)) && asked.Matches(labels.Set(obj.Labels)) &&
 			named.Matches(fields.Set{"metadata.name": obj.Name, "metadata.namespace": obj.Namespace})
 	}, nil
 }
@@ -270,7 +269,7 @@ func (l *memoryListWatch) ListWithContext(ctx context.Context, o metav1.ListOpti
 	}
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
-	selects, err := l.predicate(o)
+	selects, err := l.predicate(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -346,7 +345,7 @@ func (l *memoryListWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (l *memoryListWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	l.m.mu.Lock()
 	defer l.m.mu.Unlock()
-	selects, err := l.predicate(o)
+	selects, err := l.predicate(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Mana
 // Websites go to it that change the generation.
 func Websites(mgr manager.Manager, pages website.Pages) (Controller, reconcile.Reconciler) {
 	r := &website.WebsiteReconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("website-operator"), Pages: pages,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorderFor("website-operator"), Pages: pages,
 	}
 	return Controller{
 		For: &webv1.Website{}, Owns: []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}},

@@ -89,7 +89,8 @@ func TestMeanings(t *testing.T) {
 		case reflect.Pointer, reflect.Map, reflect.Slice:
 			note(of.Elem())
 		case reflect.Struct:
-			for f := range of.Fields() {
+			for i := range of.NumField() {
+				f := of.Field(i)
 				if there[f.Name] {
 					continue
 				}

@@ -73,7 +73,7 @@ func start(t *testing.T, cfg *rest.Config, pod string) *replica {
 	sync := queue.Admit(func(context.Context, cache.ObjectName) error { return nil })
 	go func() {
 		m.done <- m.Work(ctx, func(ctx context.Context) {
-			factory.StartWithContext(ctx)
+			factory.Start(ctx.Done())
 			defer factory.Shutdown()
 			context.AfterFunc(ctx, queue.ShutDown)
 			for name, shutdown := queue.Get(); !shutdown; name, shutdown = queue.Get() {

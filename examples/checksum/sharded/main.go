@@ -41,7 +41,7 @@ func main() {
 	c := must(controller.New(client, factory.Core().V1().Secrets(), queue))
 	c.Sync = queue.Admit(c.Sync)
 	work := func(ctx context.Context) {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		defer factory.Shutdown()
 		c.Run(ctx, *workers)
 	}

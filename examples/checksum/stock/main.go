@@ -38,7 +38,7 @@ func main() {
 	queue := workqueue.NewTypedRateLimitingQueue(limiter)
 	c := must(controller.New(client, factory.Core().V1().Secrets(), queue))
 	work := func(ctx context.Context) {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		defer factory.Shutdown()
 		c.Run(ctx, *workers)
 	}

@@ -10,13 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -186,8 +186,12 @@ func behind(obj *unstructured.Unstructured, rec *record) bool {
 	if obj == nil || rec == nil || obj.GetUID() != rec.Object.UID {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), rec.Version)
-	return err == nil && order < 0
+	shown, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return false
+	}
+	compared, err := strconv.ParseUint(rec.Version, 10, 64)
+	return err == nil && shown < compared
 }
 
 // decide compares the object with its record. Before it says that the object is new or gone, it asks the API server: an

@@ -46,7 +46,7 @@ func main() {
 	c.Sync = queue.Admit(c.Sync)
 	queue.OnReset(c.Forget)
 	work := func(ctx context.Context) {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		defer factory.Shutdown()
 		c.Run(ctx, *workers)
 	}

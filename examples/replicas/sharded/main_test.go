@@ -64,7 +64,7 @@ func stock() {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	c := must(controller.New(client, factory, queue))
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	c.Run(ctx, 2)
 }
 
@@ -169,8 +169,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
-	factory.WaitForCacheSyncWithContext(ctx)
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
 	t.Cleanup(func() {
 		stop()
 		factory.Shutdown()

@@ -37,7 +37,7 @@ func main() {
 	queue := workqueue.NewTypedRateLimitingQueue(limiter)
 	c := must(controller.New(client, factory, queue))
 	work := func(ctx context.Context) {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 		defer factory.Shutdown()
 		c.Run(ctx, *workers)
 	}

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -25,7 +25,7 @@ import (
 type WebsiteReconciler struct {
 	// Client reads from the cache.
 	client.Client
-	Recorder events.EventRecorder
+	Recorder record.EventRecorder
 	Pages    Pages
 }
 
@@ -38,7 +38,7 @@ const conflictDelay = 200 * time.Millisecond
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
 // Reconcile brings what is published in line with the Website of that name. It is level-triggered: it may run any
 // number of times for one change, and writes only what differs.
@@ -143,8 +143,7 @@ func (r *WebsiteReconciler) writeStatus(ctx context.Context, site *webv1.Website
 		return fmt.Errorf("update status of website: %w", err)
 	}
 	if before.ObservedGeneration == 0 {
-		r.Recorder.Eventf(site, nil, corev1.EventTypeNormal, "Published", "Publish",
-			"The page was published for the first time.")
+		r.Recorder.Event(site, corev1.EventTypeNormal, "Published", "The page was published for the first time.")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.do(os.Mkdir(w.pages().Dir, 0o700))
 	w.authorize()
-	w.inGo = &controller.WebsiteReconciler{Client: c, Recorder: &events.FakeRecorder{}, Pages: w.pages()}
+	w.inGo = &controller.WebsiteReconciler{Client: c, Recorder: &record.FakeRecorder{}, Pages: w.pages()}
 	return w
 }
 

@@ -56,7 +56,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, stateDir string) error {
 	}
 	reconciler := &controller.WebsiteReconciler{
 		Client:   mgr.GetClient(),
-		Recorder: mgr.GetEventRecorder("website-operator"),
+		Recorder: mgr.GetEventRecorderFor("website-operator"),
 		Pages:    controller.Pages{Dir: stateDir},
 	}
 	return ctrlrt.NewControllerManagedBy(mgr).

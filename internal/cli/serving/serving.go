@@ -10,9 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	shardselector "k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/clientgo"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Resource reports whether the API server serves a resource in a version, such as leases in coordination.k8s.io/v1.
@@ -44,16 +46,16 @@ func Policies(disco discovery.DiscoveryInterface) (version string, err error) {
 // Shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds. core is a client
 // of the core group. The namespace may be empty, and need not exist.
 func Shards(ctx context.Context, core rest.Interface, namespace string) (bool, error) {
-	half := shardselector.NewSelector(shardselector.ShardRangeRequirement{
-		Key: "object.metadata.uid", Start: "0x0000000000000000", End: "0x8000000000000000",
-	})
-	request := configMaps(core, namespace).Param("limit", "1").Param("shardSelector", half.String())
+	half := sharding.ShardRange(0, 1<<63-1)
+	request := configMaps(core, namespace).Param("limit", "1").Param(clientgo.ShardSelectorParameter, half)
 	text, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return false, err
 	}
 	var list struct {
-		Metadata metav1.ListMeta `json:"metadata"`
+		Metadata struct {
+			ShardInfo *struct{} `json:"shardInfo"`
+		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return false, err

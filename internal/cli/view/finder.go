@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -74,7 +74,7 @@ func (f *Finder) Who(ctx context.Context, r *Rota, kind, namespace, name string)
 	if !about.namespaced {
 		about.namespace = ""
 	}
-	if bad := content.IsPathSegmentName(name); name == "" || len(bad) > 0 {
+	if bad := path.IsValidPathSegmentName(name); name == "" || len(bad) > 0 {
 		return nil, fmt.Errorf("name %q: %w: %s", name, ErrBadName, strings.Join(append(bad, "give KIND/NAME"), "; "))
 	}
 	if about.namespaced && namespace == "" {

@@ -33,9 +33,17 @@ func renew(l *coordinationv1.Lease, at time.Time) {
 	l.ResourceVersion = at.String()
 	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at))
 	l.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Time: ptr.To(metav1.NewTime(at.Truncate(time.Second))), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:renewTime":{}}}`)},
-		{Time: ptr.To(metav1.NewTime(now.Add(time.Hour))), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}}}`)},
+		{Time: ptr.To(metav1.NewTime(at.Truncate(time.Second))), FieldsV1: managed(`{"f:spec":{"f:renewTime":{}}}`)},
+		{Time: ptr.To(metav1.NewTime(now.Add(time.Hour))), FieldsV1: managed(`{"f:metadata":{"f:labels":{}}}`)},
 	}
+}
+
+func managed(text string) *metav1.FieldsV1 {
+	f := &metav1.FieldsV1{}
+	if err := f.UnmarshalJSON([]byte(text)); err != nil {
+		panic(err)
+	}
+	return f
 }
 
 // healthy is what is read of a rota in which all is well: a has 0-127, b the rest and a duty.

@@ -94,9 +94,9 @@ func (l labelScope) Right(obj metav1.Object) bool {
 	return !ok || obj.GetLabels()[l.label] == LabelValue(hash)
 }
 
-func (l labelScope) Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
+func (l labelScope) Narrow(req *Request, slots slot.Set) slot.Set {
 	selector, asked := l.selector(slots)
-	opts.LabelSelector = JoinSelectors(opts.LabelSelector, selector)
+	req.LabelSelector = JoinSelectors(req.LabelSelector, selector)
 	return asked
 }
 

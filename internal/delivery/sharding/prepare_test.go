@@ -15,7 +15,7 @@ func TestLabelsInPreparation(t *testing.T) {
 	owner, child := schema.GroupKind{Kind: "Site"}, schema.GroupKind{Kind: "ConfigMap"}
 	s.Own(child, owner, true)
 	sc := s.Scope(child, Role{Owners: map[schema.GroupKind]bool{owner: true}})
-	var o metav1.ListOptions
+	var o Request
 	sc.Narrow(&o, slot.SetOf(slot.Range{First: 0, Last: 3}))
 	if o.LabelSelector != "" {
 		t.Errorf("Filter with Label selects owned kinds by %q", o.LabelSelector)

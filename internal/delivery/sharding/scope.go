@@ -7,12 +7,19 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// Request is a list or a watch. Its ShardSelector stands for the one of newer ListOptions.
+type Request struct {
+	metav1.ListOptions
+
+	ShardSelector string
+}
+
 // Scope is how a delivery mode narrows requests. Every object that arrives is hashed and compared with the wanted
 // slots, whatever the scope (rule R11).
 type Scope interface {
-	// Narrow restricts the options of a list or a watch to the objects of the slots. It returns the slots that the options
-	// then select, which may be more.
-	Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set
+	// Narrow restricts a list or a watch to the objects of the slots. It returns the slots that the request then selects,
+	// which may be more.
+	Narrow(req *Request, slots slot.Set) slot.Set
 	// Right reports whether the scope selects an object for the slot that it is in. If not, the object came by chance, and
 	// its next event may not come.
 	Right(obj metav1.Object) bool
@@ -28,9 +35,9 @@ var Whole Scope = wholeScope{}
 
 type wholeScope struct{}
 
-func (wholeScope) Narrow(*metav1.ListOptions, slot.Set) slot.Set { return Everything }
-func (wholeScope) Right(metav1.Object) bool                      { return true }
-func (wholeScope) Leaves() bool                                  { return false }
+func (wholeScope) Narrow(*Request, slot.Set) slot.Set { return Everything }
+func (wholeScope) Right(metav1.Object) bool           { return true }
+func (wholeScope) Leaves() bool                       { return false }
 
 // Scope returns the scope of a part of a kind's role. All modes that select do it by a label for owned kinds: the API
 // server does not hash anything of an owner.

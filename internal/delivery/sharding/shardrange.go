@@ -3,9 +3,9 @@ package sharding
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	shardselector "k8s.io/apimachinery/pkg/sharding"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -20,28 +20,29 @@ type hashScope struct{ slots slot.Count }
 func (hashScope) Right(metav1.Object) bool { return true }
 func (hashScope) Leaves() bool             { return false }
 
-func (s hashScope) Narrow(opts *metav1.ListOptions, slots slot.Set) slot.Set {
+func (s hashScope) Narrow(req *Request, slots slot.Set) slot.Set {
 	slots = bridge(slots, maxRanges)
 	if slots.Len() == int(s.slots) {
 		return Everything
 	}
-	var requirements []shardselector.ShardRangeRequirement
-	add := func(start, end string) {
-		requirements = append(requirements, shardselector.ShardRangeRequirement{Key: "object.metadata.uid", Start: start,
-			End: end})
-	}
+	var ranges []string
 	for _, r := range slots.Ranges() {
 		start, _ := s.slots.Hashes(r.First)
 		_, last := s.slots.Hashes(r.Last)
-		end := "0x10000000000000000"
-		if last < math.MaxUint64 {
-			end = fmt.Sprintf("0x%016x", last+1)
-		}
-		add(fmt.Sprintf("0x%016x", start), end)
+		ranges = append(ranges, ShardRange(start, last))
 	}
-	if len(requirements) == 0 {
-		add(fmt.Sprintf("0x%016x", 0), fmt.Sprintf("0x%016x", 1)) // an empty range is refused
+	if len(ranges) == 0 {
+		ranges = []string{ShardRange(0, 0)} // an empty range is refused
 	}
-	opts.ShardSelector = shardselector.NewSelector(requirements...).String()
+	req.ShardSelector = strings.Join(ranges, " || ")
 	return slots
+}
+
+// ShardRange returns a shard selector for the objects whose UID's hash is in the range, both ends included.
+func ShardRange(first, last uint64) string {
+	end := "0x10000000000000000"
+	if last < math.MaxUint64 {
+		end = fmt.Sprintf("0x%016x", last+1)
+	}
+	return fmt.Sprintf("shardRange(object.metadata.uid, '0x%016x', '%s')", first, end)
 }

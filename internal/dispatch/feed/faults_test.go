@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/dispatch/feed"
 )
@@ -59,7 +60,7 @@ func none() error { return nil }
 func TestWatchRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Pointer[string]
-		version.Store(new("7"))
+		version.Store(ptr.To("7"))
 		var opened, missed atomic.Int32
 		src := faulty(none, func(string) (watch.Interface, error) {
 			opened.Add(1)
@@ -77,7 +78,7 @@ func TestWatchRefused(t *testing.T) {
 func TestRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Pointer[string]
-		version.Store(new("1000000"))
+		version.Store(ptr.To("1000000"))
 		var missed atomic.Int32
 		src := faulty(none, func(at string) (watch.Interface, error) {
 			if at != *version.Load() {
@@ -87,7 +88,7 @@ func TestRestored(t *testing.T) {
 			}
 			w := watch.NewFake()
 			if at == "1000000" {
-				time.AfterFunc(time.Second, func() { version.Store(new("10")); w.Stop() })
+				time.AfterFunc(time.Second, func() { version.Store(ptr.To("10")); w.Stop() })
 			}
 			return w, nil
 		}, &version)
@@ -103,7 +104,7 @@ func TestRestored(t *testing.T) {
 func TestNotFoundOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Pointer[string]
-		version.Store(new("7"))
+		version.Store(ptr.To("7"))
 		var lists, missed atomic.Int32
 		src := faulty(func() error {
 			if lists.Add(1) == 2 {
