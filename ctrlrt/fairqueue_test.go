@@ -3,6 +3,7 @@ package ctrlrt
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,10 @@ import (
 // A fair queue whose items are of one tenant does what controller-runtime's priority queue does, but for turns of lower
 // priorities.
 func TestAFairQueueIsAPriorityQueue(t *testing.T) {
+	if !stockQueueParts() {
+		t.Skip("the priority queue of controller-runtime 0.22 orders, and counts after its end, in another way: a " +
+			"fair queue does as that of 0.23 and newer")
+	}
 	queuetest.Compare(t, func(*testing.T) *queuetest.Player[request] {
 		return &queuetest.Player[request]{Queue: innerQueue(controller.Options{})("", queueLimiter()), Item: requestOf}
 	}, func(*testing.T) *queuetest.Player[request] {
@@ -30,6 +35,13 @@ func TestAFairQueueIsAPriorityQueue(t *testing.T) {
 			Queue: newFairQueue("", queueLimiter(), fair.Options[request]{}, 0), Item: requestOf,
 		}
 	})
+}
+
+// stockQueueParts reports whether controller-runtime's priority queue keeps what waits apart from what is ready.
+func stockQueueParts() bool {
+	q := priorityqueue.New[request]("")
+	defer q.ShutDown()
+	return reflect.ValueOf(q).Elem().FieldByName("waiting").IsValid()
 }
 
 // Both tell the same in metrics.
@@ -83,6 +95,9 @@ func TestAFairQueuesMetrics(t *testing.T) {
 	}
 	stock := told("stock-queue", priorityqueue.New[request]("stock-queue"))
 	mine := told("fair-queue", newFairQueue("fair-queue", nil, fair.Options[request]{}, 0))
+	if _, ok := stock["workqueue_retries_total"]; !ok {
+		delete(mine, "workqueue_retries_total") // older priority queues do not count retries
+	}
 	if diff := cmp.Diff(stock, mine); diff != "" || len(stock) < 8 {
 		t.Errorf("metrics of %d families differ (-stock +fair):\n%s", len(stock), diff)
 	}
