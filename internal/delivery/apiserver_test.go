@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -153,7 +155,9 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 		}
 	})
 	config := cp.Config()
-	source := f.source(t, config, f)
+	wrapped := rest.CopyConfig(config)
+	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return addsShardSelector{next} })
+	source := f.source(t, wrapped, f)
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +183,19 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 			}
 		},
 	}
+}
+
+// addsShardSelector does what the transport of package writes does where ListOptions have no shard selector.
+type addsShardSelector struct{ next http.RoundTripper }
+
+func (a addsShardSelector) RoundTrip(req *http.Request) (*http.Response, error) {
+	if selector := delivery.ShardSelectorFrom(req.Context()); selector != "" {
+		query := req.URL.Query()
+		query.Set(clientgo.ShardSelectorParameter, selector)
+		req = req.Clone(req.Context())
+		req.URL.RawQuery = query.Encode()
+	}
+	return a.next.RoundTrip(req)
 }
 
 func typedConfigMaps(t testing.TB, config *rest.Config, _ form) lister {
