@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
@@ -136,5 +137,27 @@ func TestLabelNamespacesHaveAFlag(t *testing.T) {
 	if err := flags.Parse([]string{"--rota-label-namespaces=team-a,team-b"}); err != nil ||
 		!slices.Equal(o.LabelNamespaces, []string{"team-a", "team-b"}) {
 		t.Errorf("namespaces %q, error %v", o.LabelNamespaces, err)
+	}
+}
+
+// outOfOrder are feature gates of client-go whose informers may hand on events in another order.
+type outOfOrder struct{ features.Gates }
+
+func (g outOfOrder) Enabled(f features.Feature) bool {
+	return f != "InOrderInformers" && g.Gates.Enabled(f)
+}
+
+func TestInformersWithoutOrderAreRefused(t *testing.T) {
+	opts := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}}
+	gates := features.FeatureGates()
+	defer features.ReplaceFeatureGates(gates)
+	features.ReplaceFeatureGates(outOfOrder{gates})
+	_, err := New(&rest.Config{}, opts)
+	if err == nil || !strings.Contains(err.Error(), "rota website") || !strings.Contains(err.Error(), "InOrderInformers") {
+		t.Errorf("error %v: want one that names the gate", err)
+	}
+	features.ReplaceFeatureGates(gates)
+	if _, err := New(&rest.Config{}, opts); err != nil {
+		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
@@ -93,6 +94,10 @@ func New(cfg *rest.Config, opts Options) (*Rota, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("rota %s: New got no config: pass that of the cluster, or set Options.Solo in a test without "+
 			"one", opts.Name)
+	}
+	if !clientgo.KeepsOrder() {
+		return nil, fmt.Errorf("rota %s: client-go's feature gate InOrderInformers is off, and handovers need the order of "+
+			"events: remove KUBE_FEATURE_InOrderInformers=false from the environment", opts.Name)
 	}
 	r := newRota(cfg, opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{

@@ -6,8 +6,20 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
+
+// KeepsOrder reports whether informers hand on events in the order in which they came. They do by default. Before
+// client-go 0.36 a feature gate turns it off.
+func KeepsOrder() (keeps bool) {
+	defer func() {
+		if recover() != nil { // a version that has no such gate any more: nothing can turn it off
+			keeps = true
+		}
+	}()
+	return features.FeatureGates().Enabled(features.Feature("InOrderInformers"))
+}
 
 // SetShardSelector sets the shard selector of options, a field that apimachinery has since 0.36. It returns false if
 // there is no such field: then the caller adds ShardSelectorParameter to the request.

@@ -25,7 +25,7 @@
 //
 // A marked DELETED of an object that cannot exist is a barrier. client-go's queue keeps the order and hands a DELETED
 // of an unknown object to the handlers. So when a barrier reaches them, the store holds everything that was sent before
-// it. This needs client-go v0.36 or later, where the queue that keeps order cannot be turned off.
+// it. A feature gate of client-go turns the queue that keeps order off, before v0.36. Then rota.New returns an error.
 //
 // # No event is lost when slots open
 //
