@@ -52,7 +52,7 @@ func metadata(t *testing.T, dist string) (m struct{ Tag, Version, Commit string 
 
 var platforms = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "windows_arm64"}
 
-// TestReleaseChecksums: checksums.txt has exactly what is published at GitHub, and is right.
+// TestReleaseChecksums: checksums.txt has exactly the archives, their SBOMs and the charts, and is right.
 func TestReleaseChecksums(t *testing.T) {
 	dist := release(t)
 	var got, want []string
