@@ -304,7 +304,7 @@ func TestMissingKind(t *testing.T) {
 		t.Error("a kind that does not exist holds up the others")
 	}
 	// As always, a controller that cannot start ends its manager after CacheSyncTimeout.
-	wantError(t, <-done, "Gadget")
+	wantError(t, <-done, inSources(gadget))
 }
 
 // What needs a leader would run on every replica where there is no leader election.
