@@ -120,11 +120,12 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 		return fmt.Errorf("adopt: nothing was written: %w", err)
 	}
 	note := cmd.ErrOrStderr()
-	if dirty(cmd.Context(), report.Dir) {
-		_, _ = fmt.Fprintln(note, "rota: there were changes before that are not committed: `git diff` shows those, too")
+	if dirty(cmd.Context(), report.Dir, changes) {
+		_, _ = fmt.Fprintln(note, "rota: there were changes before, or files, that are not committed: git cannot tell them from "+
+			"these")
 	}
 	for _, c := range changes {
-		if err := os.WriteFile(c.File, c.New, 0o644); err != nil { // as the operator's other files
+		if err := writeChange(c); err != nil {
 			return fmt.Errorf("adopt: %w", err)
 		}
 	}
@@ -132,7 +133,8 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings that must be changed are left: rota adopt %s\n",
 		len(changes), left, report.Dir)
 	if !checked {
-		_, _ = fmt.Fprintf(note, "rota: next, in %s: go get github.com/rota-dev/rota && go mod tidy && go vet ./...\n", report.Dir)
+		_, _ = fmt.Fprintf(note, "rota: the result was not type-checked, since go.mod does not require Rota. Next, in %s: "+
+			"go get github.com/rota-dev/rota && go mod tidy && go vet ./...\n", report.Dir)
 	}
 	if left > 0 {
 		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
@@ -140,10 +142,34 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	return nil
 }
 
-// dirty reports whether git knows of changes in a folder that are not committed. Without git there are none.
-func dirty(ctx context.Context, dir string) bool {
-	out, err := exec.CommandContext(ctx, "git", "-C", dir, "status", "--porcelain", "--untracked-files=no", ".").Output()
-	return err == nil && len(strings.TrimSpace(string(out))) > 0
+// writeChange writes a file. One that is new must not be there.
+func writeChange(c adopt.Change) error {
+	flags := os.O_WRONLY | os.O_TRUNC
+	if c.Old == nil {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	}
+	f, err := os.OpenFile(c.File, flags, 0o644) // as the operator's other files
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(c.New)
+	return errors.Join(err, f.Close())
+}
+
+// dirty reports whether git knows of changes in a folder that are not committed, or does not track a file that is
+// overwritten. Without git there are none.
+func dirty(ctx context.Context, dir string, changes []adopt.Change) bool {
+	status := func(args ...string) bool {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "status", "--porcelain"}, args...)...).Output()
+		return err == nil && len(strings.TrimSpace(string(out))) > 0
+	}
+	files := []string{"--untracked-files=all", "--ignored", "--"}
+	for _, c := range changes {
+		if c.Old != nil {
+			files = append(files, c.File)
+		}
+	}
+	return status("--untracked-files=no", ".") || len(files) > 3 && status(files...)
 }
 
 // printAdopt prints a report for people: what becomes of the controllers, and the findings file by file.
@@ -270,6 +296,9 @@ func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[strin
 		line += ": "
 	}
 	fmt.Fprintf(b, "  %s %s%s\n", sign, line, f.Text)
+	if f.Kept != "" {
+		fmt.Fprintf(b, "      --write leaves it: %s\n", f.Kept)
+	}
 	said := f.Why + f.Instead
 	if first, ok := explained[said]; ok {
 		if f.Level != adopt.Fine {

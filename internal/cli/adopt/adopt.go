@@ -24,7 +24,7 @@ type Options struct {
 // Run reads the operator in Dir. An error means that nothing can be said: the folder has no Go module, is not an
 // operator, or cannot be read. Packages that do not compile are in the report instead.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	mod, err := load(ctx, o.Dir, nil)
+	mod, err := load(ctx, o.Dir, true, nil)
 	if err != nil {
 		return nil, err
 	}

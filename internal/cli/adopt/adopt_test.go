@@ -3,7 +3,9 @@ package adopt
 import (
 	"context"
 	"fmt"
+	"go/ast"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/go/packages"
 )
 
 var wants = regexp.MustCompile(`(?://|#) want ([A-Za-z+? ]+)`)
@@ -45,23 +48,65 @@ func wanted(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// full is what is found in testdata/full, read once.
-func full(t *testing.T) *Report {
+// loaded are all packages of testdata, which is the most of the work; read once, with tests.
+var loaded = sync.OnceValues(func() (*module, error) { return load(context.Background(), "testdata", true, nil) })
+
+// within returns what was loaded below a folder of testdata, as if that were an operator of its own.
+func within(t *testing.T, dir string) *module {
 	t.Helper()
-	r, err := readFull()
+	all, err := loaded()
 	if err != nil {
 		t.Fatal(err)
+	}
+	m := *all
+	m.Dir = filepath.Join(all.Dir, filepath.FromSlash(dir))
+	m.inFile = map[*ast.File]*packages.Package{}
+	pick := func(list []*packages.Package) (out []*packages.Package) {
+		for _, p := range list {
+			if strings.HasPrefix(p.GoFiles[0], m.Dir+string(filepath.Separator)) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	m.packages, m.tests = pick(all.packages), pick(all.tests)
+	for f, p := range all.inFile {
+		if slices.Contains(m.packages, p) || slices.Contains(m.tests, p) {
+			m.inFile[f] = p
+		}
+	}
+	if len(m.packages) == 0 {
+		t.Fatalf("testdata/%s has no packages", dir)
+	}
+	return &m
+}
+
+// report reads the operator in a folder of testdata.
+func report(t *testing.T, dir string) *Report {
+	t.Helper()
+	r, err := read(within(t, dir), path.Base(dir))
+	if err != nil {
+		t.Fatal(dir, err)
 	}
 	return r
 }
 
-var readFull = sync.OnceValues(func() (*Report, error) {
-	return Run(context.Background(), Options{Dir: filepath.Join("testdata", "full"), Name: "full"})
-})
+// forms are the folders of testdata/forms.
+func forms(t *testing.T) (out []string) {
+	t.Helper()
+	list, err := os.ReadDir(filepath.Join("testdata", "forms"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		out = append(out, "forms/"+d.Name())
+	}
+	return out
+}
 
 // TestFindings: each line of testdata/full has the findings that its comment names, and no others.
 func TestFindings(t *testing.T) {
-	r := full(t)
+	r := report(t, "full")
 	var got []string
 	for _, f := range r.Findings {
 		if f.Code == codeVersion {
@@ -103,25 +148,39 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestWritten: what is written compiles with the real packages, and reading it again leaves what people have to do.
-func TestWritten(t *testing.T) {
-	r := full(t)
-	changes, err := r.Changes()
+// changes returns what would be written, and the patch.
+func changes(t *testing.T, r *Report) (list []Change, patch string) {
+	t.Helper()
+	list, err := r.Changes()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(r.Dir, err)
 	}
-	if checked, err := r.Check(t.Context(), changes); err != nil || !checked {
-		t.Fatalf("checked %v: %v", checked, err)
-	}
-	var diff strings.Builder
-	for _, c := range changes {
+	for _, c := range list {
 		text, err := c.Diff()
 		if err != nil {
 			t.Fatal(err)
 		}
-		diff.WriteString(text)
+		patch += text
 	}
-	golden(t, filepath.Join("testdata", "full.diff"), diff.String())
+	return list, patch
+}
+
+// TestWritten: what is written in testdata/full is as the golden patch.
+func TestWritten(t *testing.T) {
+	_, patch := changes(t, report(t, "full"))
+	golden(t, filepath.Join("testdata", "full.diff"), patch)
+}
+
+// TestCompiles: what is written in all of testdata compiles with the real packages.
+func TestCompiles(t *testing.T) {
+	var all []Change
+	for _, dir := range append(forms(t), "full") {
+		list, _ := changes(t, report(t, dir))
+		all = append(all, list...)
+	}
+	if checked, err := (&Report{Dir: "testdata"}).Check(t.Context(), all); err != nil || !checked {
+		t.Errorf("checked %v: %v", checked, err)
+	}
 }
 
 func golden(t *testing.T, name, got string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,10 @@ func (r *Report) Left() int {
 	return n
 }
 
+// withoutRota is in the errors of a module that does not require Rota, or not with all that it needs.
+var withoutRota = regexp.MustCompile(`(provides|providing) package ` + regexp.QuoteMeta(rotaPath) + `|could not import ` +
+	regexp.QuoteMeta(rotaPath))
+
 // Check type-checks the module as it would be with the changes. checked is false if the module does not require Rota yet,
 // so that nothing can be said. An error says what would not compile that does now.
 func (r *Report) Check(ctx context.Context, changes []Change) (checked bool, err error) {
@@ -33,14 +38,14 @@ func (r *Report) Check(ctx context.Context, changes []Change) (checked bool, err
 	if len(overlay) == 0 {
 		return true, nil
 	}
-	m, err := load(ctx, r.Dir, overlay)
+	m, err := load(ctx, r.Dir, false, overlay)
 	if err != nil {
 		return false, err
 	}
 	var broken []error
 	for _, p := range m.packages {
 		for _, e := range p.Errors {
-			if strings.Contains(e.Msg, "provides package "+rotaPath) || strings.Contains(e.Msg, "could not import "+rotaPath) {
+			if withoutRota.MatchString(e.Msg) {
 				return false, nil
 			}
 			known := slices.ContainsFunc(r.Broken, func(text string) bool { return strings.HasPrefix(text, p.PkgPath+": ") })

@@ -51,6 +51,7 @@ const (
 	codeReplicas       = "Replicas"
 	codeReadiness      = "Readiness"
 	codeFlag           = "LeaderElectFlag"
+	codeOther          = "OtherDeployment"
 	codeNoManifest     = "NoDeployment"
 )
 
@@ -160,6 +161,8 @@ var codes = map[string]explanation{
 	codeReadiness: {"a rollout has to wait until a new replica has joined", "a readinessProbe on /readyz", inManifests},
 	codeFlag: {"it has no effect any more. A way back to the version with leader election needs it",
 		"leave it until nobody wants to go back", inManifests},
+	codeOther: {"an operator deploys others, whose Pods need nothing for Rota, so this one is neither looked at nor changed",
+		"nothing, if it does not run the operator; else bind the operator's role to its ServiceAccount, or see docs/deploy.md", inManifests},
 	codeNoManifest: {"what a Pod and its ServiceAccount need could not be looked at",
 		"docs/deploy.md lists it, and `rota check --pre` looks at a cluster", inManifests},
 }

@@ -280,10 +280,10 @@ func (s *source) rawSource(c *controller, m *ast.CallExpr) {
 
 // controllerOptions reads what WithOptions gets.
 func (s *source) controllerOptions(c *controller, m *ast.CallExpr) {
-	lit := s.literalOf(c.info, m.Args[0])
+	lit, unread := s.literalOf(c.info, m.Args[0])
 	if lit == nil {
-		s.found(Look, codeWorkers, s.module.at(m.Fun.(*ast.SelectorExpr).Sel), "%s has options that are made elsewhere",
-			c.title())
+		s.found(Look, codeWorkers, s.module.at(m.Fun.(*ast.SelectorExpr).Sel), "%s has options that were not read: %s",
+			c.title(), unread)
 		return
 	}
 	for _, name := range []string{"MaxConcurrentReconciles", "RateLimiter"} {

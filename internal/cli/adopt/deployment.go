@@ -20,13 +20,9 @@ const minGrace = 56
 // grace is what is written.
 const grace = 60
 
-// deployment looks at one. It returns false if that is not the operator's: a patch, or another program.
-func (s *source) deployment(d *document) bool {
-	pod := get(d.Node, "spec", "template", "spec")
-	container := managerOf(items(value(pod, "containers")))
-	if container == nil {
-		return false
-	}
+// deployment looks at one of the operator's.
+func (s *source) deployment(d *workload) {
+	pod, container := d.pod, d.container
 	at := func(n *yaml.Node) place {
 		if n == nil {
 			n = container
@@ -45,10 +41,10 @@ func (s *source) deployment(d *document) bool {
 		f := s.found(Must, codePodEnv, at(env), "container %s has no %s", scalar(container, "name"), strings.Join(missing, ", "))
 		f.Written = edits.addEnv(container, missing)
 	}
-	s.grace(d, pod, edits)
+	s.grace(d.document, pod, edits)
 	spec := value(d.Node, "spec")
 	if scalar(d.Node, "kind") == "Deployment" {
-		s.rollout(d, spec, edits)
+		s.rollout(d.document, spec, edits)
 	}
 	if n := value(spec, "replicas"); n == nil || n.Value == "1" {
 		line := d.Node
@@ -68,7 +64,6 @@ func (s *source) deployment(d *document) bool {
 			}
 		}
 	}
-	return true
 }
 
 // managerOf returns the container of the manager: the one named so, or the only one.

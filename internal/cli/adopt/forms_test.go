@@ -1,56 +1,58 @@
 package adopt
 
 import (
-	"go/ast"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/tools/go/packages"
 )
 
-// TestForms: managers are made in many ways. What is written compiles, and what is not surely right is left.
+// quiet are findings that most of the forms have, since they are short.
+var quiet = []string{codeNoManifest, codeNoElection, codeProbes, codeReplicas, codeVersion}
+
+// TestForms: managers and manifests are made in many ways. What is not surely right is left, and the report says why.
 func TestForms(t *testing.T) {
-	forms, err := load(t.Context(), filepath.Join("testdata", "forms"), nil)
+	var text strings.Builder
+	for _, dir := range forms(t) {
+		r := report(t, dir)
+		text.WriteString("== " + strings.TrimPrefix(dir, "forms/") + "\n")
+		for _, f := range r.Findings {
+			if f.Written || f.Level == Fine || slices.Contains(quiet, f.Code) {
+				continue
+			}
+			fmt.Fprintf(&text, "%s: %s: %s\n", f.Level, f.Code, f.Text)
+			if f.Kept != "" {
+				fmt.Fprintf(&text, "  kept: %s\n", f.Kept)
+			}
+		}
+		_, patch := changes(t, r)
+		text.WriteString(patch)
+	}
+	golden(t, filepath.Join("testdata", "forms.diff"), text.String())
+}
+
+// TestCgo: the syntax of a package with cgo is of files that the go command writes, so nothing is written there.
+func TestCgo(t *testing.T) {
+	m := within(t, "forms/returned")
+	p := *m.packages[0]
+	p.GoFiles = []string{filepath.Join(m.Dir, "with_cgo.go")}
+	for f := range m.inFile {
+		m.inFile[f] = &p
+	}
+	r, err := read(m, "returned")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var text strings.Builder
-	var all []Change
-	for _, p := range forms.packages {
-		form := *forms // as if each were an operator of its own
-		form.packages, form.inFile = []*packages.Package{p}, map[*ast.File]*packages.Package{}
-		for _, f := range p.Syntax {
-			form.inFile[f] = p
-		}
-		r, err := read(&form, p.Name)
-		if err != nil {
-			t.Fatal(p.Name, err)
-		}
-		changes, err := r.Changes()
-		if err != nil {
-			t.Fatal(p.Name, err)
-		}
-		text.WriteString("== " + p.Name + "\n")
-		for _, f := range r.Findings {
-			if f.Level == Must && !f.Written {
-				text.WriteString("left: " + f.Code + ": " + f.Text + "\n")
-			}
-		}
-		for _, c := range changes {
-			diff, err := c.Diff()
-			if err != nil {
-				t.Fatal(err)
-			}
-			text.WriteString(diff)
-		}
-		all = append(all, changes...)
+	if list, patch := changes(t, r); len(list) > 0 {
+		t.Errorf("written:\n%s", patch)
 	}
-	if checked, err := (&Report{Dir: forms.Dir}).Check(t.Context(), all); err != nil || !checked {
-		t.Errorf("checked %v: %v", checked, err)
+	for _, f := range r.Findings {
+		if f.Code == codeManager && !strings.Contains(f.Kept, "cgo") {
+			t.Errorf("the manager is left, and not said why: %q", f.Kept)
+		}
 	}
-	golden(t, filepath.Join("testdata", "forms.diff"), text.String())
 }
 
 // TestRefused: what is no operator in Go is refused with what to do.

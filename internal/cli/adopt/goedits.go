@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,10 @@ func (s *source) edit() {
 		main = main || m.adopted
 	}
 	if len(s.managers) == 1 && !main {
-		main = e.manager(s.managers[0])
+		m := s.managers[0]
+		kept := e.manager(m)
+		main = kept == ""
+		s.kept(s.module.at(m.CallExpr), kept, codeManager)
 	}
 	if main { // sharded controllers need such a manager
 		for _, c := range s.controllers {
@@ -50,23 +52,27 @@ func (s *source) edit() {
 	}
 }
 
-func (e *editor) open(n ast.Node) *goFile {
+// open returns the file of a node, or says why that is not to be edited.
+func (e *editor) open(n ast.Node) (f *goFile, kept string) {
 	file := e.module.file(n)
 	if file == nil {
-		return nil
+		return nil, "it is in no file"
 	}
 	if f := e.files[file]; f != nil {
-		return f
+		return f, ""
+	}
+	if kept := e.module.keeps(file); kept != "" {
+		return nil, kept
 	}
 	p := e.module.inFile[file]
-	edit, err := e.edits.file(e.module.fset.Position(file.Pos()).Filename)
-	if err != nil || p == nil {
-		return nil
+	edit, err := e.edits.file(e.module.name(file))
+	if err != nil {
+		return nil, err.Error()
 	}
-	f := &goFile{fileEdit: edit, file: file, info: p.TypesInfo, pkg: p.Types, gone: map[string]int{},
+	f = &goFile{fileEdit: edit, file: file, info: p.TypesInfo, pkg: p.Types, gone: map[string]int{},
 		base: e.module.fset.File(file.Pos()).Base()}
 	e.files[file] = f
-	return f
+	return f, ""
 }
 
 func (f *goFile) at(p token.Pos) int { return int(p) - f.base }
@@ -209,14 +215,33 @@ func (e *editor) controller(c *controller) {
 	}
 	what, _ := c.becomes()
 	build := map[string]string{Sharded: "ctrlrt.NewControllerManagedBy", Duty: "ctrlrt.NewDutyControllerManagedBy"}[what]
-	f := e.open(c.CallExpr)
-	if build == "" || f == nil || !f.can(e.module.enclosing(c.CallExpr), ctrlrtPath) {
+	if build == "" {
+		return
+	}
+	f, kept := e.open(c.CallExpr)
+	if kept == "" && !f.can(e.module.enclosing(c.CallExpr), ctrlrtPath) {
+		kept = noName
+	}
+	if kept != "" {
+		e.kept(c.at, kept, codeSharded, codeDuty)
 		return
 	}
 	f.add(f.at(c.Fun.Pos()), f.at(c.Fun.End()), build)
 	f.want(ctrlrtPath)
 	f.drop(c.Fun)
 	e.written(c.at, codeSharded, codeDuty)
+}
+
+// noName is why a file is left where the packages cannot be imported under their names.
+const noName = "the name rota or ctrlrt means something else here, or the imports are not in one list with controller-runtime"
+
+// kept notes at findings why they are left.
+func (s *source) kept(at place, why string, codes ...string) {
+	for i, f := range s.report.Findings {
+		if f.File == at.File && f.Line == at.Line && slices.Contains(codes, f.Code) {
+			s.report.Findings[i].Kept = why
+		}
+	}
 }
 
 // written marks findings as written.
@@ -229,49 +254,59 @@ func (s *source) written(at place, codes ...string) {
 }
 
 // manager has the manager made by package ctrlrt: `mgr, err := ctrl.NewManager(cfg, options)` that is followed by the test
-// of its error. Other forms are left to people.
-func (e *editor) manager(m *manager) bool {
-	f := e.open(m.CallExpr)
+// of its error. Other forms are left to people, and kept says why.
+func (e *editor) manager(m *manager) (kept string) {
+	f, kept := e.open(m.CallExpr)
+	if kept != "" {
+		return kept
+	}
+	if m.lit == nil {
+		return "its options were not read"
+	}
 	fn := e.module.enclosing(m.CallExpr)
 	stmt, block := e.module.statement(m.CallExpr)
 	assign, ok := stmt.(*ast.AssignStmt)
-	if f == nil || fn == nil || !ok || m.lit == nil || len(assign.Rhs) != 1 || len(assign.Lhs) != 2 ||
-		ast.Unparen(assign.Rhs[0]) != ast.Expr(m.CallExpr) || !f.can(fn, rotaPath, ctrlrtPath) {
-		return false
+	if fn == nil || !ok || len(assign.Rhs) != 1 || len(assign.Lhs) != 2 || ast.Unparen(assign.Rhs[0]) != ast.Expr(m.CallExpr) {
+		return "the manager is not made in a statement mgr, err := …"
+	}
+	if !f.can(fn, rotaPath, ctrlrtPath) {
+		return noName
 	}
 	next := slices.Index(block.List, stmt) + 1
 	if next >= len(block.List) {
-		return false
+		return noTest
 	}
 	fails, ok := block.List[next].(*ast.IfStmt)
 	if !ok || !testsError(fails, assign.Lhs[1]) {
-		return false
+		return noTest
 	}
-	member := f.pick(fn, "r", "member", "rotaMember")
-	config := f.source(m.config)
-	var b strings.Builder
+	config, configName, names := f.source(m.config), "", true
 	if _, plain := ast.Unparen(m.config).(*ast.Ident); !plain {
-		name := f.pick(fn, "cfg", "restConfig", "rotaConfig")
-		if name == "" {
-			return false
-		}
-		fmt.Fprintf(&b, "%s := %s\n", name, config)
-		config = name
+		configName = f.pick(fn, "cfg", "restConfig", "rotaConfig")
+		names = configName != ""
 	}
-	errName := e.errorFor(f, fn, assign)
-	if member == "" || errName == "" {
-		return false
+	member, errName := f.pick(fn, "r", "member", "rotaMember"), e.errorFor(f, fn, assign)
+	if !names || member == "" || errName == "" {
+		return "no name is free for what is added"
 	}
-	options, removed, ok := e.electionEdits(f, m, stmt)
-	if !ok {
-		return false
+	handles := &handler{f, assign, fails, f.info.ObjectOf(assign.Lhs[1].(*ast.Ident))}
+	if kept := handles.wrong(errName); kept != "" {
+		return kept
+	}
+	options, removed, kept := e.electionEdits(f, m, stmt)
+	if kept != "" {
+		return kept
+	}
+	var b strings.Builder
+	if configName != "" {
+		fmt.Fprintf(&b, "%s := %s\n", configName, config)
+		config = configName
 	}
 	for _, leftOver := range removed {
 		fmt.Fprintf(&b, "_ = %s // the flag is accepted as before; no replica leads any more\n", leftOver)
 	}
-	handling := strings.ReplaceAll(f.handling(fails), "\x00", errName)
 	fmt.Fprintf(&b, "%s, %s := rota.New(%s, rota.Options{Name: %q%s})\n%s\n", member, errName, config, e.name, options,
-		handling)
+		handles.text(errName))
 	f.add(f.at(stmt.Pos()), f.at(stmt.Pos()), b.String())
 	f.add(f.at(m.Fun.Pos()), f.at(m.Fun.End()), "ctrlrt.NewManager")
 	f.add(f.at(m.config.Pos()), f.at(m.config.End()), config+", "+member)
@@ -279,8 +314,10 @@ func (e *editor) manager(m *manager) bool {
 	f.want(ctrlrtPath)
 	f.drop(m.Fun)
 	e.written(e.module.at(m.CallExpr), codeManager)
-	return true
+	return ""
 }
+
+const noTest = "the statement behind it is not if err != nil {…}"
 
 // pick returns the first name that is free.
 func (f *goFile) pick(fn *ast.FuncDecl, names ...string) string {
@@ -290,18 +327,6 @@ func (f *goFile) pick(fn *ast.FuncDecl, names ...string) string {
 		}
 	}
 	return ""
-}
-
-// testsError reports whether a statement is `if err != nil {…}` without more.
-func testsError(s *ast.IfStmt, err ast.Expr) bool {
-	cond, ok := s.Cond.(*ast.BinaryExpr)
-	if !ok || s.Init != nil || s.Else != nil || cond.Op != token.NEQ {
-		return false
-	}
-	x, ok := cond.X.(*ast.Ident)
-	want, ok2 := err.(*ast.Ident)
-	y, ok3 := cond.Y.(*ast.Ident)
-	return ok && ok2 && ok3 && y.Name == "nil" && x.Name == want.Name
 }
 
 // errorFor returns the name of the variable for the error of rota.New: the statement's own where that declares the manager,
@@ -315,58 +340,30 @@ func (e *editor) errorFor(f *goFile, fn *ast.FuncDecl, assign *ast.AssignStmt) s
 	return f.pick(fn, "rotaErr", "newErr")
 }
 
-var format1 = regexp.MustCompile(`%[vws]`)
-
-// handling returns the statement that handles an error, for that of rota.New: its one text says so. The name of the error
-// is a NUL byte.
-func (f *goFile) handling(s *ast.IfStmt) string {
-	text := f.source(s)
-	name := s.Cond.(*ast.BinaryExpr).X.(*ast.Ident).Name
-	var literals []*ast.BasicLit
-	ast.Inspect(s.Body, func(n ast.Node) bool {
-		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			literals = append(literals, lit)
-		}
-		return true
-	})
-	if len(literals) > 0 {
-		value, err := strconv.Unquote(literals[0].Value)
-		if verbs := format1.FindAllString(value, -1); err == nil && len(verbs) <= 1 {
-			said := "Failed to set up the rota"
-			if len(verbs) == 1 {
-				said = "set up the rota: " + verbs[0]
-			}
-			at := f.at(literals[0].Pos()) - f.at(s.Pos())
-			text = text[:at] + strconv.Quote(said) + text[at+len(literals[0].Value):]
-		}
-	}
-	return regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).ReplaceAllString(text, "\x00")
-}
-
 // electionEdits takes leader election out of the manager's options, and returns what of it goes into rota.Options, and the
-// variables that would be used no more.
-func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options string, removed []string, ok bool) {
+// variables that would be used no more. kept says why that cannot be done.
+func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options string, removed []string, kept string) {
 	var moved strings.Builder
 	state := unknown
 	if len(e.report.Managers) == 1 {
 		state = e.report.Managers[0].LeaderElection
 	}
-	if state == unknown {
-		return "", nil, false
+	switch state {
+	case unknown:
+		return "", nil, "whether it has leader election is not known"
+	case off:
+		return "", nil, ""
 	}
 	flag := field(m.lit, "LeaderElection")
-	if state == off {
-		return "", nil, true
-	}
 	id := field(m.lit, "LeaderElectionID")
 	if id == nil || !simple(id.Value) {
-		return "", nil, false
+		return "", nil, "the name of the Lease is not in the options, or comes from a call"
 	}
 	// What is moved is evaluated where the manager is made, and means the same there: it is in the same function, and the
 	// literal's names are in scope, since it stands in the same block or around.
 	literalStmt, block := e.module.statement(m.lit)
 	if literalStmt != stmt && !contains(block, stmt) {
-		return "", nil, false
+		return "", nil, "its options are made in another block"
 	}
 	for _, name := range []string{"LeaderElectionID", "LeaderElectionNamespace"} {
 		kv := field(m.lit, name)
@@ -374,18 +371,46 @@ func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options st
 			continue
 		}
 		if !simple(kv.Value) {
-			return "", nil, false
+			return "", nil, name + " comes from a call"
+		}
+		if name := f.hidden(kv.Value, stmt); name != "" {
+			return "", nil, name + " means something else where the manager is made"
 		}
 		fmt.Fprintf(&moved, ", %s: %s", name, f.source(kv.Value))
-		f.cut(kv)
+	}
+	removed = f.onlyUsed(flag.Value)
+	if name := f.hidden(flag.Value, stmt); name != "" && len(removed) > 0 {
+		return "", nil, name + " means something else where the manager is made"
+	}
+	for _, name := range []string{"LeaderElectionID", "LeaderElectionNamespace"} {
+		if kv := field(m.lit, name); kv != nil {
+			f.cut(kv)
+		}
 	}
 	f.cut(flag)
 	f.drop(flag)
-	if v := variableOf(flag.Value); v != nil && e.onlyUse(f, v) {
-		removed = append(removed, v.Name)
-	}
 	e.written(e.module.at(flag), codeElection)
-	return moved.String(), removed, true
+	return moved.String(), removed, ""
+}
+
+// hidden returns a name in an expression that means something else at a statement, or "".
+func (f *goFile) hidden(x ast.Expr, at ast.Stmt) (name string) {
+	scope := f.pkg.Scope().Innermost(at.Pos())
+	ast.Inspect(x, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		if !ok || scope == nil {
+			return true
+		}
+		obj := f.info.Uses[id]
+		if obj == nil || obj.Parent() == nil { // a field or a method
+			return true
+		}
+		if _, there := scope.LookupParent(id.Name, at.Pos()); there != obj {
+			name = id.Name
+		}
+		return true
+	})
+	return name
 }
 
 // simple reports whether an expression has no effect and costs nothing: a literal, a name, a field, or what a pointer points
@@ -408,30 +433,30 @@ func contains(block *ast.BlockStmt, stmt ast.Stmt) bool {
 	return block != nil && block.Pos() <= stmt.Pos() && stmt.End() <= block.End()
 }
 
-// variableOf returns the variable that an expression is, or points to.
-func variableOf(x ast.Expr) *ast.Ident {
-	switch x := ast.Unparen(x).(type) {
-	case *ast.Ident:
-		return x
-	case *ast.StarExpr:
-		return variableOf(x.X)
-	}
-	return nil
-}
-
-// onlyUse reports whether a local variable is used nowhere else, so that the compiler would refuse it.
-func (e *editor) onlyUse(f *goFile, id *ast.Ident) bool {
-	obj, ok := f.info.Uses[id].(*types.Var)
-	if !ok || obj.Kind() != types.LocalVar {
-		return false
-	}
-	n := 0
-	for _, used := range f.info.Uses {
-		if used == obj {
-			n++
+// onlyUsed returns the local variables that are used in an expression and nowhere else, so that the compiler would refuse
+// them without it.
+func (f *goFile) onlyUsed(x ast.Expr) (names []string) {
+	here, all := map[*types.Var]int{}, map[*types.Var]int{}
+	ast.Inspect(x, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if v, ok := f.info.Uses[id].(*types.Var); ok && v.Kind() == types.LocalVar && (v.Pos() < x.Pos() || v.Pos() > x.End()) {
+				here[v]++
+			}
+		}
+		return true
+	})
+	for _, obj := range f.info.Uses {
+		if v, ok := obj.(*types.Var); ok && here[v] > 0 {
+			all[v]++
 		}
 	}
-	return n == 1
+	for v, n := range here {
+		if all[v] == n {
+			names = append(names, v.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // cut takes a field out of a literal, with its line and the comment behind it if it stands alone there.

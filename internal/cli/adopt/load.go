@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
@@ -41,8 +42,9 @@ type place struct {
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule
 
-// load type-checks all packages below a folder, with tests. overlay has files' new texts by absolute path.
-func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, error) {
+// load type-checks all packages below a folder, and the files of their tests if those are asked for, which about doubles the
+// work. overlay has files' new texts by absolute path.
+func load(ctx context.Context, dir string, tests bool, overlay map[string][]byte) (*module, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, 
 	m := &module{Dir: abs, Root: root, fset: token.NewFileSet(), parents: map[ast.Node]ast.Node{},
 		inFile: map[*ast.File]*packages.Package{}}
 	all, err := packages.Load(&packages.Config{
-		Context: ctx, Mode: loadMode, Dir: abs, Fset: m.fset, Tests: true, Overlay: overlay,
+		Context: ctx, Mode: loadMode, Dir: abs, Fset: m.fset, Tests: tests, Overlay: overlay,
 	}, "./...")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of %s: %w", dir, err)
@@ -161,10 +163,30 @@ func (m *module) parentsOf(file *ast.File) {
 	})
 }
 
-// at returns where a node is.
+// at returns where a node is in the operator's files. For files that the go command writes for cgo, that is where their
+// comments //line say.
 func (m *module) at(n ast.Node) place {
-	p := m.fset.Position(n.Pos())
+	p := m.fset.PositionFor(n.Pos(), false)
+	if !strings.HasPrefix(p.Filename, m.Root+string(filepath.Separator)) {
+		p = m.fset.Position(n.Pos())
+	}
 	return place{m.rel(p.Filename), p.Line}
+}
+
+// name returns the path of the file that was read, whatever comments //line say.
+func (m *module) name(n ast.Node) string { return m.fset.PositionFor(n.Pos(), false).Filename }
+
+// keeps says why a file is not to be edited; empty: it may be. Of a package with cgo, the syntax is of files that the go
+// command writes.
+func (m *module) keeps(f *ast.File) string {
+	p := m.inFile[f]
+	switch {
+	case p == nil || !slices.Contains(p.GoFiles, m.name(f)):
+		return "the file uses cgo, or is made by a tool when the package is built"
+	case ast.IsGenerated(f):
+		return "the file is generated: change what it is made from"
+	}
+	return ""
 }
 
 func (m *module) rel(name string) string {
@@ -176,7 +198,7 @@ func (m *module) rel(name string) string {
 
 // isTest reports whether a node is in a file of tests.
 func (m *module) isTest(n ast.Node) bool {
-	return strings.HasSuffix(m.fset.Position(n.Pos()).Filename, "_test.go")
+	return strings.HasSuffix(m.name(n), "_test.go")
 }
 
 // enclosing returns the function declaration around a node, or nil.

@@ -12,9 +12,11 @@ import (
 type manager struct {
 	*call
 	info *types.Info
-	// config and options are its arguments; lit is the literal of its options, where that is in the same function.
+	// config and options are its arguments; lit is the literal of its options, where those are surely that. Else unread
+	// says why they could not be read.
 	config, options ast.Expr
 	lit             *ast.CompositeLit
+	unread          string
 	adopted         bool
 }
 
@@ -45,7 +47,7 @@ func (s *source) findManagers() {
 		default:
 			continue
 		}
-		m.lit = s.literalOf(m.in.TypesInfo, m.options)
+		m.lit, m.unread = s.literalOf(m.in.TypesInfo, m.options)
 		s.managers = append(s.managers, m)
 		s.manager(m)
 	}
@@ -54,46 +56,6 @@ func (s *source) findManagers() {
 			s.found(Look, codeManagers, s.module.at(m.CallExpr), "one of %d places that make a manager", len(s.managers))
 		}
 	}
-}
-
-// literalOf returns the composite literal that an expression is, or that the local variable which it names was made of.
-func (s *source) literalOf(info *types.Info, e ast.Expr) *ast.CompositeLit {
-	if lit := literal(e); lit != nil {
-		return lit
-	}
-	if u, ok := ast.Unparen(e).(*ast.StarExpr); ok {
-		return s.literalOf(info, u.X)
-	}
-	id, ok := ast.Unparen(e).(*ast.Ident)
-	if !ok {
-		return nil
-	}
-	obj := info.ObjectOf(id)
-	fn := s.module.enclosing(e)
-	if obj == nil || fn == nil {
-		return nil
-	}
-	var lit *ast.CompositeLit
-	ast.Inspect(fn, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.AssignStmt:
-			if len(n.Lhs) == len(n.Rhs) {
-				for i, l := range n.Lhs {
-					if id, ok := l.(*ast.Ident); ok && info.ObjectOf(id) == obj {
-						lit = literal(n.Rhs[i])
-					}
-				}
-			}
-		case *ast.ValueSpec:
-			for i, id := range n.Names {
-				if info.ObjectOf(id) == obj && i < len(n.Values) {
-					lit = literal(n.Values[i])
-				}
-			}
-		}
-		return true
-	})
-	return lit
 }
 
 // manager says what is to be said of one.
@@ -107,8 +69,8 @@ func (s *source) manager(m *manager) {
 		f.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and ctrlrt.NewManager(cfg, r, options)", s.name)
 	}
 	if m.lit == nil {
-		s.found(Look, codeOption, at, "its options are made elsewhere, and were not read").Instead =
-			"look for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress there"
+		s.found(Look, codeOption, at, "its options were not read: %s", m.unread).Instead =
+			"look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
 	} else {
 		made.LeaderElection, made.LeaderElectionID = s.electionOf(m)
 		s.options(m)
@@ -159,9 +121,8 @@ func (s *source) electionOf(m *manager) (state, id string) {
 
 // setLater returns where the variable that holds the options gets one of these fields; no line: nowhere in that function.
 func (s *source) setLater(m *manager, names ...string) (at place) {
-	id, ok := ast.Unparen(m.options).(*ast.Ident)
-	fn := s.module.enclosing(m.CallExpr)
-	if !ok || fn == nil {
+	id, fn := optionVariable(m.options), s.module.enclosing(m.CallExpr)
+	if id == nil || fn == nil {
 		return place{}
 	}
 	obj := m.info.ObjectOf(id)

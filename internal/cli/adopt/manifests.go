@@ -46,16 +46,12 @@ func (s *source) manifests() error {
 	if err != nil {
 		return fmt.Errorf("manifests of %s: %w", s.module.Dir, err)
 	}
-	deployments := 0
-	for _, d := range docs {
-		if kind := scalar(d.Node, "kind"); kind == "Deployment" || kind == "StatefulSet" {
-			if s.deployment(d) {
-				deployments++
-			}
-		}
+	own := s.ownDeployments(docs)
+	for _, w := range own {
+		s.deployment(w)
 	}
 	s.roles(docs)
-	if deployments == 0 {
+	if len(own) == 0 {
 		s.found(Look, codeNoManifest, place{}, "no Deployment of the operator was found in YAML that can be read")
 	}
 	return nil

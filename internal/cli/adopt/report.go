@@ -28,6 +28,8 @@ type Finding struct {
 	Instead string `json:"instead,omitempty"`
 	// Written says that --write makes the change.
 	Written bool `json:"written,omitempty"`
+	// Kept says why --write leaves it, where it makes such a change elsewhere.
+	Kept string `json:"kept,omitempty"`
 	// Link is the address of the page that has more.
 	Link string `json:"link"`
 }

@@ -87,7 +87,8 @@ func (s *source) lacking(rules []rule, at place, binding *document) {
 	f := s.found(Must, codePermission, at, "no role of the operator allows: %s", strings.Join(missing, ", "))
 	f.Instead = fmt.Sprintf("a Role and RoleBinding in the operator's namespace, as examples/website/config/rbac/rota.yaml "+
 		"has them: ConfigMap %s, all Leases, and to create ConfigMaps and Events of events.k8s.io", s.name)
-	f.Written = s.edits.addRole(s.name, binding)
+	f.Kept = s.edits.addRole(s.name, binding)
+	f.Written = f.Kept == ""
 }
 
 var marker = regexp.MustCompile(`\+kubebuilder:rbac:(\S+)`)

@@ -2,8 +2,12 @@ package adopt
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -137,39 +141,45 @@ func (y *yamlEdits) addEnv(container *yaml.Node, names []string) bool {
 }
 
 // addRole adds a Role and its binding beside the binding of leader election's role, which kubebuilder makes, and lists them
-// in its kustomization.
-func (e *edits) addRole(name string, like *document) bool {
+// in its kustomization. kept says why it cannot.
+func (e *edits) addRole(name string, like *document) (kept string) {
 	if like == nil {
-		return false
+		return "there is no leader_election_role_binding.yaml as kubebuilder makes it, beside which to put a Role"
 	}
 	dir := filepath.Dir(like.file)
-	list := filepath.Join(dir, "kustomization.yaml")
-	y := e.yaml(list)
+	file := filepath.Join(dir, "rota_role.yaml")
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return filepath.Base(file) + " is there already, beside " + like.rel + ": it is left alone"
+	}
+	y := e.yaml(filepath.Join(dir, "kustomization.yaml"))
 	if y.file == nil {
-		return false
+		return "there is no kustomization.yaml beside " + like.rel
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal(y.file.old, &root); err != nil || len(root.Content) == 0 {
-		return false
+		return "the kustomization.yaml beside " + like.rel + " cannot be read"
 	}
-	file := filepath.Join(dir, "rota_role.yaml")
-	for _, item := range items(value(root.Content[0], "resources")) {
-		if item.Value != filepath.Base(like.file) {
-			continue
-		}
-		var subjects strings.Builder
-		for _, s := range items(value(like.Node, "subjects")) {
-			fmt.Fprintf(&subjects, "- kind: %s\n  name: %s\n", scalar(s, "kind"), scalar(s, "name"))
-			if ns := scalar(s, "namespace"); ns != "" {
-				fmt.Fprintf(&subjects, "  namespace: %s\n", ns)
-			}
-		}
-		text := fmt.Sprintf(rotaRole, name, subjects.String())
-		e.put(file, &fileEdit{created: true, changes: []change{{0, 0, text}}})
-		y.insert(item.Line+1, item.Column-3, "- "+filepath.Base(file))
-		return true
+	list := value(root.Content[0], "resources")
+	at := slices.Index(texts(list), filepath.Base(like.file))
+	switch {
+	case at < 0:
+		return "the kustomization.yaml beside it does not list " + like.rel
+	case list.Style&yaml.FlowStyle != 0:
+		return "the kustomization.yaml beside " + like.rel + " has its resources in brackets"
 	}
-	return false
+	var subjects strings.Builder
+	for _, s := range items(value(like.Node, "subjects")) {
+		fmt.Fprintf(&subjects, "- kind: %s\n  name: %s\n", scalar(s, "kind"), scalar(s, "name"))
+		if ns := scalar(s, "namespace"); ns != "" {
+			fmt.Fprintf(&subjects, "  namespace: %s\n", ns)
+		}
+	}
+	text := fmt.Sprintf(rotaRole, name, subjects.String())
+	e.put(file, &fileEdit{created: true, changes: []change{{0, 0, text}}})
+	if !slices.Contains(texts(list), filepath.Base(file)) {
+		y.insert(list.Content[at].Line+1, list.Column-1, "- "+filepath.Base(file))
+	}
+	return ""
 }
 
 // rotaRole is what a member needs in its own namespace; a test holds it to permission.Rules.

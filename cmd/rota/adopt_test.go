@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rota-dev/rota/internal/cli/adopt"
+)
+
+func TestAdoptRefuses(t *testing.T) {
+	python := t.TempDir()
+	if err := os.WriteFile(filepath.Join(python, "requirements.txt"), []byte("kopf\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		code exitCode
+		want string
+	}{
+		"no such folder": {[]string{filepath.Join(python, "none")}, exitUsage, "no such file"},
+		"Python":         {[]string{python}, exitFindings, "it is a program in Python: rota adopt reads Go"},
+		"name":           {[]string{"--name", "A_B"}, exitUsage, `--name "A_B"`},
+		"both":           {[]string{"--write", "--diff"}, exitUsage, "not both"},
+		"patch as JSON":  {[]string{"--diff", "-o", "json"}, exitUsage, "leave out -o json"},
+	} {
+		code, out, errOut := runCommand(t.Context(), append([]string{"rota", "adopt"}, c.args...)...)
+		if code != c.code || out != "" || !strings.Contains(errOut, c.want) {
+			t.Errorf("%s: exit code %d, %q, %q; want %d and %q", name, code, out, errOut, c.code, c.want)
+		}
+	}
+}
+
+// stock makes an operator in a folder of its own: with this repository's dependencies, and without Rota.
+func stock(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile("../../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(mod), "module github.com/rota-dev/rota\n", "module example.com/shop\n", 1)
+	for name, text := range map[string]string{"go.mod": text, "go.sum": string(sum), "main.go": `package main
+
+import (
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{})
+	if err != nil {
+		panic(err)
+	}
+	<-mgr.Elected()
+}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestAdopt: the exit code is 1 as long as something must be changed, and what is written without a type check is said so.
+func TestAdopt(t *testing.T) {
+	dir := stock(t)
+	code, out, errOut := runCommand(t.Context(), "rota", "adopt", "-o", "json", dir)
+	var report adopt.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v in %s%s", err, out, errOut)
+	}
+	if code != exitFindings || report.Must != 2 || report.Module != "example.com/shop" || report.Rota != "shop" {
+		t.Errorf("exit code %d, %q, %s", code, errOut, out)
+	}
+	code, out, errOut = runCommand(t.Context(), "rota", "adopt", "--write", dir)
+	if code != exitFindings || !strings.Contains(out, "+\tmgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{})") ||
+		!strings.Contains(errOut, "1 files written; 1 findings") || !strings.Contains(errOut, "was not type-checked") {
+		t.Errorf("exit code %d, %s%s", code, out, errOut)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	if err != nil || !strings.Contains(string(text), `rota.Options{Name: "shop"}`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestAdoptOverwrites: files that git does not have are not overwritten in silence, and new ones not at all.
+func TestAdoptOverwrites(t *testing.T) {
+	dir := t.TempDir()
+	change := func(name, old string) adopt.Change {
+		return adopt.Change{File: filepath.Join(dir, name), Name: name, Old: []byte(old), New: []byte("new")}
+	}
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.yaml")
+	created := change("a.yaml", "")
+	created.Old = nil
+	if err := writeChange(created); !os.IsExist(err) {
+		t.Errorf("a file that is there was made anew: %v", err)
+	}
+	git := func(args ...string) {
+		t.Helper()
+		args = append([]string{"-C", dir, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)
+		if out, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
+			t.Skipf("git: %v: %s", err, out)
+		}
+	}
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-q", "-m", "x")
+	write("b.yaml")
+	for _, c := range []struct {
+		list []adopt.Change
+		want bool
+	}{
+		{[]adopt.Change{change("a.yaml", "old")}, false},
+		{[]adopt.Change{change("a.yaml", "old"), change("b.yaml", "old")}, true},
+		{[]adopt.Change{created}, false},
+	} {
+		if got := dirty(t.Context(), dir, c.list); got != c.want {
+			t.Errorf("%v: %v", c.list, got)
+		}
+	}
+	if err := writeChange(change("a.yaml", "old")); err != nil || !dirty(t.Context(), dir, nil) {
+		t.Errorf("a file that git has was changed: %v, and git status is clean", err)
+	}
+}
