@@ -30,8 +30,8 @@ func newAdopt() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt [DIR]",
 		Short: "Read an operator's source, and say what it has to change to run with Rota",
-		Long: `Reads the Go source and the manifests of an operator: the folder of its go.mod, by default this one. It says what
-becomes of each manager, controller and runnable, which reads see a share only, and what permissions and Pods lack.
+		Long: `Reads the Go source and the manifests of an operator: the folder of its go.mod, by default this one. It says
+what becomes of each manager, controller and runnable, which reads see a share only, and what permissions and Pods lack.
 
 Each line begins with × (must be changed), ‼ (look at it: it depends on what the program means) or, with -o wide, √
 (looks as if it mattered, and does not). + behind the line number says that --write makes the change. The exit status is
@@ -121,8 +121,8 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	}
 	note := cmd.ErrOrStderr()
 	if dirty(cmd.Context(), report.Dir, changes) {
-		_, _ = fmt.Fprintln(note, "rota: there were changes before, or files, that are not committed: git cannot tell them from "+
-			"these")
+		_, _ = fmt.Fprintln(note, "rota: there were changes before, or files, that are not committed: git cannot tell "+
+			"them from these")
 	}
 	for _, c := range changes {
 		if err := writeChange(c); err != nil {

@@ -68,7 +68,8 @@ func main() {
 	return dir
 }
 
-// TestAdopt: the exit code is 1 as long as something must be changed, and what is written without a type check is said so.
+// TestAdopt: the exit code is 1 as long as something must be changed, and what is written without a type check is said
+// so.
 func TestAdopt(t *testing.T) {
 	dir := stock(t)
 	code, out, errOut := runCommand(t.Context(), "rota", "adopt", "-o", "json", dir)

@@ -19,8 +19,8 @@ import (
 
 var wants = regexp.MustCompile(`(?://|#) want ([A-Za-z+? ]+)`)
 
-// wanted reads the comments of a folder's files: `want CODE` behind a line that has such a finding, CODE+ if --write changes
-// it.
+// wanted reads the comments of a folder's files: `want CODE` behind a line that has such a finding, CODE+ if --write
+// changes it.
 func wanted(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
@@ -142,7 +142,8 @@ func TestFindings(t *testing.T) {
 	for _, c := range r.Controllers {
 		becomes[c.Name] = c.Becomes
 	}
-	if diff := cmp.Diff(map[string]string{"configmap": Sharded, "services": Duty, "no-for": Duty, "ingress": Duty, "raw": ByHand,
+	if diff := cmp.Diff(map[string]string{"configmap": Sharded, "services": Duty, "no-for": Duty, "ingress": Duty,
+		"raw":   ByHand,
 		"typed": ByHand, "": ByHand, "poddisruptionbudget": ByHand}, becomes); diff != "" {
 		t.Error(diff)
 	}

@@ -23,11 +23,11 @@ func (r *Report) Left() int {
 }
 
 // withoutRota is in the errors of a module that does not require Rota, or not with all that it needs.
-var withoutRota = regexp.MustCompile(`(provides|providing) package ` + regexp.QuoteMeta(rotaPath) + `|could not import ` +
+var withoutRota = regexp.MustCompile(`(provides package|providing package|could not import) ` +
 	regexp.QuoteMeta(rotaPath))
 
-// Check type-checks the module as it would be with the changes. checked is false if the module does not require Rota yet,
-// so that nothing can be said. An error says what would not compile that does now.
+// Check type-checks the module as it would be with the changes. checked is false if the module does not require Rota
+// yet, so that nothing can be said. An error says what would not compile that does now.
 func (r *Report) Check(ctx context.Context, changes []Change) (checked bool, err error) {
 	overlay := map[string][]byte{}
 	for _, c := range changes {

@@ -104,14 +104,14 @@ var codes = map[string]explanation{
 	codeListOwn: {"List in a sharded controller returns this replica's share, not all objects",
 		"ctrlrt.Live as an option for all of them from the API server; mgr.KeepWhole if it is often; ctrlrt.Share if the " +
 			"share is meant", inGo},
-	codeListChildren: {"children are where their owners are, so a list of this object's children is whole. Those without an " +
-		"owner are in no cache", "nothing; ctrlrt.Live as an option where children are adopted", inGo},
+	codeListChildren: {"children are where their owners are, so a list of this object's children is whole. Those " +
+		"without an owner are in no cache", "nothing; ctrlrt.Live as an option where children are adopted", inGo},
 	codeListOther: {"the API server answers, since this replica's cache holds a share of the kind: a request each time",
 		"mgr.KeepWhole for that kind before the manager starts, if it is often", inGo},
 	codeListIndex: {"the API server answers, which does not know the manager's indexes, so the list is refused",
 		"mgr.KeepWhole for that kind before the manager starts, or Watches of it in this controller", inGo},
-	codeListUnknown: {"its kind is not in the source. Of a sharded kind it returns this replica's share, or asks the API " +
-		"server",
+	codeListUnknown: {"its kind is not in the source. Of a sharded kind it returns this replica's share, or asks the " +
+		"API server",
 		"see which kinds come here", inGo},
 	codeIndex: {"the index is over this replica's share. Its own controller may list by it, others are refused",
 		"mgr.KeepWhole if others list by it", inGo},
@@ -161,8 +161,10 @@ var codes = map[string]explanation{
 	codeReadiness: {"a rollout has to wait until a new replica has joined", "a readinessProbe on /readyz", inManifests},
 	codeFlag: {"it has no effect any more. A way back to the version with leader election needs it",
 		"leave it until nobody wants to go back", inManifests},
-	codeOther: {"an operator deploys others, whose Pods need nothing for Rota, so this one is neither looked at nor changed",
-		"nothing, if it does not run the operator; else bind the operator's role to its ServiceAccount, or see docs/deploy.md", inManifests},
+	codeOther: {"an operator deploys others, whose Pods need nothing for Rota, so this one is neither looked at nor " +
+		"changed",
+		"nothing, if it does not run the operator; else bind the operator's role to its ServiceAccount, or see " +
+			"docs/deploy.md", inManifests},
 	codeNoManifest: {"what a Pod and its ServiceAccount need could not be looked at",
 		"docs/deploy.md lists it, and `rota check --pre` looks at a cluster", inManifests},
 }

@@ -38,7 +38,8 @@ func (s *source) deployment(d *workload) {
 		}
 	}
 	if len(missing) > 0 {
-		f := s.found(Must, codePodEnv, at(env), "container %s has no %s", scalar(container, "name"), strings.Join(missing, ", "))
+		f := s.found(Must, codePodEnv, at(env), "container %s has no %s",
+			scalar(container, "name"), strings.Join(missing, ", "))
 		f.Written = edits.addEnv(container, missing)
 	}
 	s.grace(d.document, pod, edits)
@@ -93,7 +94,8 @@ func (s *source) grace(d *document, pod *yaml.Node, edits *yamlEdits) {
 		what = "terminationGracePeriodSeconds is " + n.Value
 	}
 	f := s.found(Must, codeGrace, place{d.rel, line.Line}, "%s", what)
-	f.Instead = fmt.Sprintf("terminationGracePeriodSeconds: %d, which is more than rota.Options.LeaveTimeout (25 s) and the "+
+	f.Instead = fmt.Sprintf("terminationGracePeriodSeconds: %d, which is more than "+
+		"rota.Options.LeaveTimeout (25 s) and the "+
 		"manager's GracefulShutdownTimeout (30 s) together", grace)
 	if n != nil {
 		f.Written = edits.replace(n, strconv.Itoa(grace))
@@ -111,7 +113,8 @@ func (s *source) rollout(d *document, spec *yaml.Node, edits *yamlEdits) {
 			"replaced")
 	case strategy == nil:
 		f := s.found(Look, codeRollout, place{d.rel, spec.Line}, "it has no strategy")
-		f.Written = edits.addBefore(spec, "template", "strategy:", "  rollingUpdate:", "    maxUnavailable: 0", "    maxSurge: 1")
+		f.Written = edits.addBefore(spec, "template", "strategy:",
+			"  rollingUpdate:", "    maxUnavailable: 0", "    maxSurge: 1")
 	case unavailable != "0" && unavailable != "0%":
 		s.found(Look, codeRollout, place{d.rel, strategy.Line}, "maxUnavailable is not 0")
 	}

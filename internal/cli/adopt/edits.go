@@ -136,5 +136,6 @@ func lines(text string) []string {
 	if text == "" {
 		return nil
 	}
-	return strings.SplitAfter(strings.TrimSuffix(text, "\n")+"\n", "\n")[:strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1]
+	text = strings.TrimSuffix(text, "\n")
+	return strings.SplitAfter(text+"\n", "\n")[:strings.Count(text, "\n")+1]
 }

@@ -75,8 +75,9 @@ func TestRefused(t *testing.T) {
 		"no module":    {write(t.TempDir(), "main.go", "package main"), "is in no Go module"},
 		"module below": {write(t.TempDir(), "operator/go.mod", mod), "operator has one, name that"},
 		"python":       {write(t.TempDir(), "requirements.txt", "kopf"), "it is a program in Python: rota adopt reads Go"},
-		"ansible":      {write(t.TempDir(), "watches.yaml", "- version: v1"), "operator of operator-sdk with Ansible or Helm"},
-		"no packages":  {write(t.TempDir(), "go.mod", mod), "no Go packages"},
+		"ansible": {write(t.TempDir(), "watches.yaml", "- version: v1"),
+			"operator of operator-sdk with Ansible or Helm"},
+		"no packages": {write(t.TempDir(), "go.mod", mod), "no Go packages"},
 		"no operator": {write(write(t.TempDir(), "go.mod", mod), "main.go", "package main\nfunc main() {}\n"),
 			"neither controller-runtime nor client-go"},
 	} {
@@ -84,7 +85,9 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	for path, want := range map[string]string{"example.com/My_Operator": "my-operator", "github.com/kedacore/keda/v2": "keda"} {
+	for path, want := range map[string]string{
+		"example.com/My_Operator": "my-operator", "github.com/kedacore/keda/v2": "keda",
+	} {
 		if got, err := rotaName("", path); err != nil || got != want {
 			t.Errorf("name of %s: %q, %v", path, got, err)
 		}

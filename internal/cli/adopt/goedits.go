@@ -233,7 +233,8 @@ func (e *editor) controller(c *controller) {
 }
 
 // noName is why a file is left where the packages cannot be imported under their names.
-const noName = "the name rota or ctrlrt means something else here, or the imports are not in one list with controller-runtime"
+const noName = "the name rota or ctrlrt means something else here, or the imports are not in one list with " +
+	"controller-runtime"
 
 // kept notes at findings why they are left.
 func (s *source) kept(at place, why string, codes ...string) {
@@ -253,8 +254,8 @@ func (s *source) written(at place, codes ...string) {
 	}
 }
 
-// manager has the manager made by package ctrlrt: `mgr, err := ctrl.NewManager(cfg, options)` that is followed by the test
-// of its error. Other forms are left to people, and kept says why.
+// manager has the manager made by package ctrlrt: `mgr, err := ctrl.NewManager(cfg, options)` that is followed by the
+// test of its error. Other forms are left to people, and kept says why.
 func (e *editor) manager(m *manager) (kept string) {
 	f, kept := e.open(m.CallExpr)
 	if kept != "" {
@@ -266,7 +267,8 @@ func (e *editor) manager(m *manager) (kept string) {
 	fn := e.module.enclosing(m.CallExpr)
 	stmt, block := e.module.statement(m.CallExpr)
 	assign, ok := stmt.(*ast.AssignStmt)
-	if fn == nil || !ok || len(assign.Rhs) != 1 || len(assign.Lhs) != 2 || ast.Unparen(assign.Rhs[0]) != ast.Expr(m.CallExpr) {
+	if fn == nil || !ok || len(assign.Rhs) != 1 || len(assign.Lhs) != 2 ||
+		ast.Unparen(assign.Rhs[0]) != ast.Expr(m.CallExpr) {
 		return "the manager is not made in a statement mgr, err := …"
 	}
 	if !f.can(fn, rotaPath, ctrlrtPath) {
@@ -329,8 +331,8 @@ func (f *goFile) pick(fn *ast.FuncDecl, names ...string) string {
 	return ""
 }
 
-// errorFor returns the name of the variable for the error of rota.New: the statement's own where that declares the manager,
-// which it goes on doing if the error is declared before it, else another one.
+// errorFor returns the name of the variable for the error of rota.New: the statement's own where that declares the
+// manager, which it goes on doing if the error is declared before it, else another one.
 func (e *editor) errorFor(f *goFile, fn *ast.FuncDecl, assign *ast.AssignStmt) string {
 	mgr, ok := assign.Lhs[0].(*ast.Ident)
 	err, ok2 := assign.Lhs[1].(*ast.Ident)
@@ -340,8 +342,8 @@ func (e *editor) errorFor(f *goFile, fn *ast.FuncDecl, assign *ast.AssignStmt) s
 	return f.pick(fn, "rotaErr", "newErr")
 }
 
-// electionEdits takes leader election out of the manager's options, and returns what of it goes into rota.Options, and the
-// variables that would be used no more. kept says why that cannot be done.
+// electionEdits takes leader election out of the manager's options, and returns what of it goes into rota.Options, and
+// the variables that would be used no more. kept says why that cannot be done.
 func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options string, removed []string, kept string) {
 	var moved strings.Builder
 	state := unknown
@@ -413,8 +415,8 @@ func (f *goFile) hidden(x ast.Expr, at ast.Stmt) (name string) {
 	return name
 }
 
-// simple reports whether an expression has no effect and costs nothing: a literal, a name, a field, or what a pointer points
-// to.
+// simple reports whether an expression has no effect and costs nothing: a literal, a name, a field, or what a pointer
+// points to.
 func simple(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.BasicLit, *ast.Ident:
@@ -433,13 +435,14 @@ func contains(block *ast.BlockStmt, stmt ast.Stmt) bool {
 	return block != nil && block.Pos() <= stmt.Pos() && stmt.End() <= block.End()
 }
 
-// onlyUsed returns the local variables that are used in an expression and nowhere else, so that the compiler would refuse
-// them without it.
+// onlyUsed returns the local variables that are used in an expression and nowhere else, so that the compiler would
+// refuse them without it.
 func (f *goFile) onlyUsed(x ast.Expr) (names []string) {
 	here, all := map[*types.Var]int{}, map[*types.Var]int{}
 	ast.Inspect(x, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
-			if v, ok := f.info.Uses[id].(*types.Var); ok && v.Kind() == types.LocalVar && (v.Pos() < x.Pos() || v.Pos() > x.End()) {
+			v, ok := f.info.Uses[id].(*types.Var)
+			if ok && v.Kind() == types.LocalVar && (v.Pos() < x.Pos() || v.Pos() > x.End()) {
 				here[v]++
 			}
 		}

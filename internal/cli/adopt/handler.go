@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// handler is the statement that handles an error, as text for another error: that of rota.New, before there is a manager.
+// handler is the statement that handles an error, as text for another error: that of rota.New, before there is a
+// manager.
 type handler struct {
 	*goFile
 	assign *ast.AssignStmt
@@ -121,8 +122,8 @@ func (h *handler) message() *ast.BasicLit {
 
 var format1 = regexp.MustCompile(`%[vws]`)
 
-// text returns the statement for an error of that name. Its message says that it is the rota's, unless that has a format
-// of its own.
+// text returns the statement for an error of that name. Its message says that it is the rota's, unless that has a
+// format of its own.
 func (h *handler) text(errName string) string {
 	type part struct {
 		n    ast.Node

@@ -42,8 +42,8 @@ type place struct {
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule
 
-// load type-checks all packages below a folder, and the files of their tests if those are asked for, which about doubles the
-// work. overlay has files' new texts by absolute path.
+// load type-checks all packages below a folder, and the files of their tests if those are asked for, which about
+// doubles the work. overlay has files' new texts by absolute path.
 func load(ctx context.Context, dir string, tests bool, overlay map[string][]byte) (*module, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -145,7 +145,8 @@ func noModule(dir string) error {
 	if below != "" {
 		return fmt.Errorf("%s is in no Go module: its folder %s has one, name that", dir, below)
 	}
-	return fmt.Errorf("%s is in no Go module: there is no go.mod there or above. Name the folder of the operator's go.mod", dir)
+	return fmt.Errorf("%s is in no Go module: there is no go.mod there or above. "+
+		"Name the folder of the operator's go.mod", dir)
 }
 
 func (m *module) parentsOf(file *ast.File) {
@@ -176,8 +177,8 @@ func (m *module) at(n ast.Node) place {
 // name returns the path of the file that was read, whatever comments //line say.
 func (m *module) name(n ast.Node) string { return m.fset.PositionFor(n.Pos(), false).Filename }
 
-// keeps says why a file is not to be edited; empty: it may be. Of a package with cgo, the syntax is of files that the go
-// command writes.
+// keeps says why a file is not to be edited; empty: it may be. Of a package with cgo, the syntax is of files that the
+// go command writes.
 func (m *module) keeps(f *ast.File) string {
 	p := m.inFile[f]
 	switch {

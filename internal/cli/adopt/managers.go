@@ -66,7 +66,8 @@ func (s *source) manager(m *manager) {
 		s.found(Fine, codeAdopted, at, "the manager is made with ctrlrt.NewManager")
 	} else {
 		f := s.found(Must, codeManager, at, "this makes a stock manager")
-		f.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and ctrlrt.NewManager(cfg, r, options)", s.name)
+		f.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and "+
+			"ctrlrt.NewManager(cfg, r, options)", s.name)
 	}
 	if m.lit == nil {
 		s.found(Look, codeOption, at, "its options were not read: %s", m.unread).Instead =
@@ -119,7 +120,8 @@ func (s *source) electionOf(m *manager) (state, id string) {
 	return state, id
 }
 
-// setLater returns where the variable that holds the options gets one of these fields; no line: nowhere in that function.
+// setLater returns where the variable that holds the options gets one of these fields; no line: nowhere in that
+// function.
 func (s *source) setLater(m *manager, names ...string) (at place) {
 	id, fn := optionVariable(m.options), s.module.enclosing(m.CallExpr)
 	if id == nil || fn == nil {
@@ -153,7 +155,8 @@ func (s *source) options(m *manager) {
 	}
 	if kv := field(m.lit, "NewCache"); kv != nil && !isNil(m.info, kv.Value) {
 		f := s.found(Look, codeOption, at(kv), "NewCache is set")
-		f.Why = "it is called once for each of the manager's caches, and answers in place of a cache do not know what it changes"
+		f.Why = "it is called once for each of the manager's caches, and answers in place of a " +
+			"cache do not know what it changes"
 		f.Instead = "set namespaces, selectors and transforms in Options.Cache, if that is enough"
 	}
 	if kv := field(m.lit, "GracefulShutdownTimeout"); kv != nil {
@@ -227,7 +230,8 @@ func (s *source) broken() {
 	if n := len(s.report.Broken); n > 0 && blind == "" {
 		s.found(Look, codeBroken, place{}, "%d of %d packages do not compile here", n, len(s.module.packages))
 	} else if n > 0 {
-		f := s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: there is no %s", n, len(s.module.packages),
+		f := s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: there is no %s", n,
+			len(s.module.packages),
 			blind)
 		f.Instead = fmt.Sprintf("`go get %s` and `go mod tidy`, and run this again", blind)
 	}

@@ -7,9 +7,9 @@ import (
 	"go/types"
 )
 
-// literalOf returns the composite literal that an expression is, or that the local variable which it names holds for sure:
-// one that is declared with it, gets no other value and is not passed on by its address. If there is none, why says what to
-// look at.
+// literalOf returns the composite literal that an expression is, or that the local variable which it names holds for
+// sure: one that is declared with it, gets no other value and is not passed on by its address. If there is none, why
+// says what to look at.
 func (s *source) literalOf(info *types.Info, e ast.Expr) (lit *ast.CompositeLit, why string) {
 	if lit := literal(e); lit != nil {
 		return lit, ""

@@ -92,14 +92,16 @@ func (s *source) accounts(docs []*document) map[string]bool {
 			continue
 		}
 		for _, r := range items(value(d.Node, "rules")) {
-			if grants(r, kinds, "list", "watch", "*") || grants(r, []string{"leases"}, "create", "update", "*") || len(kinds) == 1 {
+			leads := grants(r, []string{"leases"}, "create", "update", "*")
+			if leads || grants(r, kinds, "list", "watch", "*") || len(kinds) == 1 {
 				operators[scalar(d.Node, "metadata", "name")] = true
 			}
 		}
 	}
 	out := map[string]bool{}
 	for _, d := range docs {
-		if k := scalar(d.Node, "kind"); k != "RoleBinding" && k != "ClusterRoleBinding" || !operators[scalar(d.Node, "roleRef", "name")] {
+		k := scalar(d.Node, "kind")
+		if k != "RoleBinding" && k != "ClusterRoleBinding" || !operators[scalar(d.Node, "roleRef", "name")] {
 			continue
 		}
 		for _, subject := range items(value(d.Node, "subjects")) {

@@ -86,11 +86,12 @@ func (r *reach) from(roots []*types.Func) map[string]bool {
 	return seen
 }
 
-// commonMethod has names of methods that so many types have that following them would lead everywhere: those of clients,
-// loggers, errors and reconcilers themselves.
+// commonMethod has names of methods that so many types have that following them would lead everywhere: those of
+// clients, loggers, errors and reconcilers themselves.
 var commonMethod = map[string]bool{
 	"Get": true, "List": true, "Create": true, "Update": true, "Patch": true, "Delete": true, "DeleteAllOf": true,
-	"Error": true, "String": true, "Info": true, "Reconcile": true, "Close": true, "Start": true, "Run": true, "Watch": true,
+	"Error": true, "String": true, "Info": true, "Reconcile": true, "Close": true, "Start": true, "Run": true,
+	"Watch": true,
 }
 
 // runsFor returns the controllers for whose objects a function may run.

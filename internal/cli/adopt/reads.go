@@ -102,8 +102,8 @@ func (s *source) hasOption(c *call, pkg string, names ...string) bool {
 	return false
 }
 
-// findLive notes where readers go that ask the API server: those of GetAPIReader. It follows them into variables, fields
-// and parameters, by what is assigned to these anywhere.
+// findLive notes where readers go that ask the API server: those of GetAPIReader. It follows them into variables,
+// fields and parameters, by what is assigned to these anywhere.
 func (s *source) findLive() {
 	s.live = map[any]bool{}
 	for range 4 { // a reader that is handed on more often than that is not followed

@@ -18,7 +18,8 @@ type Finding struct {
 	Level Level `json:"level"`
 	// Code names what kind of finding it is.
 	Code string `json:"code"`
-	// File is relative to Report.Dir, with slashes. Line is 1 or more; 0: the file as a whole. Empty: the operator as a whole.
+	// File is relative to Report.Dir, with slashes. Line is 1 or more; 0: the file as a whole. Empty: the operator as a
+	// whole.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	// Text says what was found, Why why it matters, Instead what to write instead. The latter two are the same for all
@@ -75,7 +76,8 @@ type Controller struct {
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// Report is what was found. Its JSON is what `rota adopt -o json` prints: fields are added, but neither renamed nor removed.
+// Report is what was found. Its JSON is what `rota adopt -o json` prints: fields are added, but neither renamed nor
+// removed.
 type Report struct {
 	Module string `json:"module"`
 	Dir    string `json:"dir"`

@@ -56,7 +56,8 @@ func (s *source) roles(docs []*document) {
 		}
 		last = place{d.rel, d.Node.Line}
 		for _, n := range items(value(d.Node, "rules")) {
-			rules = append(rules, rule{texts(value(n, "apiGroups")), texts(value(n, "resources")), texts(value(n, "resourceNames")),
+			rules = append(rules, rule{texts(value(n, "apiGroups")), texts(value(n, "resources")),
+				texts(value(n, "resourceNames")),
 				texts(value(n, "verbs")), place{d.rel, n.Line}})
 		}
 	}
@@ -72,7 +73,8 @@ func (s *source) roles(docs []*document) {
 func (s *source) lacking(rules []rule, at place, binding *document) {
 	var missing []string
 	for _, need := range permission.Needs("", permission.Rules(s.name)) {
-		if !slices.ContainsFunc(rules, func(r rule) bool { return r.allows(need.Group, need.Resource, need.Verb, need.Name) }) {
+		allowed := func(r rule) bool { return r.allows(need.Group, need.Resource, need.Verb, need.Name) }
+		if !slices.ContainsFunc(rules, allowed) {
 			what := need.Verb + " " + need.Resource
 			if need.Group != "" {
 				what += "." + need.Group
@@ -85,7 +87,8 @@ func (s *source) lacking(rules []rule, at place, binding *document) {
 		return
 	}
 	f := s.found(Must, codePermission, at, "no role of the operator allows: %s", strings.Join(missing, ", "))
-	f.Instead = fmt.Sprintf("a Role and RoleBinding in the operator's namespace, as examples/website/config/rbac/rota.yaml "+
+	f.Instead = fmt.Sprintf("a Role and RoleBinding in the operator's namespace, as "+
+		"examples/website/config/rbac/rota.yaml "+
 		"has them: ConfigMap %s, all Leases, and to create ConfigMaps and Events of events.k8s.io", s.name)
 	f.Kept = s.edits.addRole(s.name, binding)
 	f.Written = f.Kept == ""

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// supported are the versions that Rota works with: the lowest, and the newest that is tested. A test holds them to go.mod
-// and go.latest.mod.
+// supported are the versions that Rota works with: the lowest, and the newest that is tested. A test holds them to
+// go.mod and go.latest.mod.
 var supported = []struct{ module, lowest, newest string }{
 	{runtimePath, "v0.22.4", "v0.25.2"},
 	{clientGo, "v0.34.1", "v0.37.2"},

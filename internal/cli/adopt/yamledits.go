@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlEdits are insertions into a file of YAML, line by line, so that comments stay. They are made in blocks only: where a
-// mapping or a list is written in braces or brackets, nothing is changed, and the method returns false.
+// yamlEdits are insertions into a file of YAML, line by line, so that comments stay. They are made in blocks only:
+// where a mapping or a list is written in braces or brackets, nothing is changed, and the method returns false.
 type yamlEdits struct {
 	file  *fileEdit
 	lines []int // where each line begins
@@ -140,8 +140,8 @@ func (y *yamlEdits) addEnv(container *yaml.Node, names []string) bool {
 	return true
 }
 
-// addRole adds a Role and its binding beside the binding of leader election's role, which kubebuilder makes, and lists them
-// in its kustomization. kept says why it cannot.
+// addRole adds a Role and its binding beside the binding of leader election's role, which kubebuilder makes, and lists
+// them in its kustomization. kept says why it cannot.
 func (e *edits) addRole(name string, like *document) (kept string) {
 	if like == nil {
 		return "there is no leader_election_role_binding.yaml as kubebuilder makes it, beside which to put a Role"
