@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,16 +25,15 @@ func (r *run) end(ctx context.Context, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
 	r.record.enter(cleaning)
-	err := r.stopAll()
-	left, leftErr := r.left(ctx)
-	if leftErr != nil || len(left) == 0 {
-		return errors.Join(err, leftErr)
-	}
+	return errors.Join(r.stopAll(), r.clear(ctx, failed), r.restoreNamespaces(ctx))
+}
+
+// clear deletes what the run created, but for namespaces.
+func (r *run) clear(ctx context.Context, failed bool) error {
+	left, err := r.left(ctx)
 	held := false
 	for _, obj := range left {
-		if err := r.deleteLeft(ctx, obj); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.deleteLeft(ctx, obj))
 		if len(obj.GetFinalizers()) > 0 {
 			held = true
 		}
@@ -64,18 +64,27 @@ func (r *run) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// left returns the objects that the run created and that are there.
+// left returns the objects that the run created and that are there, of kinds that are not compared, too. With an error,
+// it returns those that it found.
 func (r *run) left(ctx context.Context) (left []*unstructured.Unstructured, err error) {
-	all, err := r.present(ctx)
-	if err != nil {
-		return nil, err
+	resources, objects := r.record.touched()
+	places := map[place]bool{}
+	for p := range objects {
+		places[p] = true
 	}
+	for _, w := range r.record.noisy() {
+		places[w.place()] = true
+		if !slices.Contains(resources, w.Resource) {
+			resources = append(resources, w.Resource)
+		}
+	}
+	all, err := r.present(ctx, resources, places)
 	for _, obj := range all {
-		if w, ok := r.record.creation(obj.GetUID()); ok && w.Resource.Resource != "namespaces" {
+		if _, ok := r.record.creation(obj.GetUID()); ok && !isNamespace(obj) {
 			left = append(left, obj)
 		}
 	}
-	return left, nil
+	return left, err
 }
 
 func (r *run) deleteLeft(ctx context.Context, obj *unstructured.Unstructured) error {
@@ -91,8 +100,7 @@ func (r *run) deleteLeft(ctx context.Context, obj *unstructured.Unstructured) er
 func (r *run) letGo(ctx context.Context, failed bool) error {
 	var err error
 	if !r.fault.alone || !failed { // otherwise it has had its time
-		janitor := &run{kit: r.kit, fault: reference, record: r.record, client: r.client, rand: r.rand,
-			kills: make(chan *member, 1)}
+		janitor := &run{kit: r.kit, fault: reference, record: r.record, client: r.client, rand: r.rand}
 		janitor.reconciles = newReconciles(janitor)
 		if err = janitor.newMember(nil); err == nil {
 			_ = janitor.awaitFor(ctx, finalizerTime, "finalizers are gone", func(ctx context.Context) (string, error) {
@@ -103,18 +111,19 @@ func (r *run) letGo(ctx context.Context, failed bool) error {
 				return "there is " + nameOf(left[0]), err
 			})
 		}
-		_ = janitor.stopAll() // what it did shows below
+		err = errors.Join(err, janitor.stopAll())
 	}
 	left, leftErr := r.left(ctx)
-	if leftErr != nil {
-		return errors.Join(err, leftErr)
-	}
+	err = errors.Join(err, leftErr)
 	var kept []string
 	for _, obj := range left {
+		if len(obj.GetFinalizers()) == 0 {
+			continue
+		}
 		kept = append(kept, fmt.Sprintf("%s with %v", nameOf(obj), obj.GetFinalizers()))
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		if err := r.client.Patch(ctx, obj.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("remove the finalizers of %s: %w", nameOf(obj), err)
+		if patchErr := r.client.Patch(ctx, obj.DeepCopy(), patch); client.IgnoreNotFound(patchErr) != nil {
+			err = errors.Join(err, fmt.Errorf("remove the finalizers of %s: %w", nameOf(obj), patchErr))
 		}
 	}
 	if len(kept) > 0 && !failed {

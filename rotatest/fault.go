@@ -12,8 +12,8 @@ import (
 // fault is what a run does to the members.
 type fault struct {
 	name, what string
-	// alone is the run with one member, lags one whose watches lag.
-	alone, lags bool
+	// alone is the run with one member, lags one whose watches lag, kills one in which somebody has to be killed.
+	alone, lags, kills bool
 	// disturb is called when a phase begins, beside what the user does, and returns when it leaves the members alone.
 	disturb func(ctx context.Context, r *run, phase string) error
 }
@@ -28,7 +28,8 @@ var faults = []*fault{
 	{name: "moves", what: "slots move between members while they work", disturb: moveAbout},
 	{name: "lag", what: "watches bring everything up to 1.5 s late, each by another time, and slots move",
 		lags: true, disturb: moveOnce},
-	{name: "kill", what: "members are killed between two writes, and others take over", disturb: killAbout},
+	{name: "kill", what: "members are killed between two writes, and others take over",
+		kills: true, disturb: killAbout},
 }
 
 func moveAbout(ctx context.Context, r *run, phase string) error {

@@ -2,16 +2,80 @@ package rotatest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// killPoint is a write after which a member is killed.
+// killPoint is a write after which the member that made it is killed, whichever that is.
 type killPoint struct {
 	of   string // its sort
-	left int    // how many of that sort the member may still send, this one included
-	at   write  // the one at which it was killed
+	left int    // how many of that sort the members may still make, this one included
+}
+
+// death is that of a member, after a write.
+type death struct {
+	of *member
+	at write
+}
+
+// killer kills members at points.
+type killer struct {
+	mu     sync.Mutex
+	points []*killPoint // to which nobody has come
+	deaths []death      // of those that have no successor yet
+	number int          // of all deaths
+}
+
+func (k *killer) arm(points []*killPoint) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.points = points
+}
+
+// disarm ends the killing. It returns the points to which nobody came, and who died meanwhile.
+func (k *killer) disarm() (missed []*killPoint, deaths []death) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	missed, deaths = k.points, k.deaths
+	k.points, k.deaths = nil, nil
+	return missed, deaths
+}
+
+// next returns who died since it was called last, and whether there are points left.
+func (k *killer) next() (deaths []death, more bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	deaths, k.deaths = k.deaths, nil
+	return deaths, len(k.points) > 0
+}
+
+// kills reports whether a member dies of a write. It does so once.
+func (k *killer) kills(m *member, done write) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i := slices.IndexFunc(k.points, func(p *killPoint) bool { return p.of == done.what() })
+	if i < 0 || m.isKilled() {
+		return false
+	}
+	if k.points[i].left--; k.points[i].left > 0 {
+		return false
+	}
+	k.points = slices.Delete(k.points, i, i+1)
+	k.deaths = append(k.deaths, death{m, done})
+	k.number++
+	m.killed.Store(true)
+	return true
+}
+
+// total is how many members were killed.
+func (k *killer) total() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.number
 }
 
 // maxKills is how many members are killed in a phase.
@@ -42,49 +106,55 @@ func killPoints(sorts []string, number map[string]int, r *rand.Rand) (points []*
 }
 
 func killAbout(ctx context.Context, r *run, phase string) error {
-	points := killPoints(r.kit.sorts[phase].order, r.kit.sorts[phase].number, r.rand)
-	fired := 0
-	arm := func() {
-		for _, m := range r.working() {
-			if len(points) > 0 && m.wire.arm(points[0]) {
-				points = points[1:]
+	r.killer.arm(killPoints(r.kit.sorts[phase].order, r.kit.sorts[phase].number, r.rand))
+	err := r.killUntilSettled(ctx)
+	missed, deaths := r.killer.disarm()
+	var sorts []string
+	for _, p := range missed {
+		sorts = append(sorts, p.of)
+	}
+	sorts = slices.Compact(sorts) // they are in order
+	if len(sorts) > 0 {
+		r.tell("nobody was killed in phase %q after: %s", phase, strings.Join(sorts, ", "))
+	}
+	return errors.Join(err, r.succeed(deaths))
+}
+
+// killUntilSettled replaces those who die until nobody does any longer.
+func (r *run) killUntilSettled(ctx context.Context) error {
+	for limit := time.Now().Add(r.kit.patience + r.quiet()); time.Now().Before(limit); {
+		deaths, more := r.killer.next()
+		if err := r.succeed(deaths); err != nil || !more {
+			return err
+		}
+		if err := r.revive(); err != nil {
+			return r.withNotes(err)
+		}
+		if !r.changing.Load() { // what has not come once the operator has settled does not come
+			if waits, err := r.unsettled(ctx); err != nil || waits == "" {
+				return err
 			}
 		}
-	}
-	defer func() {
-		for _, m := range r.working() {
-			m.wire.disarm()
-		}
-	}()
-	total := len(points)
-	arm()
-	for fired < total {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case dead := <-r.kills:
-			fired++
-			p := dead.wire.disarm()
-			r.tell("%s was killed after: %s", dead.name, p.at)
-			// Its container is restarted, or its node is lost, and there is a new Pod.
-			predecessor := dead
-			if dead.restarted {
-				predecessor = nil
-			}
-			if err := r.newMember(predecessor); err != nil {
-				return err
-			}
-			arm()
 		case <-time.After(50 * time.Millisecond):
-			if err := r.revive(); err != nil {
-				return r.withNotes(err)
-			}
-			arm()
-			// What has not come by now does not come.
-			if waits, err := r.unshared(ctx); err != nil || waits != "" || r.record.quiet() < r.quiet() {
-				continue
-			}
-			return nil
+		}
+	}
+	return nil // whoever waits until the operator has settled says what goes on
+}
+
+// succeed starts a successor of each of the dead: the container is restarted, or the node is lost, and there is a new
+// Pod.
+func (r *run) succeed(deaths []death) error {
+	for _, d := range deaths {
+		r.tell("%s was killed after: %s", d.of.name, d.at)
+		predecessor := d.of
+		if predecessor.restarted {
+			predecessor = nil
+		}
+		if err := r.newMember(predecessor); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -29,6 +29,8 @@ import (
 type member struct {
 	run  *run
 	name string
+	// number is that of its Pod within the run.
+	number int
 	// podUID is that of its Pod. restarted says that it is not the Pod's first container.
 	podUID    string
 	restarted bool
@@ -56,9 +58,12 @@ func (r *run) newMember(predecessor *member) error {
 	m := &member{run: r, podUID: string(uuid.NewUUID()), done: make(chan struct{})}
 	if predecessor == nil {
 		k.started++
+		r.pods++
+		m.number = r.pods
 		m.name = fmt.Sprintf("member-%d", k.started)
 	} else {
 		m.name, m.podUID, m.restarted = predecessor.name, predecessor.podUID, true
+		m.number = predecessor.number
 	}
 	m.wire = newWire(m)
 	log := r.logger(m.name)
@@ -127,16 +132,12 @@ func (m *member) owns(s int) bool { return m.gate.Owns(slotOf(s)) }
 
 func (m *member) isKilled() bool { return m.killed.Load() }
 
-// kill has no request of the member get through from now on: as others see it, its process is dead.
-func (m *member) kill() {
-	if !m.killed.CompareAndSwap(false, true) {
-		return
-	}
+// die has no request of a member that was killed get through from now on: as others see it, its process is dead.
+func (m *member) die() {
+	m.run.remove(m)
 	m.wire.unplug()
 	m.stop()
 	m.run.reconciles.gone(m)
-	m.run.remove(m)
-	m.run.kills <- m
 }
 
 // leave ends the member as SIGTERM does.
@@ -146,10 +147,13 @@ func (m *member) leave() error {
 	return m.end()
 }
 
-// end waits until the manager has ended.
+// end waits until the manager has ended, and its writes have their answers.
 func (m *member) end() error {
 	m.stop()
-	defer m.wire.unplug()
+	defer func() {
+		m.wire.unplug()
+		m.wire.underway.Wait()
+	}()
 	select {
 	case <-m.done:
 	case <-time.After(endTimeout):

@@ -29,13 +29,18 @@ func normalize(all []*unstructured.Unstructured) *state {
 	s := &state{objects: map[string]map[string]any{}, from: map[string]*unstructured.Unstructured{}}
 	uids := map[string]string{}
 	for _, obj := range all {
-		uids[string(obj.GetUID())] = "<uid of " + given.replace(nameOf(obj)) + ">"
+		uids[string(obj.GetUID())] = "<uid of " + given.replace(keyOf(obj)) + ">"
 	}
 	for _, obj := range all {
-		name := given.replace(nameOf(obj))
-		s.objects[name], s.from[name] = normalized(obj, given, uids), obj
+		key := given.replace(keyOf(obj))
+		s.objects[key], s.from[key] = normalized(obj, given, uids), obj
 	}
 	return s
+}
+
+// keyOf is nameOf with the kind's group, since two groups may have a kind of one name.
+func keyOf(obj *unstructured.Unstructured) string {
+	return describe(groupKind(obj).String(), client.ObjectKeyFromObject(obj))
 }
 
 func nameOf(obj *unstructured.Unstructured) string {

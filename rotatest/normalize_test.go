@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -106,5 +108,35 @@ func TestDifference(t *testing.T) {
 	}
 	if len(lines) != 3 {
 		t.Errorf("%d lines, want 3:\n%s", len(lines), diff)
+	}
+}
+
+// Two groups may have a kind of one name.
+func TestKindsOfOneName(t *testing.T) {
+	const services = `
+- {apiVersion: v1, kind: Service, metadata: {namespace: shop, name: s}}
+- {apiVersion: serving.example.com/v1, kind: Service, metadata: {namespace: shop, name: s}}
+- {apiVersion: serving.example.com/v1, kind: Route, metadata: {namespace: shop, name: s}}`
+	all := parse(t, services)
+	want, got := normalize(all), normalize(all[:1])
+	diff := (&run{record: newRecord(nil)}).compare(want, got)
+	if diff != "Route shop/s is missing\nService.serving.example.com shop/s is missing" {
+		t.Errorf("got %q", diff)
+	}
+}
+
+// What fails with one member, too, is the operator's way.
+func TestFailsNow(t *testing.T) {
+	item := func(name string) object {
+		return object{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Name: name}}
+	}
+	want := &state{failing: map[object]string{item("a"): "no"}}
+	if err := failsNow(want, &state{failing: map[object]string{item("a"): "not yet"}}); err != nil {
+		t.Error(err)
+	}
+	err := failsNow(want, &state{failing: map[object]string{item("a"): "no", item("b"): "no way"}})
+	if err == nil || !strings.Contains(err.Error(), "the reconcile of ConfigMap b fails: no way") ||
+		strings.Contains(err.Error(), "ConfigMap a") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -41,8 +41,10 @@ type Options struct {
 	// what Setup makes whatever a replica keeps in memory.
 	Setup func(mgr *ctrlrt.Manager) error
 
-	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Namespaces
-	// that are missing are created, and stay. Six or more objects of the sharded kind give both members something to do.
+	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Their
+	// namespaces are created if they are missing, and stay. Namespaces themselves are refused here: create them in Change.
+	// What was there before, but for Namespaces, neither the operator nor Change may write, since Run cannot restore it.
+	// Six or more objects of the sharded kind give both members something to do.
 	Objects []client.Object
 	// Change changes, creates or deletes objects in each run once those of Objects have settled. It must do the same each
 	// time. What it creates is deleted at the end of the run. nil: nothing changes.
@@ -129,6 +131,9 @@ func (o Options) checkObjects() (problems []error) {
 			continue
 		}
 		switch what := describe(gvk.Kind, client.ObjectKeyFromObject(obj)); {
+		case gvk.Group == "" && gvk.Kind == "Namespace":
+			problems = append(problems, fmt.Errorf("Options.Objects[%d] is %s: leave it out, Run creates the namespaces of "+
+				"Objects; one that the operator works on create in Options.Change", i, what))
 		case obj.GetUID() != "" || obj.GetResourceVersion() != "":
 			problems = append(problems, fmt.Errorf("Options.Objects[%d], %s, comes from an API server: pass a new object, "+
 				"without uid and resourceVersion", i, what))

@@ -44,6 +44,8 @@ func TestRefusedOptions(t *testing.T) {
 			"leave one of them out"},
 		{"an old object", func(o *Options) { o.Objects[0].SetResourceVersion("7") },
 			"Options.Objects[0], ConfigMap default/a, comes from an API server"},
+		{"a namespace", func(o *Options) { o.Objects[0] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}} },
+			"Options.Objects[0] is Namespace a: leave it out"},
 		{"no name", func(o *Options) { o.Objects[0].SetName("") }, "Options.Objects[0], a ConfigMap, has no name"},
 		{"twice", func(o *Options) { o.Objects = append(o.Objects, configMap("default", "a")) },
 			"Options.Objects[0] and [1] are both ConfigMap default/a"},
@@ -121,7 +123,7 @@ func TestSetupFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer k.store.Close()
+	defer func() { _ = k.close() }()
 	const want = "Options.Setup: controller configmap: there is one of that name already"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

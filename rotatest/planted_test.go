@@ -40,7 +40,11 @@ func try(t *testing.T, o operator, change func(*Options, *kit), names ...string)
 	if k, err = newKit(t.Context(), options, seed); err != nil {
 		t.Fatal(err)
 	}
-	defer k.store.Close()
+	defer func() {
+		if err := k.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if patience > 0 {
 		k.patience = patience
 	}

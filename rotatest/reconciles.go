@@ -3,6 +3,7 @@ package rotatest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -39,9 +40,15 @@ type reconciles struct {
 	latest map[visit]time.Time
 	active time.Time
 	// failing are the errors of objects whose last reconcile failed.
-	failing map[object]string
+	failing map[object]failure
 	// wrong is what must not be.
 	wrong []string
+}
+
+// failure is the error of a reconcile.
+type failure struct {
+	of   *member
+	text string
 }
 
 type visit struct {
@@ -52,7 +59,7 @@ type visit struct {
 func newReconciles(r *run) *reconciles {
 	return &reconciles{
 		run: r, kinds: map[schema.GroupKind]bool{}, busy: map[object]map[*member]time.Time{},
-		latest: map[visit]time.Time{}, active: time.Now(), failing: map[object]string{},
+		latest: map[visit]time.Time{}, active: time.Now(), failing: map[object]failure{},
 	}
 }
 
@@ -103,7 +110,7 @@ func (o observer) Result(kind schema.GroupKind, key types.NamespacedName, err er
 	}
 	delete(o.all.failing, object{kind, key})
 	if err != nil {
-		o.all.failing[object{kind, key}] = err.Error()
+		o.all.failing[object{kind, key}] = failure{o.member, err.Error()}
 	}
 }
 
@@ -121,6 +128,36 @@ func (r *reconciles) gone(m *member) {
 	for _, who := range r.busy {
 		delete(who, m)
 	}
+	maps.DeleteFunc(r.failing, func(_ object, f failure) bool { return f.of == m })
+}
+
+// forget forgets the failures of objects that have gone to another member, which looks at all that are still there.
+func (r *reconciles) forget() {
+	r.mu.Lock()
+	all := maps.Clone(r.failing)
+	r.mu.Unlock()
+	for what, f := range all {
+		if f.of.rota.Owns(what.kind, what.key) {
+			continue
+		}
+		r.mu.Lock()
+		if r.failing[what] == f {
+			delete(r.failing, what)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// fails returns the errors of objects whose last reconcile failed.
+func (r *reconciles) fails() map[object]string {
+	r.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[object]string{}
+	for what, f := range r.failing {
+		all[what] = f.text
+	}
+	return all
 }
 
 // writes looks at a write that a member is about to send.
@@ -185,12 +222,25 @@ func (r *reconciles) restless(quiet time.Duration) string {
 
 // failures are the objects whose last reconcile failed.
 func (r *reconciles) failures() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	return failureText(r.fails())
+}
+
+func failureText(failing map[object]string) string {
 	var lines []string
-	for what, text := range r.failing {
+	for what, text := range failing {
 		lines = append(lines, fmt.Sprintf("the reconcile of %s fails: %s", what, text))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines[:min(5, len(lines))], "\n")
+}
+
+// failsNow returns an error for reconciles that fail, and do not with one member.
+func failsNow(want, got *state) error {
+	fresh := maps.Clone(got.failing)
+	maps.DeleteFunc(fresh, func(what object, _ string) bool { return want.failing[what] != "" })
+	if len(fresh) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the objects are what they are with one member, but reconciles go on failing, which they do not "+
+		"with one:\n%s", indent(failureText(fresh)))
 }

@@ -73,7 +73,9 @@ type record struct {
 	start  time.Time
 	phase  string
 	writes []write
-	last   time.Time
+	// noise are the writes of noise that created Leases. They are only cleaned up.
+	noise []write
+	last  time.Time
 	// versions are those by which resources are asked for.
 	versions map[schema.GroupResource]string
 }
@@ -89,6 +91,12 @@ func newRecord(versions map[schema.GroupResource]string) *record {
 func (r *record) add(w write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if isNoise(w.Resource) {
+		if w.created && w.Resource.Resource == "leases" {
+			r.noise = append(r.noise, w)
+		}
+		return
+	}
 	r.last = time.Now()
 	w.at, w.phase = r.last.Sub(r.start), r.phase
 	r.writes = append(r.writes, w)
@@ -140,6 +148,13 @@ func (r *record) touched() (resources []schema.GroupVersionResource, objects map
 	return resources, objects
 }
 
+// noisy returns the Leases that were created.
+func (r *record) noisy() []write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.noise)
+}
+
 // uids are those of all objects that were written.
 func (r *record) uids() map[types.UID]bool {
 	r.mu.Lock()
@@ -164,7 +179,7 @@ func (r *record) wrote(uid types.UID, version string) bool {
 func (r *record) creation(uid types.UID) (write, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range r.writes {
+	for _, w := range slices.Concat(r.writes, r.noise) {
 		if w.created && w.uid == uid {
 			return w, true
 		}

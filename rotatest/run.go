@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,8 +32,11 @@ type run struct {
 	record     *record
 	reconciles *reconciles
 	log        notes
-	// kills has members that were killed.
-	kills chan *member
+	killer     killer
+	// changing says that the test still does what the user does in this phase.
+	changing atomic.Bool
+	// pods is how many Pods there were.
+	pods int
 	// restarts is how many members ended by themselves.
 	restarts int
 
@@ -63,7 +66,7 @@ func (r *run) told() string {
 }
 
 func (k *kit) newRun(f *fault) (*run, error) {
-	r := &run{kit: k, fault: f, record: newRecord(k.versions), kills: make(chan *member, 100),
+	r := &run{kit: k, fault: f, record: newRecord(k.versions),
 		rand: rand.New(rand.NewPCG(k.seed, uint64(len(f.name))))} //nolint:gosec // no secret
 	r.reconciles = newReconciles(r)
 	var err error
@@ -98,6 +101,10 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 			return nil, &phaseError{p.name, err}
 		}
 	}
+	if r.fault.kills && r.killer.total() == 0 {
+		return nil, errors.New("nobody was killed: in no phase did two members make the writes that one member makes, so " +
+			"nothing was tested")
+	}
 	return states, nil
 }
 
@@ -114,8 +121,10 @@ func (e *phaseError) Unwrap() error { return e.err }
 func (r *run) phase(ctx context.Context, name string, do func(context.Context) error, want *state) (*state, error) {
 	r.record.enter(name)
 	disturbed := make(chan error, 1)
+	r.changing.Store(true)
 	go func() { disturbed <- r.fault.disturb(ctx, r, name) }()
 	err := do(ctx)
+	r.changing.Store(false)
 	err = errors.Join(err, <-disturbed)
 	if err != nil {
 		return nil, err
@@ -127,13 +136,13 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 		return nil, fmt.Errorf("what members must not do:\n%s", indent(wrong))
 	}
 	for grace := time.Now().Add(r.quiet() + graceTime); ; {
-		got, err := r.snapshot(ctx)
+		got, err := r.snapshot(ctx, want)
 		if err != nil || want == nil {
 			return got, err
 		}
 		diff := r.compare(want, got)
 		if diff == "" {
-			return got, nil
+			return got, failsNow(want, got)
 		}
 		if time.Now().After(grace) {
 			return nil, &differenceError{diff}
@@ -165,9 +174,6 @@ func (r *run) create(ctx context.Context) error {
 	for _, obj := range r.kit.o.Objects {
 		fresh, _ := obj.DeepCopyObject().(client.Object)
 		if err := r.client.Create(ctx, fresh); err != nil {
-			if r.kit.isNamespace(fresh) && apierrors.IsAlreadyExists(err) {
-				continue // an API server without controllers cannot delete it
-			}
 			return fmt.Errorf("create %s: %w", r.kit.describe(fresh), err)
 		}
 	}
@@ -184,9 +190,6 @@ func (r *run) change(ctx context.Context) error {
 func (r *run) delete(ctx context.Context) error {
 	for _, obj := range slices.Backward(r.kit.o.Objects) {
 		fresh, _ := obj.DeepCopyObject().(client.Object)
-		if r.kit.isNamespace(fresh) {
-			continue
-		}
 		if err := r.client.Delete(ctx, fresh); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s: %w", r.kit.describe(fresh), err)
 		}
@@ -218,7 +221,7 @@ const maxRestarts = 3
 // revive starts members in the place of those that have ended by themselves.
 func (r *run) revive() error {
 	for _, m := range r.working() {
-		if !m.ended() {
+		if !m.ended() || m.isKilled() {
 			continue
 		}
 		r.remove(m)

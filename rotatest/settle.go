@@ -102,6 +102,7 @@ func (r *run) awaitFor(ctx context.Context, patience time.Duration, what string,
 ) error {
 	limit := time.Now().Add(patience)
 	for {
+		r.reconciles.forget()
 		reason, err := waits(ctx)
 		if err == nil {
 			err = r.revive()

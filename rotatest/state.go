@@ -3,10 +3,12 @@ package rotatest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,22 +19,42 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// state has the objects that the operator and the test wrote, without what differs between two runs. The names are for
-// people.
+// state has the objects that the operator and the test wrote, without what differs between two runs. Its keys are the
+// kind with its group, the namespace and the name.
 type state struct {
 	objects map[string]map[string]any
 	// from has the objects as they are.
 	from map[string]*unstructured.Unstructured
+	// places are those that were written.
+	places map[place]bool
+	// failing are the errors of objects whose last reconcile failed.
+	failing map[object]string
 }
 
-// snapshot reads the state.
-func (r *run) snapshot(ctx context.Context) (*state, error) {
-	present, err := r.present(ctx)
+// snapshot reads the state. Where that of one member is given, its objects are looked for, too: one that was there
+// before may need no write.
+func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
+	resources, objects := r.record.touched()
+	places := map[place]bool{}
+	for p := range objects {
+		places[p] = true
+	}
+	wanted := maps.Clone(places)
+	if want != nil {
+		maps.Copy(wanted, want.places)
+	}
+	present, err := r.present(ctx, resources, wanted)
 	if err != nil {
 		return nil, err
 	}
-	r.noteStrangers(present)
-	kept := r.withoutGarbage(present)
+	if err := r.foreign(present, objects); err != nil {
+		return nil, err
+	}
+	ignored := func(obj *unstructured.Unstructured) bool { return slices.Contains(r.kit.o.Ignore, groupKind(obj)) }
+	kept := slices.DeleteFunc(r.withoutGarbage(present), ignored) // which may own others
+	r.noteStrangers(slices.DeleteFunc(slices.Clone(kept), func(obj *unstructured.Unstructured) bool {
+		return r.kit.namespaces[obj.GetName()] != nil && isNamespace(obj)
+	}))
 	for i, obj := range kept {
 		if r.kit.o.Normalize == nil {
 			break
@@ -40,21 +62,47 @@ func (r *run) snapshot(ctx context.Context) (*state, error) {
 		kept[i] = obj.DeepCopy()
 		r.kit.o.Normalize(kept[i])
 	}
-	return normalize(kept), nil
+	s := normalize(kept)
+	s.places, s.failing = places, r.reconciles.fails()
+	return s, nil
 }
 
-// present returns the objects that were written in this run and are there.
-func (r *run) present(ctx context.Context) (all []*unstructured.Unstructured, err error) {
-	resources, objects := r.record.touched()
+// foreign returns an error for objects that members or the test have changed, and that were there before the run: the
+// next run would find what this one made of them.
+func (r *run) foreign(present []*unstructured.Unstructured, touched map[place]write) error {
+	before := r.record.start.Add(-time.Second) // creationTimestamp has no fractions
+	var texts []string
+	for _, obj := range present {
+		_, created := r.record.creation(obj.GetUID())
+		if since := obj.GetCreationTimestamp(); created || isNamespace(obj) || !since.Time.Before(before) {
+			continue
+		}
+		for p, w := range touched {
+			if kind, err := r.kit.mapper.KindFor(w.Resource); err == nil && kind.GroupKind() == groupKind(obj) &&
+				p.ObjectKey == client.ObjectKeyFromObject(obj) {
+				texts = append(texts, fmt.Sprintf("%s: %s", nameOf(obj), w))
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	slices.Sort(texts)
+	return fmt.Errorf("these objects were there before, and were changed. The next run would not find them as they were, "+
+		"so delete them before, and create them in Options.Objects or Options.Change:\n%s", indent(strings.Join(texts, "\n")))
+}
+
+// present returns those of the objects that are there. With an error, it returns those that it found.
+func (r *run) present(ctx context.Context, resources []schema.GroupVersionResource, objects map[place]bool,
+) (all []*unstructured.Unstructured, err error) {
+	var errs []error
 	for _, resource := range resources {
 		kind, err := r.kit.mapper.KindFor(resource)
 		if err != nil {
 			if meta.IsNoMatchError(err) {
 				continue // a review, or what else cannot be read
 			}
-			return nil, fmt.Errorf("ask for the kind of %s: %w", resource.Resource, err)
-		}
-		if slices.Contains(r.kit.o.Ignore, kind.GroupKind()) {
+			errs = append(errs, fmt.Errorf("ask for the kind of %s: %w", resource.Resource, err))
 			continue
 		}
 		list, err := r.kit.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
@@ -62,17 +110,18 @@ func (r *run) present(ctx context.Context) (all []*unstructured.Unstructured, er
 		case apierrors.IsMethodNotSupported(err), apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("list %s: %w", resource.Resource, err)
+			errs = append(errs, fmt.Errorf("list %s: %w", resource.Resource, err))
+			continue
 		}
 		for i := range list.Items {
 			obj := &list.Items[i]
-			if _, ok := objects[place{resource.GroupResource(), client.ObjectKeyFromObject(obj)}]; ok {
+			if objects[place{resource.GroupResource(), client.ObjectKeyFromObject(obj)}] {
 				obj.SetGroupVersionKind(kind)
 				all = append(all, obj)
 			}
 		}
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // withoutGarbage leaves out objects whose owners are all gone, as a garbage collector does. An API server has none.
@@ -109,6 +158,7 @@ func (r *run) undeleted(ctx context.Context) (string, error) {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return "", fmt.Errorf("look for %s %s: %w", p.Resource, p.ObjectKey, err)
+		case isNamespace(obj) && !r.kit.controllers && len(obj.GetFinalizers()) == 0: // it takes a controller
 		case obj.GetDeletionTimestamp() != nil:
 			return fmt.Sprintf("%s was deleted, and is still there, with the finalizers %v",
 				describe(obj.GetKind(), p.ObjectKey), obj.GetFinalizers()), nil
@@ -119,21 +169,22 @@ func (r *run) undeleted(ctx context.Context) (string, error) {
 
 // compare says how a state differs from the one with one member, "" if it does not.
 func (r *run) compare(want, got *state) string {
+	short := shortNames(want, got)
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(want.objects)) {
-		have, ok := got.objects[name]
+	for _, key := range slices.Sorted(maps.Keys(want.objects)) {
+		have, ok := got.objects[key]
 		if !ok {
-			parts = append(parts, name+" is missing")
-		} else if diff := difference(want.objects[name], have); diff != "" {
-			parts = append(parts, name+" differs (-one member +two members):\n"+indent(diff))
+			parts = append(parts, short[key]+" is missing")
+		} else if diff := difference(want.objects[key], have); diff != "" {
+			parts = append(parts, short[key]+" differs (-one member +two members):\n"+indent(diff))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(got.objects)) {
-		if _, ok := want.objects[name]; ok {
+	for _, key := range slices.Sorted(maps.Keys(got.objects)) {
+		if _, ok := want.objects[key]; ok {
 			continue
 		}
-		obj := got.from[name]
-		text := name + " is one too many"
+		obj := got.from[key]
+		text := short[key] + " is one too many"
 		if w, ok := r.record.creation(obj.GetUID()); ok {
 			text += fmt.Sprintf(": its name is %s, and it came by %s", obj.GetName(), w)
 		}
@@ -144,6 +195,27 @@ func (r *run) compare(want, got *state) string {
 		parts = append(parts[:most], fmt.Sprintf("and %d more objects", n-most))
 	}
 	return strings.Join(parts, "\n")
+}
+
+// shortNames are the keys of states without groups, as long as that leaves no doubt.
+func shortNames(states ...*state) map[string]string {
+	short, keys := map[string]string{}, map[string]map[string]bool{}
+	for _, s := range states {
+		for key := range s.objects {
+			kind, name, _ := strings.Cut(key, " ")
+			short[key] = schema.ParseGroupKind(kind).Kind + " " + name
+			if keys[short[key]] == nil {
+				keys[short[key]] = map[string]bool{}
+			}
+			keys[short[key]][key] = true
+		}
+	}
+	for key, name := range short {
+		if len(keys[name]) > 1 {
+			short[key] = key
+		}
+	}
+	return short
 }
 
 // byName orders objects by kind, namespace and name.

@@ -1,11 +1,14 @@
 package rotatest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -18,16 +21,34 @@ import (
 type wire struct {
 	member  *member
 	plugged context.Context //nolint:containedctx // the state of the cable
-	unplug  context.CancelFunc
+	cut     context.CancelFunc
 
-	mu    sync.Mutex
-	armed *killPoint // at which the member is killed; nil: it is not
+	mu       sync.Mutex // no write begins while the cable is unplugged
+	underway sync.WaitGroup
 }
 
 func newWire(m *member) *wire {
 	w := &wire{member: m}
-	w.plugged, w.unplug = context.WithCancel(context.Background())
+	w.plugged, w.cut = context.WithCancel(context.Background())
 	return w
+}
+
+// unplug has nothing get through any longer, but for writes that were sent: the API server may accept them.
+func (w *wire) unplug() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut()
+}
+
+// begins reports whether a write may begin. If so, underway has it.
+func (w *wire) begins() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.plugged.Err() != nil {
+		return false
+	}
+	w.underway.Add(1)
+	return true
 }
 
 // own is for the requests of the rota itself. They neither lag nor count.
@@ -38,7 +59,72 @@ func (w *wire) operators(next http.RoundTripper) http.RoundTripper {
 	if w.member.run.fault.lags {
 		next = cable.LateWatches(next, w.lag)
 	}
-	return (&recorder{member: w.member, record: w.member.run.record}).over(cable.Plugged(w.plugged, next))
+	return (&recorder{member: w.member, record: w.member.run.record}).over(next)
+}
+
+// answerTime is how long the answer to a write may take.
+const answerTime = 30 * time.Second
+
+// send sends a write. Once it has a connection it goes on, even if the member is killed or gives it up: what the API
+// server accepts has to be in the record. note is called with the answer, whoever waits for it.
+func (w *wire) send(req *http.Request, next http.RoundTripper, note func(*http.Response)) (*http.Response, error) {
+	if !w.begins() {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, cable.ErrUnplugged
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), answerTime)
+	var mu sync.Mutex
+	sent := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = true
+	}})
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		defer w.underway.Done()
+		defer cancel()
+		resp, err := next.RoundTrip(req.WithContext(ctx))
+		if err == nil {
+			err = readWhole(resp)
+		}
+		if err == nil {
+			note(resp)
+		}
+		answered <- answer{resp, err}
+	}()
+	var err error
+	select {
+	case a := <-answered:
+		if !w.member.isKilled() {
+			return a.resp, a.err
+		}
+		err = cable.ErrUnplugged
+	case <-w.plugged.Done():
+		err = cable.ErrUnplugged
+	case <-req.Context().Done():
+		err = req.Context().Err()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !sent {
+		cancel()
+	}
+	return nil, err
+}
+
+// readWhole reads the body of an answer and puts it back.
+func readWhole(resp *http.Response) error {
+	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return err
 }
 
 const minLag, maxLag = 300 * time.Millisecond, 1500 * time.Millisecond
@@ -48,91 +134,68 @@ const minLag, maxLag = 300 * time.Millisecond, 1500 * time.Millisecond
 func (w *wire) lag(watch *http.Request) time.Duration {
 	h := fnv.New64a()
 	path := strings.Split(watch.URL.Path, "/")
-	_, _ = h.Write([]byte(w.member.name + path[len(path)-1]))
+	_, _ = fmt.Fprintf(h, "%d %s", w.member.number, path[len(path)-1])
 	chosen := rand.New(rand.NewPCG(w.member.run.kit.seed, h.Sum64())) //nolint:gosec // no secret
 	return minLag + time.Duration(chosen.Int64N(int64(maxLag-minLag)))
-}
-
-// arm has the member killed at a point. It returns false if another one is waited for.
-func (w *wire) arm(p *killPoint) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.armed != nil {
-		return false
-	}
-	w.armed = p
-	return true
-}
-
-// disarm returns the point that was not reached.
-func (w *wire) disarm() *killPoint {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := w.armed
-	w.armed = nil
-	return p
-}
-
-// reaches reports whether this write is the one at which the member is killed.
-func (w *wire) reaches(done write) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.armed == nil || w.armed.of != done.what() {
-		return false
-	}
-	w.armed.left--
-	if w.armed.left > 0 {
-		return false
-	}
-	w.armed.at = done
-	return true
 }
 
 // recorder records the writes of a member, or with a nil member those of the test, and kills the member at its point.
 type recorder struct {
 	member *member
 	record *record
-	next   http.RoundTripper
+	// next is for all requests, but for the writes of members: direct is for those.
+	next, direct http.RoundTripper
 }
 
 // over returns the recorder over another transport. A config may be made into several.
 func (r *recorder) over(next http.RoundTripper) http.RoundTripper {
-	return &recorder{r.member, r.record, next}
+	if r.member == nil {
+		return &recorder{nil, r.record, next, next}
+	}
+	return &recorder{r.member, r.record, cable.Plugged(r.member.wire.plugged, next), next}
 }
 
 // RoundTrip implements http.RoundTripper.
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	about, ok := writes.AboutOf(req)
-	if !ok || isNoise(about.Resource) {
+	if !ok {
 		return r.next.RoundTrip(req)
 	}
 	done := write{verb: verbOf(req), About: about}
-	if r.member != nil {
-		done.by = r.member.name
-		done.in, _ = req.Context().Value(reconcileKey{}).(object)
-		r.member.run.reconciles.writes(r.member, done)
-	}
-	resp, err := r.next.RoundTrip(req)
-	if err != nil || resp.StatusCode >= http.StatusMultipleChoices {
+	if r.member == nil {
+		resp, err := r.next.RoundTrip(req)
+		if err == nil {
+			r.note(done, resp)
+		}
 		return resp, err
 	}
-	done.created = resp.StatusCode == http.StatusCreated && about.Subresource == ""
+	done.by = r.member.name
+	done.in, _ = req.Context().Value(reconcileKey{}).(object)
+	if !isNoise(about.Resource) {
+		r.member.run.reconciles.writes(r.member, done)
+	}
+	return r.member.wire.send(req, r.direct, func(resp *http.Response) { r.note(done, resp) })
+}
+
+// note records a write by its answer.
+func (r *recorder) note(done write, resp *http.Response) {
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return
+	}
+	done.created = resp.StatusCode == http.StatusCreated && done.Subresource == ""
 	if answer := writes.AnswerOf(resp); answer != nil && answer.Name != "" && answer.Kind != "Status" {
 		if done.Name.Name == "" {
 			done.Name.Name = answer.Name
 		}
 		done.version = answer.ResourceVersion
-		if about.Subresource == "" {
+		if done.Subresource == "" {
 			done.uid = answer.UID
 		}
 	}
 	r.record.add(done)
-	if r.member != nil && r.member.wire.reaches(done) {
-		_ = resp.Body.Close()
-		r.member.kill()
-		return nil, fmt.Errorf("killed: %w", cable.ErrUnplugged)
+	if m := r.member; m != nil && !isNoise(done.Resource) && m.run.killer.kills(m, done) {
+		m.die()
 	}
-	return resp, nil
 }
 
 // WrappedRoundTripper lets client-go find what is below.

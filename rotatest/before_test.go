@@ -1,0 +1,133 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/rota-dev/rota/test/controlplane"
+)
+
+// housing labels the namespace of an item, and makes another one for it.
+func housing(c client.Client) reconcile.Func {
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		cm, err := item(ctx, c, req)
+		if cm == nil {
+			return ctrl.Result{}, err
+		}
+		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cm.Namespace + "-" + cm.Name}}
+		if err := c.Create(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
+			return ctrl.Result{}, err
+		}
+		home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cm.Namespace}}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"housed":"yes"}}}`))
+		return ctrl.Result{}, c.Patch(ctx, home, patch)
+	}
+}
+
+// Each run finds the namespaces as the first one did.
+func TestNamespaces(t *testing.T) {
+	slow(t)
+	var home string
+	failed := try(t, housing, func(o *Options, _ *kit) { home = o.Objects[0].GetNamespace() }, "share", "moves")
+	if len(failed) > 0 {
+		t.Errorf("%d runs failed: %v", len(failed), failed)
+	}
+	c, err := client.New(controlplane.For(t).Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all corev1.NamespaceList
+	if err := c.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		if ns := &all.Items[i]; strings.HasPrefix(ns.Name, home+"-item") || ns.Labels["housed"] != "" {
+			t.Errorf("Namespace %s is left, with the labels %v", ns.Name, ns.Labels)
+		}
+	}
+}
+
+// What was there before cannot be restored.
+func TestChangedBefore(t *testing.T) {
+	slow(t)
+	cfg := controlplane.For(t).Config()
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := configMap(metav1.NamespaceDefault, "rotatest-before")
+	if err := c.Create(t.Context(), old.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Delete(context.WithoutCancel(t.Context()), old) }()
+	failed := try(t, correct, func(o *Options, _ *kit) {
+		o.Change = func(ctx context.Context, c client.Client) error {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+			return c.Patch(ctx, old.DeepCopy(), patch)
+		}
+	}, "share")
+	if report := failed["reference"] + failed["share"]; !strings.Contains(report, "these objects were there before") ||
+		!strings.Contains(report, "ConfigMap default/rotatest-before: patch configmaps default/rotatest-before by the test") {
+		t.Errorf("the report does not say so: %s", report)
+	}
+}
+
+// A reconcile that fails for ever is no success, even where it has done its work.
+func TestFailsForEver(t *testing.T) {
+	slow(t)
+	members := 0
+	stubborn := func(c client.Client) reconcile.Func {
+		members++
+		fails, inner := members > 2, correct(c) // the second of two members
+		return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			result, err := inner(ctx, req)
+			if err == nil && fails {
+				err = errors.New("no luck")
+			}
+			return result, err
+		}
+	}
+	failed := try(t, stubborn, func(*Options, *kit) {}, "share")
+	if report := failed["share"]; !strings.Contains(report, "reconciles go on failing") || !strings.Contains(report, "no luck") {
+		t.Errorf("the report does not say so: %s", report)
+	}
+}
+
+// Where nobody was killed, nothing was tested. Objects that are not compared are deleted nevertheless.
+func TestNobodyIsKilled(t *testing.T) {
+	slow(t)
+	members := 0
+	once := func(c client.Client) reconcile.Func {
+		if members++; members == 1 {
+			return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+				cm, err := item(ctx, c, req)
+				if cm == nil {
+					return ctrl.Result{}, err
+				}
+				made := child(cm)
+				made.GenerateName, made.Name = "", cm.Name
+				return ctrl.Result{}, client.IgnoreAlreadyExists(c.Create(ctx, made))
+			}
+		}
+		return idle(c)
+	}
+	failed := try(t, once, func(o *Options, _ *kit) {
+		o.Ignore = []schema.GroupKind{{Kind: "Secret"}}
+		o.Change = nil
+	}, "kill")
+	if report := failed["kill"]; !strings.Contains(report, "nobody was killed: in no phase") ||
+		!strings.Contains(report, `nobody was killed in phase "create" after: create secrets`) {
+		t.Errorf("the report does not say so: %s", report)
+	}
+}
