@@ -82,6 +82,7 @@ func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, er
 // Open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
 // as workers take them.
 func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
+	o.env.Share.OpenToReads(set) // before anybody finds that the member owns what is in them
 	parked := o.env.Gate.Open(set, epoch)
 	o.env.Share.Unmute(set)
 	done := make(chan struct{})

@@ -8,14 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/pending"
-	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
@@ -28,8 +24,10 @@ const (
 	// readRespite is how long no read asks for another bookmark. The watch is opened anew for one, so that what comes
 	// late comes later still.
 	readRespite = 30 * time.Second
-	// readPeriod is the time between two looks for what the position does not tell.
+	// readPeriod is the time between two looks for what the position does not tell. After readHurry it is readLater.
 	readPeriod = 2 * time.Millisecond
+	readHurry  = 100 * time.Millisecond
+	readLater  = 20 * time.Millisecond
 )
 
 // View says which informers of a kind answer a read.
@@ -46,16 +44,26 @@ const (
 	ViewWhole
 )
 
+// String returns the view in lower case.
+func (v View) String() string {
+	if v > ViewWhole {
+		return fmt.Sprintf("View(%d)", uint8(v))
+	}
+	return [...]string{"unknown", "share", "owned", "whole"}[v]
+}
+
 // AwaitWrite returns when the informers of a view show what this member wrote to an object before the call, as far as
 // they ever will:
 //
-//   - An informer that holds a share shows an object while its slot is open. AwaitWrite does not wait for writes in other
-//     slots, and stops waiting when the slot is shut.
-//   - An informer does not show what its user's selectors leave out, nor a kind that cannot be listed or is not served.
+//   - An informer that holds a share shows an object while its slot is open. AwaitWrite does not wait for writes in
+//     other slots, and stops waiting when the slot is shut.
+//   - An informer does not show what its user's selectors leave out, nor a kind that is not served. Slots that were opened
+//     without a kind that cannot be listed do not show it either; see Lacks.
 //   - Nobody waits for an informer that does not run.
 //
-// KeepWrites must have been called. The error says that ctx ended, or that the API server did not tell a version that was
-// needed: of a deletion whose object the informers had not shown by then.
+// If the API server refuses the watch or the lists of a slot that was open before, AwaitWrite waits until they succeed:
+// what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an informer
+// of NewWholeInformer nothing is kept. The error says that ctx ended.
 func (s *Share) AwaitWrite(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, view View) error {
 	w := s.pending.Of(kind, name)
 	if w == nil {
@@ -103,11 +111,21 @@ func (i *informer) view() View {
 
 // awaitWrites returns when the informer shows the writes, as far as it ever will.
 func (i *informer) awaitWrites(ctx context.Context, writes []*pending.Write) error {
-	writes = slices.DeleteFunc(writes, func(w *pending.Write) bool { return w.IsShown(i) || i.holds(w) || !i.willShow(w) })
+	var held []*pending.Write
+	writes = slices.DeleteFunc(writes, func(w *pending.Write) bool {
+		if !w.IsShown(i) && i.holds(w) {
+			held = append(held, w)
+			return true
+		}
+		return w.IsShown(i) || !i.willShow(w)
+	})
+	if len(held) > 0 {
+		i.noteShown(held)
+	}
 	if len(writes) == 0 {
 		return nil
 	}
-	writes, err := i.prove(ctx, writes)
+	writes, err := i.prove(ctx, writes, func() bool { return slices.ContainsFunc(writes, i.willShow) })
 	if err != nil {
 		return err
 	}
@@ -117,50 +135,20 @@ func (i *informer) awaitWrites(ctx context.Context, writes []*pending.Write) err
 	return i.awaitStore(ctx, writes)
 }
 
-// willShow reports whether the informer will show a write, or does so.
-func (i *informer) willShow(w *pending.Write) bool {
-	if i.sharded && len(i.openPlaces(w)) == 0 {
-		return false
-	}
-	asked := i.source.upstream.asked.Load()
-	if asked == nil {
-		return true
-	}
-	if asked.Namespace != "" && asked.Namespace != w.Name.Namespace {
-		return false
-	}
-	return selects(asked.Selectors, w) || i.stored(cache.NamespacedNameAsObjectName(w.Name)) != nil
-}
-
-// openPlaces returns the slots among those of a write in which handlers hear of the object.
+// openPlaces returns the slots among those of a write in which reads wait.
 func (i *informer) openPlaces(w *pending.Write) []slot.Slot {
-	open := i.share.open.Load()
+	open := i.share.awaited.Load()
 	return slices.DeleteFunc(i.placesOf(w), func(n slot.Slot) bool { return !open.Has(n) })
 }
 
-// selects reports whether a user's selectors may select the object of a write, as it was by one of them.
-func selects(by sharding.Selectors, w *pending.Write) bool {
-	if byField, err := fields.ParseSelector(by.Field); err == nil {
-		about := fields.Set{"metadata.name": w.Name.Name, "metadata.namespace": w.Name.Namespace}
-		for _, r := range byField.Requirements() {
-			if one := fields.OneTermEqualSelector(r.Field, r.Value); about.Has(r.Field) &&
-				one.Matches(about) != (r.Operator != "!=") {
-				return false
-			}
-		}
-	}
-	byLabel, err := labels.Parse(by.Label)
-	return err != nil || w.Labels == nil ||
-		slices.ContainsFunc(w.Labels, func(l labels.Set) bool { return byLabel.Matches(l) })
-}
-
-// prove has every write tell a version past which the informer shows it.
-func (i *informer) prove(ctx context.Context, writes []*pending.Write) ([]*pending.Write, error) {
+// prove has every write tell a version past which the informer shows it, for as long as that is needed. If no version can
+// be had, it returns no writes.
+func (i *informer) prove(ctx context.Context, writes []*pending.Write, needed func() bool) ([]*pending.Write, error) {
 	if !slices.ContainsFunc(writes, func(w *pending.Write) bool { return w.Blind }) {
 		return writes, nil
 	}
-	version, err := i.source.present(ctx)
-	if err != nil {
+	version, err := i.presentWhile(ctx, needed)
+	if version == "" {
 		return nil, err
 	}
 	var out []*pending.Write
@@ -173,6 +161,35 @@ func (i *informer) prove(ctx context.Context, writes []*pending.Write) ([]*pendi
 		}
 	}
 	return out, nil
+}
+
+// presentWhile is source.present, which it calls again after an error while the version is needed. The version is empty
+// if it is not needed any more or the kind is not served. The error is errStopped or ctx's. It wraps no error of the
+// list: a reader who gets a Forbidden or a NotFound would take it for the answer to the read.
+func (i *informer) presentWhile(ctx context.Context, needed func() bool) (version string, err error) {
+	src := i.source
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		version, err = src.present(ctx)
+		switch {
+		case err == nil:
+			return version, nil
+		case src.sharded():
+			src.answered(err)
+		}
+		if notServed(err) || !needed() {
+			return "", nil //nolint:nilerr // nobody has to hear of it
+		}
+		select {
+		case <-time.After(backoff):
+		case <-src.done:
+			return "", errStopped
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); errors.Is(err, cause) {
+				return "", cause
+			}
+			return "", fmt.Errorf("%w; the last list of the kind: %v", context.Cause(ctx), err) //nolint:errorlint // see above
+		}
+	}
 }
 
 // awaitStream waits until the stream has passed the writes in their slots, the store holds what it sent, and deleted
@@ -205,7 +222,7 @@ func (i *informer) awaitStream(ctx context.Context, writes []*pending.Write) err
 		}
 	}
 	err := poll(ctx, src.done, func() bool {
-		return !slices.ContainsFunc(writes, func(w *pending.Write) bool { return i.hasGone(w) && len(i.openPlaces(w)) > 0 })
+		return !slices.ContainsFunc(writes, func(w *pending.Write) bool { return i.hasGone(w) && i.isAwaitedAnywhere(w) })
 	})
 	if err == nil {
 		i.noteShown(past)
@@ -215,7 +232,15 @@ func (i *informer) awaitStream(ctx context.Context, writes []*pending.Write) err
 
 // isAwaited reports whether reads wait for what the informer has yet to show in a slot. source.mu is held.
 func (i *informer) isAwaited(n slot.Slot) bool {
-	return i.share.open.Load().Has(n) && !i.source.vacant() && !i.source.goesWithout(n)
+	return i.share.awaited.Load().Has(n) && !i.source.absent && !i.source.goesWithout(n)
+}
+
+// isAwaitedAnywhere reports whether reads wait in any of the slots of a write.
+func (i *informer) isAwaitedAnywhere(w *pending.Write) bool {
+	places := i.placesOf(w)
+	i.source.mu.Lock()
+	defer i.source.mu.Unlock()
+	return slices.ContainsFunc(places, i.isAwaited)
 }
 
 // settledWhile is settled for as long as reads wait for one of the slots. Then it returns nil.
@@ -236,10 +261,10 @@ func (i *informer) settledWhile(ctx context.Context, slots []slot.Slot) error {
 // errUnawaited ends waits for slots that were shut.
 var errUnawaited = errors.New("no read waits for it any more")
 
-// awaitStore waits until the store of an informer of all objects shows the writes.
+// awaitStore waits until the store of an informer of all objects shows the writes, or the kind is not served.
 func (i *informer) awaitStore(ctx context.Context, writes []*pending.Write) error {
 	err := poll(ctx, i.source.done, func() bool {
-		return !i.runs() || !slices.ContainsFunc(writes, func(w *pending.Write) bool {
+		return notServed(i.source.listError()) || !slices.ContainsFunc(writes, func(w *pending.Write) bool {
 			return !i.holds(w) && (!i.isPast(w) || i.hasGone(w)) && i.willShow(w)
 		})
 	})
@@ -249,12 +274,6 @@ func (i *informer) awaitStore(ctx context.Context, writes []*pending.Write) erro
 	return err
 }
 
-func (i *informer) runs() bool {
-	i.share.mu.Lock()
-	defer i.share.mu.Unlock()
-	return i.running
-}
-
 // poll returns when a condition holds. The error is errStopped when done is closed, or ctx's cause.
 func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 	if holds() {
@@ -262,11 +281,15 @@ func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 	}
 	tick := time.NewTicker(readPeriod)
 	defer tick.Stop()
+	begun := time.Now()
 	for {
 		select {
-		case <-tick.C:
+		case now := <-tick.C:
 			if holds() {
 				return nil
+			}
+			if now.Sub(begun) > readHurry {
+				tick.Reset(readLater)
 			}
 		case <-done:
 			return errStopped
@@ -279,33 +302,36 @@ func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 // awaitVersions waits until a condition on the stream holds, which is called with s.mu held. If that takes long, it asks
 // for a bookmark: the version may be that of an object that this stream does not bring.
 func (s *source) awaitVersions(ctx context.Context, holds func() bool) error {
-	for patience := readPatience; ; patience = readRespite {
+	for patience := readPatience; ; {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		err := s.wait(soon, holds)
 		cancel()
 		if err == nil || ctx.Err() != nil || errors.Is(err, errStopped) {
 			return err
 		}
-		if !s.mayAskForRead() {
-			continue
+		if patience = s.askForRead(time.Now()); patience > 0 {
+			continue // another read has asked
 		}
-		if _, err := s.present(ctx); err != nil { // so that the API server knows of a version to tell; see chase
+		patience = readRespite
+		_, err = s.present(ctx) // so that the API server knows of a version to tell; see chase
+		if err != nil {
 			s.inf.share.log.V(1).Info("List failed", "kind", s.inf.kind, "error", err.Error())
 		}
-		s.nudge()
+		if !s.answered(err) {
+			s.nudge()
+		}
 	}
 }
 
-// mayAskForRead reports whether a read may ask for a bookmark now.
-func (s *source) mayAskForRead() bool {
+// askForRead returns 0 if a read may ask for a bookmark now, and notes that it does; or else the time until one may.
+func (s *source) askForRead(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if now.Sub(s.asked) < readRespite {
-		return false
+	if wait := s.asked.Add(readRespite).Sub(now); wait > 0 {
+		return wait
 	}
 	s.asked = now
-	return true
+	return 0
 }
 
 // wakeReads has reads look again whether their slots are open.

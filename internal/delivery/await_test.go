@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +37,28 @@ func TestSelects(t *testing.T) {
 		{"", "spec.nodeName=n,metadata.name=y", named(), false},
 		{"app in (", "", named(labels.Set{}), true},
 	} {
-		if got := selects(sharding.Selectors{Label: c.label, Field: c.field}, c.write); got != c.want {
+		by := parseSelection(&sharding.Selection{Selectors: sharding.Selectors{Label: c.label, Field: c.field}})
+		if got := by.selects(c.write); got != c.want {
 			t.Errorf("label %q, field %q, labels %v: %v, want %v", c.label, c.field, c.write.Labels, got, c.want)
 		}
+	}
+}
+
+// A read that may not ask for a bookmark waits until it may, and no longer.
+func TestReadsAskForABookmarkInTurn(t *testing.T) {
+	s, begun := &source{}, time.Now()
+	for _, c := range []struct{ after, want time.Duration }{
+		{0, 0}, {0, readRespite}, {readPatience, readRespite - readPatience}, {readRespite, 0},
+		{readRespite + 1, readRespite - 1},
+	} {
+		if got := s.askForRead(begun.Add(c.after)); got != c.want {
+			t.Errorf("%v after the first: %v, want %v", c.after, got, c.want)
+		}
+	}
+}
+
+func TestViewsPrintThemselves(t *testing.T) {
+	if got := fmt.Sprint(ViewUnknown, ViewShare, ViewOwned, ViewWhole, View(9)); got != "unknown share owned whole View(9)" {
+		t.Error(got)
 	}
 }

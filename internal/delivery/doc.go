@@ -12,8 +12,8 @@
 // Hold begins to list the slots. Warm and Load only wait.
 //
 // Package sharding says which slot an object is in and how to ask for the objects of slots, package stream what of an
-// event, a list or a look-up goes to a store, and package written what the next owner of a slot has to see. They send
-// nothing and wait for nothing; this package does.
+// event, a list or a look-up goes to a store, package written what the next owner of a slot has to see, and package
+// pending what this member's own reads have to see. They send nothing and wait for nothing; this package does.
 //
 // # How it works
 //

@@ -156,8 +156,9 @@ func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 // the slots, and deletions are recorded for the next Open.
 func (s *Share) Shut(set slot.Set) {
 	s.mu.Lock()
-	open := s.open.Load().Minus(set)
+	open, awaited := s.open.Load().Minus(set), s.awaited.Load().Minus(set)
 	s.open.Store(&open)
+	s.awaited.Store(&awaited)
 	s.mu.Unlock()
 	s.wakeReads()
 }

@@ -62,6 +62,7 @@ type informer struct {
 	// watchError is the user's handler; nil: client-go's. It is called with reflector; see SetWatchErrorHandler.
 	watchError cache.WatchErrorHandlerWithContext
 	reflector  *cache.Reflector
+	selected   atomic.Pointer[selected] // see selection
 
 	// For whole kinds: at the version compared, a list showed nothing that the store did not. comparing guards it.
 	compared  string
@@ -121,6 +122,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.share.mu.Unlock()
 	defer i.forget()
 	if !i.sharded {
+		defer context.AfterFunc(ctx, func() { close(i.source.done) })()
 		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}

@@ -41,11 +41,26 @@ func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	return s.Gather(set)
 }
 
+// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does, too;
+// who lets others know that the slots are open calls OpenToReads before.
+func (s *Share) OpenToReads(set slot.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.openToReads(set)
+}
+
+// openToReads is OpenToReads. s.mu is held.
+func (s *Share) openToReads(set slot.Set) {
+	awaited := s.awaited.Load().Union(set.Intersect(*s.held.Load()))
+	s.awaited.Store(&awaited)
+}
+
 // Unmute is the first half of Open: handlers hear of the slots from now on. Its cost does not depend on the number of
 // objects.
 func (s *Share) Unmute(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.openToReads(set)
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
 	s.open.Store(&open)
 }

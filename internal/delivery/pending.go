@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// KeepWrites has the share keep what this member writes until all its informers show it, for AwaitWrite and
-// AwaitWrites. Call it before any informer runs.
+// KeepWrites has the share keep what this member writes to objects of declared kinds, and of those in informers of
+// NewWholeInformer, until all its informers show it, for AwaitWrite and AwaitWrites. Call it before any informer runs.
 func (s *Share) KeepWrites() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,11 @@ func (w *Write) awaitGone(answer metav1.Object) {
 	if !w.awaited {
 		return
 	}
-	p := w.pending(answer, w.places)
+	places := w.places
+	if len(places) == 0 && answer.GetName() == "" {
+		places = w.by // as for anywhere: no cache has shown the object, and the answer does not tell its owner
+	}
+	p := w.pending(answer, places)
 	p.Gone, p.Version = answer.GetUID(), answer.GetResourceVersion()
 	if p.Gone == "" {
 		p.Gone = w.uid
@@ -103,7 +107,7 @@ func (s *Share) forgetShown(kind schema.GroupKind) {
 	defer s.pending.Swept(kind)
 	ctx := context.Background() // what is called ends with the informer
 	for _, inf := range s.running(kind) {
-		writes, err := inf.prove(ctx, s.pending.In(kind, ""))
+		writes, err := inf.prove(ctx, s.pending.In(kind, ""), func() bool { return false })
 		if err != nil {
 			continue
 		}

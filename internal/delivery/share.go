@@ -72,8 +72,9 @@ type Share struct {
 	reading chan struct{} // has a value for each read of a kind's version in flight
 	turns   turns
 
-	// held and open are read for every event; they change under mu. open is a subset of held.
-	held, open atomic.Pointer[slot.Set]
+	// held and open are read for every event; they change under mu. open is a subset of held. In the slots of awaited, which
+	// has those of open, reads wait for what this member wrote.
+	held, open, awaited atomic.Pointer[slot.Set]
 
 	ledElsewhere atomic.Bool
 	honor        honor
@@ -110,6 +111,7 @@ func New(o Options) *Share {
 	s.record = written.New(s.SlotCount(), s.views)
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
+	s.awaited.Store(&slot.Set{})
 	return s
 }
 

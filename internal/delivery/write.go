@@ -56,10 +56,11 @@ func (w *Write) Author(controller string) *Write {
 func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name), awaited: s.pending != nil}
+	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name)}
 	r := s.Role(kind)
 	parts := r.Parts()
 	beside := s.runsBeside(kind)
+	w.awaited = s.pending != nil && (len(parts) > 0 || beside)
 	if parts == nil && !beside && !s.runs(kind) {
 		return nil
 	}
@@ -213,7 +214,9 @@ func (w *Write) Answered(obj metav1.Object) {
 		w.noteAnswer(obj)
 		if obj.GetDeletionTimestamp() != nil && !remains(obj) {
 			w.deleted() // it lost its last finalizer
-			w.awaitGone(obj)
+			if ends(obj) {
+				w.awaitGone(obj)
+			}
 		}
 	}
 }
@@ -276,7 +279,16 @@ func (w *Write) Deleted(obj metav1.Object) {
 		}
 	}
 	w.deleted()
-	w.awaitGone(obj)
+	if obj.GetDeletionTimestamp() == nil || ends(obj) {
+		w.awaitGone(obj)
+	}
+}
+
+// ends reports whether an object with a deletionTimestamp, whose finalizers are gone, is removed with the answer. A
+// Namespace has no grace period, and finalizers of its own in its spec: it may stay for long.
+func ends(obj metav1.Object) bool {
+	grace := obj.GetDeletionGracePeriodSeconds()
+	return grace != nil && *grace == 0
 }
 
 // remains reports whether a deleted object still exists because finalizers or a grace period keep it.

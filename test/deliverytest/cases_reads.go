@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -129,7 +131,7 @@ func (s suite) readsShowWrites(t *testing.T) {
 
 // Nobody waits for what leaves, nor for what was written when the slot was another's.
 func (s suite) readsEndWithTheSlot(t *testing.T) {
-	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
 		owners func(slot.Slot) []metav1.OwnerReference,
 	) {
 		kind := r.kind.GroupKind
@@ -159,7 +161,7 @@ func (s suite) readsEndWithTheSlot(t *testing.T) {
 
 // Whoever deletes what the cache has not shown yet does not find it afterwards.
 func (s suite) readsShowUnseenDeletions(t *testing.T) {
-	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
 		owners func(slot.Slot) []metav1.OwnerReference,
 	) {
 		kind := r.kind.GroupKind
@@ -169,15 +171,11 @@ func (s suite) readsShowUnseenDeletions(t *testing.T) {
 		resume := r.faults.Pause()
 		mine := create(1)
 		r.wrote(r.share.Write(kind, mine.Key, nil, 1), mine, owners(1))
-		body := &metav1.ObjectMeta{Namespace: mine.Key.Namespace, Name: mine.Key.Name, UID: mine.UID,
-			OwnerReferences: owners(1)}
-		w := r.share.Write(kind, mine.Key, body, 1)
+		w := r.share.Write(kind, mine.Key, nil, 1) // the request of a deletion does not tell the object's owner
 		r.delete(mine.Key)
 		w.Deleted(&metav1.ObjectMeta{UID: mine.UID})
 		others := create(1)
-		body = &metav1.ObjectMeta{Namespace: others.Key.Namespace, Name: others.Key.Name, UID: others.UID,
-			OwnerReferences: owners(1)}
-		w = r.share.Write(kind, others.Key, body, 1)
+		w = r.share.Write(kind, others.Key, nil, 1)
 		r.delete(others.Key)
 		w.Deleted(&metav1.ObjectMeta{UID: others.UID})
 		all := r.reads(r.ctx, mine.Key, others.Key)
@@ -185,5 +183,125 @@ func (s suite) readsShowUnseenDeletions(t *testing.T) {
 		resume()
 		r.answered(all)
 		r.must(r.storeHas(kept))
+	})
+}
+
+// A slot that is about to open counts as open: a member that is told that it owns an object reads what it wrote to it.
+func (s suite) readsBeginBeforeTheSlotOpens(t *testing.T) {
+	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept := create(1)
+		r.run(r.informer)
+		r.must(r.warm(r.ctx, only(1)))
+		r.must(r.share.Load(r.ctx, only(1), table.CauseAssigned, nil, false))
+		resume := r.faults.Pause()
+		w := r.share.Write(kind, kept.Key, nil, 1)
+		kept = r.update(kept.Key)
+		r.wrote(w, kept, owners(1))
+		r.answered(r.reads(r.ctx, kept.Key))
+		r.share.OpenToReads(only(1))
+		all := r.reads(r.ctx, kept.Key)
+		r.waiting(all)
+		resume()
+		r.answered(all)
+		r.must(r.storeHas(kept))
+	})
+}
+
+// Nobody waits for a kind that is not served, although its watch is tried again and again.
+func (s suite) readsEndWithTheKind(t *testing.T) {
+	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept, doomed := create(1), create(1)
+		r.run(r.informer)
+		r.own(only(1))
+		r.faults.Refuse(errNotServed)
+		w := r.share.Write(kind, kept.Key, nil, 1)
+		r.wrote(w, r.update(kept.Key), owners(1))
+		r.answered(r.reads(r.ctx, kept.Key))
+		w = r.share.Write(kind, doomed.Key, nil, 1)
+		r.delete(doomed.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		r.answered(r.reads(r.ctx, doomed.Key))
+		unseen := create(1)
+		w = r.share.Write(kind, unseen.Key, nil, 1)
+		r.delete(unseen.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: unseen.UID})
+		r.answered(r.reads(r.ctx, unseen.Key))
+	})
+}
+
+// The error of a list that a read needs is not the read's.
+func (s suite) readsOutlastLists(t *testing.T) {
+	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+		_ func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		kept := create(1)
+		r.run(r.informer)
+		r.own(only(1))
+		resume := r.faults.Pause()
+		unseen := create(1)
+		w := r.share.Write(kind, unseen.Key, nil, 1)
+		r.delete(unseen.Key)
+		w.Deleted(&metav1.ObjectMeta{UID: unseen.UID})
+		r.faults.Refuse(errForbidden)
+		soon, cancel := context.WithTimeout(r.ctx, waits)
+		defer cancel()
+		for _, one := range r.reads(soon, unseen.Key) {
+			if err := <-one.done; !errors.Is(err, context.DeadlineExceeded) || apierrors.IsForbidden(err) {
+				t.Errorf("%s while lists are refused: %v", one.what, err)
+			}
+		}
+		all := r.reads(r.ctx, unseen.Key)
+		r.waiting(all)
+		r.faults.Refuse(nil)
+		resume()
+		r.answered(all)
+		r.must(r.storeHas(kept))
+	})
+}
+
+// An object without finalizers in its metadata may stay for long after it was deleted, as a Namespace does. Reads wait
+// for the version that the deletion gave it.
+func (s suite) readsOfWhatStays(t *testing.T) {
+	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
+		owners func(slot.Slot) []metav1.OwnerReference,
+	) {
+		kind := r.kind.GroupKind
+		stays := create(1)
+		r.run(r.informer)
+		r.own(only(1))
+		about := func(obj Object) *metav1.ObjectMeta {
+			return &metav1.ObjectMeta{Namespace: obj.Key.Namespace, Name: obj.Key.Name, UID: obj.UID,
+				ResourceVersion: obj.Version, OwnerReferences: owners(1), Labels: map[string]string{label: r.label},
+				DeletionTimestamp: &metav1.Time{Time: time.Now()}}
+		}
+		for what, answered := range map[string]func(*delivery.Write, metav1.Object){
+			"its deletion": (*delivery.Write).Deleted, "an update after it": (*delivery.Write).Answered,
+		} {
+			resume := r.faults.Pause()
+			w := r.share.Write(kind, stays.Key, nil, 1)
+			stays = r.update(stays.Key)
+			answered(w, about(stays))
+			all := r.reads(r.ctx, stays.Key)
+			r.waiting(all)
+			resume()
+			soon, cancel := context.WithTimeout(r.ctx, time.Minute)
+			for _, one := range all {
+				select {
+				case err := <-one.done:
+					r.must(err)
+				case <-soon.Done():
+					t.Fatalf("%s waits until the object is gone, after %s", one.what, what)
+				}
+			}
+			cancel()
+			r.must(r.storeHas(stays))
+		}
 	})
 }

@@ -5,6 +5,7 @@
 package pending
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -18,6 +19,9 @@ import (
 
 // sweepFrom is the least number of writes of a kind at which those that are shown are looked for.
 const sweepFrom = 64
+
+// labelSets is how many label sets of a write are kept. An object that was given more is taken for one with any labels.
+const labelSets = 16
 
 // Cache is a cache that shows writes: a pointer.
 type Cache any
@@ -36,8 +40,11 @@ type Write struct {
 	Gone types.UID
 	// Blind: Version is too low for a cache that is there to show the deletion. See Record.Prove.
 	Blind bool
-	// Labels are all that the object was given; nil: they are not known.
+	// Labels are all that the object was given, each once; nil: they are not known.
 	Labels []labels.Set
+
+	// manyLabels: the object was given so many that Labels are not kept.
+	manyLabels bool
 
 	serial uint64
 	shown  []Cache
@@ -59,12 +66,12 @@ type ofKind struct {
 	sweeping bool
 }
 
-// Note notes a write after which the object had w.Version. many says that it is time to look for writes of the kind that
-// are shown, and to call Swept afterwards.
+// Note notes a write after which the object had w.Version. many says that it is time to look for writes of the kind
+// that are shown, and to call Swept afterwards.
 func (r *Record) Note(w Write) (many bool) { return r.add(w, false) }
 
-// Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is one that it had before, or that of
-// the deletion; "" if none is known. For many see Note.
+// Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is one that it had before, or that
+// of the deletion; "" if none is known. For many see Note.
 func (r *Record) Delete(w Write) (many bool) { return r.add(w, true) }
 
 func (r *Record) add(w Write, deleted bool) (many bool) {
@@ -105,11 +112,7 @@ func (r *Record) Swept(kind schema.GroupKind) {
 // join returns both writes of one object as one. The order in which answers came says nothing: a deletion stays, since
 // the UID tells its object from the next one of that name.
 func join(before, w Write) Write {
-	for _, p := range before.Places {
-		if !slices.Contains(w.Places, p) {
-			w.Places = append(slices.Clip(w.Places), p)
-		}
-	}
+	w.Places = union(before.Places, w.Places, func(a, b written.Place) bool { return a == b })
 	if resourceversion.Compare(before.Version, w.Version) > 0 {
 		w.Version = before.Version
 	}
@@ -120,13 +123,25 @@ func join(before, w Write) Write {
 		w.Gone = before.Gone
 	}
 	w.Blind = w.Blind || before.Blind && w.Gone == before.Gone
-	switch {
-	case w.Labels == nil:
-		w.Labels = before.Labels
-	case before.Labels != nil:
-		w.Labels = append(slices.Clip(before.Labels), w.Labels...)
+	w.Labels = union(before.Labels, w.Labels, maps.Equal[labels.Set])
+	if w.manyLabels = before.manyLabels || len(w.Labels) > labelSets; w.manyLabels {
+		w.Labels = nil
 	}
 	return w
+}
+
+// union returns kept with those of more that it lacks. It changes neither.
+func union[T any](kept, more []T, equal func(a, b T) bool) []T {
+	if len(kept) == 0 {
+		return more
+	}
+	kept = slices.Clip(kept)
+	for _, one := range more {
+		if !slices.ContainsFunc(kept, func(other T) bool { return equal(one, other) }) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
 }
 
 // Of returns what was written to an object; nil: nothing that is not shown.
@@ -156,8 +171,8 @@ func (r *Record) In(kind schema.GroupKind, namespace string) []*Write {
 	return out
 }
 
-// Prove sets the version of a blind write: one that was read after the object was deleted. It returns the write as it is
-// now; nil if it was shown meanwhile.
+// Prove sets the version of a blind write: one that was read after the object was deleted. It returns the write as it
+// is now; nil if it was shown meanwhile.
 func (r *Record) Prove(w *Write, version string) *Write {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,6 +87,36 @@ func TestBlindDeletions(t *testing.T) {
 	}
 }
 
+// What is kept of an object does not grow with the number of its writes: often nothing reads it.
+func TestManyWritesOfOneObject(t *testing.T) {
+	const writes = 10000
+	place := written.Place{Key: "k", Slot: 1}
+	for _, c := range []struct {
+		name   string
+		labels func(n int) labels.Set
+		want   int
+	}{
+		{"the same labels", func(int) labels.Set { return labels.Set{"l": "1"} }, 1},
+		{"a few", func(n int) labels.Set { return labels.Set{"l": fmt.Sprint(n % 3)} }, 3},
+		{"other labels each time", func(n int) labels.Set { return labels.Set{"l": fmt.Sprint(n)} }, 0},
+		{"no labels", func(int) labels.Set { return nil }, 1},
+	} {
+		var r pending.Record
+		for n := range writes {
+			w := write(fmt.Sprint(n + 1))
+			w.Places, w.Labels = []written.Place{place}, []labels.Set{c.labels(n)}
+			r.Note(w)
+		}
+		w := r.Of(kind, name)
+		if len(w.Labels) != c.want || len(w.Places) != 1 || w.Version != fmt.Sprint(writes) {
+			t.Errorf("%s: %d label sets, %d places, version %s", c.name, len(w.Labels), len(w.Places), w.Version)
+		}
+		if r.Note(write(fmt.Sprint(writes + 1))); len(r.Of(kind, name).Labels) != c.want {
+			t.Errorf("%s: %d label sets after a write that does not tell", c.name, len(r.Of(kind, name).Labels))
+		}
+	}
+}
+
 // A write is forgotten when all caches show it, and not if the object was written again since the reader looked.
 func TestShown(t *testing.T) {
 	var r pending.Record
