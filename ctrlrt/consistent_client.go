@@ -2,45 +2,34 @@ package ctrlrt
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // consistentClient is a client whose reads of sharded kinds wait until the cache shows what this member wrote. A cache
-// that holds a share never shows objects of other members, so that controller-runtime's own waits would last for ever:
-// the consistentClient leaves the other kinds to those. Which cache answers, only the reader below knows; so the reader
-// waits, by a context of ours.
+// that holds a share never shows objects of other members, so that controller-runtime's own waits would last for ever.
+// The consistentClient leaves the other kinds to those. Only the reader below knows which cache answers. So it does the
+// waiting; the context tells it to.
 type consistentClient struct {
 	client.Client
 	mgr *Manager
-	// whole: the client reads from the cache of Manager.Whole.
-	whole bool
 }
 
 // consistently returns the client with the waits that the manager's options ask for.
-func (m *Manager) consistently(c client.Client, whole bool) client.Client {
+func (m *Manager) consistently(c client.Client) client.Client {
 	if !m.reader.consistent {
 		return c
 	}
-	return &consistentClient{c, m, whole}
+	return &consistentClient{c, m}
 }
 
 // kindOf returns the kind of an object or a list, and whether this member caches a share of it.
 func (c *consistentClient) kindOf(obj runtime.Object) (gvk schema.GroupVersionKind, sharded bool) {
-	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
-	if err != nil {
-		return gvk, false // the call says what is wrong
-	}
-	if _, list := obj.(client.ObjectList); list {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	}
-	return gvk, c.mgr.kinds.isSharded(gvk.GroupKind()) || c.mgr.kinds.isOwned(gvk.GroupKind())
+	return c.mgr.reader.kindOf(obj)
 }
 
 // Get implements client.Reader.
@@ -57,11 +46,6 @@ func (c *consistentClient) Get(ctx context.Context, key client.ObjectKey, obj cl
 			return err
 		}
 		ctx = awaiting(ctx)
-		if c.whole {
-			if err := c.mgr.reader.await(ctx, kind.GroupKind(), named, delivery.ViewWhole); err != nil {
-				return err
-			}
-		}
 	}
 	return c.Client.Get(ctx, key, obj, with[client.GetOption](opts)...)
 }
@@ -77,16 +61,11 @@ func (c *consistentClient) List(ctx context.Context, list client.ObjectList, opt
 			return err
 		}
 		ctx = awaiting(ctx)
-		if c.whole {
-			if err := c.mgr.reader.awaitList(ctx, kind.GroupKind(), delivery.ViewWhole, opts...); err != nil {
-				return err
-			}
-		}
 	}
 	return c.Client.List(ctx, list, with[client.ListOption](opts)...)
 }
 
-// with returns options with that by which controller-runtime leaves the call to us.
+// with returns the options, and one that has controller-runtime leave the call to us.
 func with[O any](opts []O) []O { return append(opts[:len(opts):len(opts)], any(bypass{}).(O)) }
 
 // write makes a write of an object, after which reads wait for it unless that is disabled.
@@ -139,7 +118,9 @@ func (c *consistentClient) Patch(ctx context.Context, obj client.Object, patch c
 }
 
 // Apply implements client.Writer.
-func (c *consistentClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+func (c *consistentClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
+	opts ...client.ApplyOption,
+) error {
 	about := aboutApplied(obj)
 	if about == nil {
 		return c.Client.Apply(ctx, obj, opts...)
@@ -174,9 +155,16 @@ func (c *consistentClient) SubResource(name string) client.SubResourceClient {
 	return &consistentSubResource{c.Client.SubResource(name), c}
 }
 
-// consistentSubResource is the client of a subresource. Its Create is left out of what reads wait for, as by
-// controller-runtime. Its Apply, whose options the oldest controller-runtime that this is built with lacks, is the
-// client's own: the transport below notes it, and reads wait for it once it is answered.
+// consistentSubResource is the client of a subresource. Reads do not wait for its Create, as with controller-runtime.
+//
+// Its Apply is the client's own: the type of its options does not exist in controller-runtime v0.22, with which this is
+// built, too, and no reflection declares a method. The transport below notes what it writes, and reads wait for it.
+// It differs from the other writes in three ways:
+//
+//   - A read that begins while the Apply is in flight does not wait for it.
+//   - DisableReadYourWritesConsistency has no effect on it: reads wait for it once it is answered.
+//   - controller-runtime starts an informer of the kind in the form that is applied, if there is none, and waits until
+//     it has synced.
 type consistentSubResource struct {
 	client.SubResourceClient
 	of *consistentClient

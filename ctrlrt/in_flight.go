@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// inFlight are the writes of the manager's clients that were not answered yet. Reads that wait for own writes wait for
+// inFlight are the writes of the manager's clients that have not been answered. Reads that wait for own writes wait for
 // those that began before them. The zero value has none.
 type inFlight struct {
 	mu sync.Mutex

@@ -133,7 +133,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		if err != nil {
 			return nil, err
 		}
-		c = m.consistently(c, false)
+		c = m.consistently(c)
 		return &writingClient{Client: c, mgr: m}, nil
 	}
 	inner, err := manager.New(r.WrapConfig(cfg), o)

@@ -89,33 +89,9 @@ func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from cli
 	}
 	whole, err := r.whole()
 	if err == nil && r.awaits(ctx) {
-		whole = &awaited{whole, r, kind, delivery.ViewWhole}
+		whole = &awaited{whole, r}
 	}
 	return whole, !r.shares(askerFrom(ctx, r.rota), kind), err
-}
-
-// awaited is a cache's reader whose reads wait until it shows what this member wrote.
-type awaited struct {
-	client.Reader
-	by   *reader
-	kind schema.GroupKind
-	view delivery.View
-}
-
-// Get implements client.Reader.
-func (a *awaited) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := a.by.await(ctx, a.kind, key, a.view); err != nil {
-		return err
-	}
-	return a.Reader.Get(ctx, key, obj, opts...)
-}
-
-// List implements client.Reader.
-func (a *awaited) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := a.by.awaitList(ctx, a.kind, a.view, opts...); err != nil {
-		return err
-	}
-	return a.Reader.List(ctx, list, opts...)
 }
 
 // shares reports whether the caller is a sharded controller that works on its share of the kind.
@@ -174,6 +150,9 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		view := delivery.ViewOwned
 		if !both {
 			from, view = r.Reader, delivery.ViewShare
+		}
+		if r.incomplete(kind) {
+			return others.Get(ctx, key, obj, opts...)
 		}
 		if err := r.await(ctx, kind, key, view); err != nil {
 			return err

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/rota-dev/rota/internal/delivery"
 )
 
 // Names of controller-runtime since v0.25. This module is built with older versions, too, so that it reaches them by
@@ -31,8 +27,8 @@ func readsOwnWrites(o *client.CacheOptions) (bool, error) {
 	}
 	enabled, ok := field.Interface().(*bool)
 	if !ok {
-		return false, fmt.Errorf("ctrlrt: Options.Client.Cache.%s is a %s here, but this version of Rota knows it as a *bool: "+
-			"leave it out, or use controller-runtime v0.25", enableReadYourWrites, field.Type())
+		return false, fmt.Errorf("ctrlrt: Options.Client.Cache.%s is a %s here, but this version of Rota knows it as a "+
+			"*bool: leave it out, or use controller-runtime v0.25", enableReadYourWrites, field.Type())
 	}
 	return *enabled, nil
 }
@@ -94,44 +90,4 @@ func (i *informed) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 // List implements client.Reader.
 func (i *informed) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return i.reader.List(ctx, list, opts...)
-}
-
-type awaitingKey struct{}
-
-// awaiting returns the context of a read that waits.
-func awaiting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, awaitingKey{}, true)
-}
-
-// awaits reports whether the read with the context waits.
-func (r *reader) awaits(ctx context.Context) bool {
-	return r.consistent && ctx.Value(awaitingKey{}) != nil
-}
-
-// await waits until the informers of a view show what this member wrote to an object.
-func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.ObjectKey, view delivery.View) error {
-	if !r.awaits(ctx) {
-		return nil
-	}
-	return caughtUp(shareOf(r.rota).AwaitWrite(ctx, kind, types.NamespacedName(key), view))
-}
-
-// awaitList waits until the informers of a view show what this member wrote to the objects of a List.
-func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view delivery.View,
-	opts ...client.ListOption,
-) error {
-	if !r.awaits(ctx) {
-		return nil
-	}
-	o := client.ListOptions{}
-	o.ApplyOptions(opts)
-	return caughtUp(shareOf(r.rota).AwaitWrites(ctx, kind, o.Namespace, view))
-}
-
-// caughtUp says what controller-runtime says.
-func caughtUp(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("failed to wait for cache to catch up: %w", err)
 }

@@ -2,6 +2,7 @@ package ctrlrt_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -282,5 +283,58 @@ func TestReadsOfOwnWritesBeyondThoseOfAStockManager(t *testing.T) {
 		if err := reader.List(soon, &appsv1.ReplicaSetList{}); err != nil {
 			t.Errorf("%s: a List waits for what its cache does not have: %v", name, err)
 		}
+	}
+}
+
+// Reads that the API server answers do not wait for caches, whichever client makes them.
+func TestReadsOfOwnWritesFromTheAPIServer(t *testing.T) {
+	t.Parallel()
+	readingOwnWrites(t, ctrl.Options{})
+	namespace := controlplane.Namespace(t)
+	var whole manager.Manager
+	m := newReadingMember(t, "m", namespace, 0, func(mgr *ctrlrt.Manager) reconcile.Reconciler {
+		err := mgr.KeepWhole(&appsv1.ReplicaSet{})
+		if err == nil {
+			whole, err = mgr.Whole()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{}, nil
+		})
+	}, func(o *ctrl.Options) { o.Client.Cache.Unstructured = false })
+	eventually(t, time.Minute, settled(m.replica))
+	soon, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	readers := map[string]client.Reader{"the manager's client": m.GetClient(), "that of Whole": whole.GetClient()}
+	anchor := &appsv1.ReplicaSet{}
+	key := types.NamespacedName{Namespace: namespace, Name: m.owner.Name}
+	for name, reader := range readers { // so that the caches are there
+		if err := reader.Get(soon, key, anchor); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	defer m.watches.hold()()
+	if err := m.GetClient().Patch(soon, anchor, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	for name, reader := range readers {
+		free := &unstructured.Unstructured{}
+		free.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+		if err := reader.Get(soon, key, free); err != nil || free.GetAnnotations()[valueOf] != "new" {
+			t.Errorf("%s: Get: %q (%v)", name, free.GetAnnotations()[valueOf], err)
+		}
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+		if err := reader.List(soon, all, client.InNamespace(namespace)); err != nil {
+			t.Errorf("%s: List: %v", name, err)
+		}
+		short, cancel := context.WithTimeout(soon, 50*time.Millisecond)
+		if err := reader.Get(short, key, anchor); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: a read that the cache answers did not wait: %v", name, err)
+		}
+		cancel()
 	}
 }

@@ -251,6 +251,29 @@ func (s *writingSide) writeSteps() {
 	s.both("nothing", "b", nil)
 }
 
+// namespaceSteps are calls for a Namespace. After its deletion it stays, without finalizers in its metadata and without a
+// grace period, until somebody has emptied it; here nobody does.
+func (s *writingSide) namespaceSteps() {
+	ctx := s.ctx
+	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-other"}}
+	patch := func(value string) client.Patch {
+		return client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+valueOf+`":"`+value+`"}}}`))
+	}
+	see := func(what string, err error) {
+		s.say("%s: %s", what, said(err))
+		soon, cancel := context.WithTimeout(ctx, hang)
+		defer cancel()
+		found := &corev1.Namespace{}
+		err = s.Get(soon, client.ObjectKeyFromObject(obj), found)
+		s.say("%s: Get: %s: %s", what, said(err), state(found))
+	}
+	see("create", s.Create(ctx, obj))
+	see("patch", s.Patch(ctx, obj, patch("1")))
+	see("delete", s.Delete(ctx, obj))
+	see("delete again", s.Delete(ctx, obj))
+	see("patch after it", s.Patch(ctx, obj, patch("2")))
+}
+
 // readLag is how late watches are: as a rule more than an answer takes, so that a read that does not wait shows it.
 const readLag = 200 * time.Millisecond
 
@@ -270,7 +293,13 @@ func TestReadsOfOwnWritesAreThoseOfAStockManager(t *testing.T) {
 	_ = ending(t, stock.Start)
 	member := newReadingMember(t, "m", controlplane.Namespace(t), 0, nil)
 	eventually(t, time.Minute, settled(member.replica))
-	for _, kind := range writtenKinds {
+	steps := func(kind writtenKind) func(*writingSide) {
+		if kind.object == nil {
+			return (*writingSide).namespaceSteps
+		}
+		return (*writingSide).writeSteps
+	}
+	for _, kind := range append(slices.Clip(writtenKinds), writtenKind{name: "namespace"}) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			want := &writingSide{Client: stock.GetClient(), t: t, ctx: t.Context(), namespace: stockNamespace, kind: kind,
@@ -278,13 +307,13 @@ func TestReadsOfOwnWritesAreThoseOfAStockManager(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				want.writeSteps()
+				steps(kind)(want)
 			}()
 			got := &writingSide{Client: member.GetClient(), t: t, namespace: member.namespace, kind: kind,
 				owner: member.owner, watches: member.watches}
 			member.inside(t, func(ctx context.Context) {
 				got.ctx = ctx
-				got.writeSteps()
+				steps(kind)(got)
 			})
 			<-done
 			for n := range want.said {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -122,10 +123,10 @@ type readingMember struct {
 	watches   *watches
 }
 
-// newReadingMember starts one. Its controller of ReplicaSets is that of build; nil: one that makes the calls of inside.
-// leave is its LeaveTimeout; 0: the default.
+// newReadingMember starts one. Its controller of ReplicaSets is that of build; nil: one that makes the calls of inside,
+// beside a controller of Namespaces. leave is its LeaveTimeout; 0: the default.
 func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
-	build func(*ctrlrt.Manager) reconcile.Reconciler,
+	build func(*ctrlrt.Manager) reconcile.Reconciler, options ...func(*ctrl.Options),
 ) *readingMember {
 	t.Helper()
 	m := &readingMember{namespace: namespace, calls: make(chan func(context.Context)), owner: anchorOf(t, namespace),
@@ -142,13 +143,23 @@ func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
 	o := managerOptions()
 	o.Logger, o.Controller.MaxConcurrentReconciles = testLogger(t, pod), 4
 	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	mgr, err := ctrlrt.NewManager(cfg, r, readingOwnWrites(t, o))
+	o = readingOwnWrites(t, o)
+	for _, set := range options {
+		set(&o)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reconciler := reconcile.Reconciler(&session{calls: m.calls, ready: ready, done: done})
 	if build != nil {
 		reconciler = build(mgr)
+	} else {
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(reconcile.Func(
+			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
 	if err != nil {

@@ -3,6 +3,7 @@ package ctrlrt
 import (
 	"context"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -94,7 +95,7 @@ func (m *Manager) newWhole() (*whole, error) {
 		o.Scheme, o.Logger, o.HTTPClient = m.inner.GetScheme(), m.inner.GetLogger(), m.inner.GetHTTPClient()
 		o.NewCache, o.Cache = m.options.NewCache, m.options.Cache
 		o.Cache.NewInformer = m.newInformer(shareOf(m.rota).NewWholeInformer)
-		o.Client, o.NewClient = m.options.Client, m.options.NewClient
+		o.Client, o.NewClient = m.options.Client, m.newWholeClient
 		o.Client.Cache = ownOptions(m.options.Client.Cache)
 		o.MapperProvider = m.options.MapperProvider
 	})
@@ -105,6 +106,22 @@ func (m *Manager) newWhole() (*whole, error) {
 		return nil, err
 	}
 	return &whole{Manager: m, cluster: c, indexes: &indexes{FieldIndexer: c.GetFieldIndexer()}}, nil
+}
+
+// newWholeClient makes the client of Whole, whose reads from the cache wait as the manager's options ask for.
+func (m *Manager) newWholeClient(config *rest.Config, o client.Options) (client.Client, error) {
+	if m.reader.consistent && o.Cache != nil {
+		withReader := *o.Cache
+		withReader.Reader = &awaited{o.Cache.Reader, m.reader}
+		if informers, ok := o.Cache.Reader.(cache.Informers); ok {
+			withReader.Reader = &informed{informers, withReader.Reader}
+		}
+		o.Cache = &withReader
+	}
+	if m.options.NewClient != nil {
+		return m.options.NewClient(config, o)
+	}
+	return client.New(config, o)
 }
 
 // addWhole makes the second cache if a kind is sharded and also needed whole, and gives it the first one's indexes.
@@ -142,7 +159,7 @@ func (w *whole) GetCache() cache.Cache { return w.cluster.GetCache() }
 
 // GetClient implements manager.Manager.
 func (w *whole) GetClient() client.Client {
-	return &writingClient{Client: w.consistently(w.cluster.GetClient(), true), mgr: w.Manager}
+	return &writingClient{Client: w.consistently(w.cluster.GetClient()), mgr: w.Manager}
 }
 
 // GetFieldIndexer implements manager.Manager.
