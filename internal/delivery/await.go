@@ -177,7 +177,7 @@ func (i *informer) presentWhile(ctx context.Context, needed func() bool) (versio
 			src.answered(err)
 		}
 		if notServed(err) || !needed() {
-			return "", nil //nolint:nilerr // nobody has to hear of it
+			return "", nil
 		}
 		select {
 		case <-time.After(backoff):
