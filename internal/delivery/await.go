@@ -57,13 +57,13 @@ func (v View) String() string {
 //
 //   - An informer that holds a share shows an object while its slot is open. AwaitWrite does not wait for writes in
 //     other slots, and stops waiting when the slot is shut.
-//   - An informer does not show what its user's selectors leave out, nor a kind that is not served. Slots that were opened
-//     without a kind that cannot be listed do not show it either; see Lacks.
+//   - An informer does not show what its user's selectors leave out, nor a kind that is not served. Slots that were
+//     opened without a kind that cannot be listed do not show it either; see Lacks.
 //   - Nobody waits for an informer that does not run.
 //
 // If the API server refuses the watch or the lists of a slot that was open before, AwaitWrite waits until they succeed:
-// what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an informer
-// of NewWholeInformer nothing is kept. The error says that ctx ended.
+// what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an
+// informer of NewWholeInformer nothing is kept. The error says that ctx ended.
 func (s *Share) AwaitWrite(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, view View) error {
 	w := s.pending.Of(kind, name)
 	if w == nil {
@@ -141,8 +141,8 @@ func (i *informer) openPlaces(w *pending.Write) []slot.Slot {
 	return slices.DeleteFunc(i.placesOf(w), func(n slot.Slot) bool { return !open.Has(n) })
 }
 
-// prove has every write tell a version past which the informer shows it, for as long as that is needed. If no version can
-// be had, it returns no writes.
+// prove has every write tell a version past which the informer shows it, for as long as that is needed. If no version
+// can be had, it returns no writes.
 func (i *informer) prove(ctx context.Context, writes []*pending.Write, needed func() bool) ([]*pending.Write, error) {
 	if !slices.ContainsFunc(writes, func(w *pending.Write) bool { return w.Blind }) {
 		return writes, nil
@@ -299,8 +299,8 @@ func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 	}
 }
 
-// awaitVersions waits until a condition on the stream holds, which is called with s.mu held. If that takes long, it asks
-// for a bookmark: the version may be that of an object that this stream does not bring.
+// awaitVersions waits until a condition on the stream holds, which is called with s.mu held. If that takes long, it
+// asks for a bookmark: the version may be that of an object that this stream does not bring.
 func (s *source) awaitVersions(ctx context.Context, holds func() bool) error {
 	for patience := readPatience; ; {
 		soon, cancel := context.WithTimeout(ctx, patience)

@@ -41,8 +41,8 @@ func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	return s.Gather(set)
 }
 
-// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does, too;
-// who lets others know that the slots are open calls OpenToReads before.
+// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does,
+// too; who lets others know that the slots are open calls OpenToReads before.
 func (s *Share) OpenToReads(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // waits is how long a read that must wait is watched.
 const waits = 100 * time.Millisecond
 
-// readers are members whose reads wait for writes, one whose objects are in their own slots and one whose objects are in
-// their owners', with a way to make objects in a slot as somebody else does, and the owners of those.
+// readers are members whose reads wait for writes, one whose objects are in their own slots and one whose objects are
+// in their owners', with a way to make objects in a slot as somebody else does, and the owners of those.
 func (s suite) readers(t *testing.T,
 	test func(t *testing.T, r *rig, create func(slot.Slot) Object, owners func(slot.Slot) []metav1.OwnerReference),
 ) {
