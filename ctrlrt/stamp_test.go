@@ -129,7 +129,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 		},
 		"apply-patch": func(ctx context.Context, cm *corev1.ConfigMap) error {
 			cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-			err := c.Patch(ctx, cm, client.Apply, field) //nolint:staticcheck // it is still used
+			err := c.Patch(ctx, cm, client.Apply, field)
 			if err != nil {
 				return err
 			}

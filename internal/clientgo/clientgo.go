@@ -1,5 +1,5 @@
-// Package clientgo bridges the versions of client-go and apimachinery that Rota works with: each function uses what newer
-// ones have, and says what older ones lack. docs/versions.md lists the differences.
+// Package clientgo bridges the versions of client-go and apimachinery that Rota works with: each function uses what
+// newer ones have, and says what older ones lack. docs/versions.md lists the differences.
 package clientgo
 
 import (

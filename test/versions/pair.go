@@ -25,7 +25,7 @@ const (
 type Pair struct {
 	Modfile                     string
 	ControllerRuntime, ClientGo string
-	// Go is the lowest version of Go that can build with these; Toolchain is the one that does, "": the one of this program.
+	// Go is the lowest version of Go that can build with these. Toolchain is the one that does, "": that of this program.
 	Go, Toolchain string
 }
 

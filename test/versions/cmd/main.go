@@ -122,8 +122,8 @@ func try(ctx context.Context, p versions.Pair, o options, demo bool) (row, error
 		r.demo = "failed"
 		return r, errors.Join(append(failed, err)...)
 	}
-	r.demo = fmt.Sprintf("%d reconciles, %d overlaps, %d objects without owner, %d deletions missed, %.0f s", report.Reconciled,
-		report.Overlaps, report.UnownedAtEnd, report.DeletionsMissed, took.Seconds())
+	r.demo = fmt.Sprintf("%d reconciles, %d overlaps, %d objects without owner, %d deletions missed, %.0f s",
+		report.Reconciled, report.Overlaps, report.UnownedAtEnd, report.DeletionsMissed, took.Seconds())
 	return r, errors.Join(failed...)
 }
 
