@@ -41,8 +41,8 @@ type Env struct {
 	Observer Observer
 }
 
-// Observer hears of the reconciles of a process, for tests of operators. Its methods are called by workers, and must not
-// block.
+// Observer hears of the reconciles of a process, for tests of operators. Its methods are called by workers, and must
+// not block.
 type Observer interface {
 	// Begin is told of a reconcile that begins. The context that it returns is the reconcile's.
 	Begin(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) context.Context

@@ -72,8 +72,8 @@ type Share struct {
 	reading chan struct{} // has a value for each read of a kind's version in flight
 	turns   turns
 
-	// held and open are read for every event; they change under mu. open is a subset of held. In the slots of awaited, which
-	// has those of open, reads wait for what this member wrote.
+	// held and open are read for every event; they change under mu. open is a subset of held. In the slots of awaited,
+	// which has those of open, reads wait for what this member wrote.
 	held, open, awaited atomic.Pointer[slot.Set]
 
 	ledElsewhere atomic.Bool

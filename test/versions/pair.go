@@ -1,5 +1,5 @@
-// Package versions runs the project's tests with each pair of controller-runtime and client-go that Rota works with, and
-// the demo with some. Each pair has a modfile: go.mod has the lowest versions, go.latest.mod the newest, and
+// Package versions runs the project's tests with each pair of controller-runtime and client-go that Rota works with,
+// and the demo with some. Each pair has a modfile: go.mod has the lowest versions, go.latest.mod the newest, and
 // tools/versions those between.
 package versions
 

@@ -128,8 +128,8 @@ const (
 // Codes returns the codes of lines, without problems of package view.
 func Codes() []string {
 	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
-		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds, codeFenceOld,
-		codeFenceMember,
+		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds,
+		codeFenceOld, codeFenceMember,
 		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeClock, codePermission, codeLost, codeSetup,
 		codeCoverage}
 }

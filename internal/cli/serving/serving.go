@@ -1,5 +1,6 @@
 // Package serving asks an API server what it has of what Rota can use: versions of APIs, shard selectors, WatchList,
-// and feature gates. Nothing is concluded from the server's version, since gates and managed clusters change what it has.
+// and feature gates. Nothing is concluded from the server's version, since gates and managed clusters change what it
+// has.
 package serving
 
 import (
