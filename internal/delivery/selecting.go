@@ -88,8 +88,8 @@ func KindFrom(ctx context.Context) (kind schema.GroupKind, ok bool) {
 
 type shardSelectorKey struct{}
 
-// ShardSelectorFrom returns the shard selector of the request that a ListerWatcher is about to send with the context, if
-// the options of this version of apimachinery have no place for it: then the transport adds it.
+// ShardSelectorFrom returns the shard selector of the request that a ListerWatcher is about to send with the context,
+// if the options of this version of apimachinery have no place for it: then the transport adds it.
 func ShardSelectorFrom(ctx context.Context) string {
 	selector, _ := ctx.Value(shardSelectorKey{}).(string)
 	return selector

@@ -38,7 +38,7 @@ type source struct {
 
 	received, foreign atomic.Uint64
 
-	// versions notes how new the store of a whole kind is; nil: the store does. It does not change while the informer runs.
+	// versions notes how new the store of a whole kind is; nil: the store does. It stays while the informer runs.
 	versions *storeVersions
 
 	reads reads

@@ -202,8 +202,8 @@ func readFetched(ctx context.Context, core rest.Interface) (int, error) {
 
 var listed = regexp.MustCompile(`^apiserver_storage_list_fetched_objects_total\{(.*)\} (\S+)$`)
 
-// countFetched reads how many ConfigMaps were read from etcd for lists. Since 1.37 the metric also counts those from the
-// cache.
+// countFetched reads how many ConfigMaps were read from etcd for lists. Since 1.37 the metric also counts those from
+// the cache.
 func countFetched(metrics io.Reader) (n int, err error) {
 	lines := bufio.NewScanner(metrics)
 	lines.Buffer(nil, 1<<20)

@@ -1,5 +1,6 @@
 // Command versions runs the tests of ctrlrt, the root package and internal/delivery with each pair of
-// controller-runtime and client-go that Rota works with, and the demo with some. It prints a table for docs/versions.md.
+// controller-runtime and client-go that Rota works with, and the demo with some. It prints a table for
+// docs/versions.md.
 package main
 
 import (
