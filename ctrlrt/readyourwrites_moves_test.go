@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/ctrlrt"
@@ -211,20 +210,7 @@ func TestReadsOfOwnWritesBeyondThoseOfAStockManager(t *testing.T) {
 	t.Parallel()
 	readingOwnWrites(t, ctrl.Options{})
 	namespace, elsewhere := controlplane.Namespace(t), controlplane.Namespace(t)
-	var whole manager.Manager
-	m := newReadingMember(t, "m", namespace, 0, func(mgr *ctrlrt.Manager) reconcile.Reconciler {
-		err := mgr.KeepWhole(&appsv1.ReplicaSet{})
-		if err == nil {
-			whole, err = mgr.Whole()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-			return reconcile.Result{}, nil
-		})
-	})
-	eventually(t, time.Minute, settled(m.replica))
+	m, whole := newWholeReader(t, namespace)
 	ctx, c := t.Context(), m.GetClient()
 	must := func(err error) {
 		t.Helper()
@@ -293,20 +279,7 @@ func TestReadsOfOwnWritesFromTheAPIServer(t *testing.T) {
 	t.Parallel()
 	readingOwnWrites(t, ctrl.Options{})
 	namespace := controlplane.Namespace(t)
-	var whole manager.Manager
-	m := newReadingMember(t, "m", namespace, 0, func(mgr *ctrlrt.Manager) reconcile.Reconciler {
-		err := mgr.KeepWhole(&appsv1.ReplicaSet{})
-		if err == nil {
-			whole, err = mgr.Whole()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-			return reconcile.Result{}, nil
-		})
-	}, func(o *ctrl.Options) { o.Client.Cache.Unstructured = false })
-	eventually(t, time.Minute, settled(m.replica))
+	m, whole := newWholeReader(t, namespace, func(o *ctrl.Options) { o.Client.Cache.Unstructured = false })
 	soon, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	readers := map[string]client.Reader{"the manager's client": m.GetClient(), "that of Whole": whole.GetClient()}

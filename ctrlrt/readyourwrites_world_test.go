@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -121,6 +122,24 @@ type readingMember struct {
 	owner     metav1.OwnerReference
 	calls     chan func(context.Context)
 	watches   *watches
+}
+
+// newWholeReader starts one that reconciles nothing and has joined, and returns its Whole.
+func newWholeReader(t *testing.T, namespace string, options ...func(*ctrl.Options)) (*readingMember, manager.Manager) {
+	t.Helper()
+	var whole manager.Manager
+	m := newReadingMember(t, "m", namespace, 0, func(mgr *ctrlrt.Manager) reconcile.Reconciler {
+		err := mgr.KeepWhole(&appsv1.ReplicaSet{})
+		if err == nil {
+			whole, err = mgr.Whole()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nothing
+	}, options...)
+	eventually(t, time.Minute, settled(m.replica))
+	return m, whole
 }
 
 // newReadingMember starts one. Its controller of ReplicaSets is that of build; nil: one that makes the calls of inside,

@@ -48,6 +48,13 @@ func (r *rig) wrote(w *delivery.Write, obj Object, owners []metav1.OwnerReferenc
 	})
 }
 
+// deleted has a client of the member delete an object of slot 1. The request does not tell the object's owner.
+func (r *rig) deleted(obj Object) {
+	w := r.share.Write(r.kind.GroupKind, obj.Key, nil, 1)
+	r.delete(obj.Key)
+	w.Deleted(&metav1.ObjectMeta{UID: obj.UID})
+}
+
 // reading is a read that waits, of one object or of all.
 type reading struct {
 	what string
@@ -106,9 +113,7 @@ func (s suite) readsShowWrites(t *testing.T) {
 		w = r.share.Write(kind, kept.Key, nil, 1)
 		kept = r.update(kept.Key)
 		r.wrote(w, kept, owners(1))
-		w = r.share.Write(kind, doomed.Key, nil, 1)
-		r.delete(doomed.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		r.deleted(doomed)
 		made := create(1)
 		r.wrote(r.share.Write(kind, made.Key, nil, 1), made, owners(1))
 		all := r.reads(r.ctx, kept.Key, doomed.Key, made.Key)
@@ -141,9 +146,7 @@ func (s suite) readsEndWithTheSlot(t *testing.T) {
 		resume := r.faults.Pause()
 		w := r.share.Write(kind, kept.Key, nil, 1)
 		r.wrote(w, r.update(kept.Key), owners(1))
-		w = r.share.Write(kind, doomed.Key, nil, 1)
-		r.delete(doomed.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		r.deleted(doomed)
 		all := r.reads(r.ctx, kept.Key, doomed.Key)
 		r.waiting(all)
 		r.share.Shut(only(1))
@@ -171,13 +174,9 @@ func (s suite) readsShowUnseenDeletions(t *testing.T) {
 		resume := r.faults.Pause()
 		mine := create(1)
 		r.wrote(r.share.Write(kind, mine.Key, nil, 1), mine, owners(1))
-		w := r.share.Write(kind, mine.Key, nil, 1) // the request of a deletion does not tell the object's owner
-		r.delete(mine.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: mine.UID})
+		r.deleted(mine)
 		others := create(1)
-		w = r.share.Write(kind, others.Key, nil, 1)
-		r.delete(others.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: others.UID})
+		r.deleted(others)
 		all := r.reads(r.ctx, mine.Key, others.Key)
 		r.waiting(all)
 		resume()
@@ -223,14 +222,10 @@ func (s suite) readsEndWithTheKind(t *testing.T) {
 		w := r.share.Write(kind, kept.Key, nil, 1)
 		r.wrote(w, r.update(kept.Key), owners(1))
 		r.answered(r.reads(r.ctx, kept.Key))
-		w = r.share.Write(kind, doomed.Key, nil, 1)
-		r.delete(doomed.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: doomed.UID})
+		r.deleted(doomed)
 		r.answered(r.reads(r.ctx, doomed.Key))
 		unseen := create(1)
-		w = r.share.Write(kind, unseen.Key, nil, 1)
-		r.delete(unseen.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: unseen.UID})
+		r.deleted(unseen)
 		r.answered(r.reads(r.ctx, unseen.Key))
 	})
 }
@@ -240,15 +235,12 @@ func (s suite) readsOutlastLists(t *testing.T) {
 	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
 		_ func(slot.Slot) []metav1.OwnerReference,
 	) {
-		kind := r.kind.GroupKind
 		kept := create(1)
 		r.run(r.informer)
 		r.own(only(1))
 		resume := r.faults.Pause()
 		unseen := create(1)
-		w := r.share.Write(kind, unseen.Key, nil, 1)
-		r.delete(unseen.Key)
-		w.Deleted(&metav1.ObjectMeta{UID: unseen.UID})
+		r.deleted(unseen)
 		r.faults.Refuse(errForbidden)
 		soon, cancel := context.WithTimeout(r.ctx, waits)
 		defer cancel()

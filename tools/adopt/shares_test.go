@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -157,25 +156,7 @@ func (w *cluster) leaseOf() string {
 type replica struct {
 	pod, probes string
 	cmd         *exec.Cmd
-	log         log
-}
-
-// log is what a process prints.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log         process.Output
 }
 
 // start starts a replica for a Pod from the Deployment's template.

@@ -124,25 +124,7 @@ type replica struct {
 	t   *testing.T
 	pod string
 	cmd *exec.Cmd
-	log log
-}
-
-// log is what a process prints.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log process.Output
 }
 
 // operator builds the example operator.

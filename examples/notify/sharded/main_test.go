@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/process"
 )
 
 const (
@@ -48,25 +47,7 @@ const workers = 2
 // replica is a process of the notifier.
 type replica struct {
 	cmd *exec.Cmd
-	log safeBuffer
-}
-
-// safeBuffer can be read while it is written.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log process.Output
 }
 
 func startReplica(t *testing.T, file, namespace, pod string, env ...string) *replica {
