@@ -11,21 +11,22 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
 // Main is the main function of a process that Start starts. It decodes the environment variable into config (by names
 // the command that sets it), has controller-runtime log for people, and calls run, whose context ends with SIGTERM. It
 // returns the exit status.
-func Main(variable, by string, config any, run func(context.Context) error, log ...zap.Opts) int {
+func Main(variable, by string, config any, run func(context.Context) error, opts ...zap.Opts) int {
 	if err := json.Unmarshal([]byte(os.Getenv(variable)), config); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v; %s sets it\n", variable, err, by)
 		return 2
 	}
-	ctrl.SetLogger(zap.New(append(log, zap.ConsoleEncoder())...))
-	if err := run(ctrl.SetupSignalHandler()); err != nil {
-		ctrl.Log.Error(err, "The operator ends")
+	log.SetLogger(zap.New(append(opts, zap.ConsoleEncoder())...))
+	if err := run(signals.SetupSignalHandler()); err != nil {
+		log.Log.Error(err, "The operator ends")
 		return 1
 	}
 	return 0
@@ -36,7 +37,7 @@ func Main(variable, by string, config any, run func(context.Context) error, log 
 func Interruptible() (ctx context.Context, stop context.CancelFunc) {
 	ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	ctrl.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	return ctx, stop
 }
