@@ -83,12 +83,14 @@ func (r *run) command(words []string) error {
 	case "down", "up":
 		r.w.Net.Down = words[0] == "down"
 		for _, n := range r.w.Live() {
-			if r.w.Net.Down {
-				n.Tables().Block()
-				n.Leases().Block()
-			} else {
-				n.Tables().Unblock()
-				n.Leases().Unblock()
+			for _, f := range []*sim.Feed{n.Tables(), n.Leases()} {
+				switch {
+				case f == nil: // it starts, and does not watch Leases yet
+				case r.w.Net.Down:
+					f.Block()
+				default:
+					f.Unblock()
+				}
 			}
 		}
 	case "let":

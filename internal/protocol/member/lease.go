@@ -117,6 +117,10 @@ func (m *Member) renewed(e Renewed) {
 		m.renewalSucceeded(e.Lease.Version)
 		m.say(e.Lease.Open)
 		if m.phase == starting {
+			if m.refused != nil {
+				m.stop(m.refused, false)
+				return
+			}
 			m.phase = joining
 		}
 		if first {

@@ -124,10 +124,17 @@ type unfit struct {
 // believeUnfit stops all work under a version that nobody can go by. No member writes over it, and no swap on an
 // earlier version can succeed, so the owners stay as they were. The member waits for a version that is valid, or for
 // the table to be deleted (rule R4). If the version is valid for members with other options or of a newer release, it
-// may be theirs. So a member that the table did not name before ends (rules R4, R18).
+// may be theirs. So a member that the table did not name before ends (rules R4, R18). If the release is newer, it has a
+// Lease first: by that a planner sees what the process reads (rule R18).
 func (m *Member) believeUnfit(s Snapshot, err error) {
 	err = fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten", s.Version, err)
-	if others := s.Err == nil || errors.Is(s.Err, table.ErrFormat); others && !m.namedIn(s.UID) {
+	newer := errors.Is(s.Err, table.ErrFormat)
+	switch {
+	case m.namedIn(s.UID) || s.Err != nil && !newer:
+	case newer && m.phase == starting:
+		m.refused = err // renewed stops it
+		return
+	default:
 		m.stop(err, false)
 		return
 	}
@@ -172,6 +179,9 @@ func (m *Member) rest(u unfit) {
 
 // validAgain ends the wait for a valid version: s is one, or the table is missing.
 func (m *Member) validAgain(s Snapshot) {
+	if m.phase == starting {
+		m.refused = nil
+	}
 	if m.unfit.err == nil {
 		return
 	}
