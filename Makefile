@@ -35,11 +35,11 @@ test-all: test ## Run all tests, most of them on the real API server (slow ones:
 # Less garbage collection takes an eighth of the processor's time off, for more memory. `GOGC=100 make test` needs less.
 test test-kube test-pure test-latest $(MODULES): export GOGC := $(or $(GOGC),400)
 
-# Leases run out on a machine that is too busy. So nothing runs beside tests on control planes, and the demos, which hold
-# takeovers to seconds, run one at a time.
+# Leases run out on a machine that is too busy. So little runs beside tests on control planes, and the demos, which mostly
+# wait, run beside each other alone.
 .PHONY: test-kube test-pure
 test-kube:
-	$(GO) test -vet=off -p 1 -timeout 30m $(ALONE)
+	$(GO) test -vet=off -p 3 -timeout 30m $(ALONE)
 	$(GO) test -vet=off -p 2 -timeout 60m $(WAIT) $$($(ON_KUBE) | grep -vxFf <($(GO) list $(ALONE)))
 # What -short leaves out, of packages without a control plane.
 test-pure:
