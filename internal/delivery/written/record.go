@@ -102,14 +102,15 @@ func (r *Record) at(p Place) *owed {
 }
 
 // forgetShown removes the deletions that all informers have shown. Informers of sharded kinds note the versions that
-// they see. Those of whole kinds do not, so forgetShown notes theirs.
+// they see. Those of whole kinds do not, so forgetShown notes theirs: the highest. Each may be of other namespaces, and
+// the one that showed the deletion is not known.
 func (r *Record) forgetShown(p Place, o *owed) {
 	views := r.views(p.Key)
 	for name, uid := range o.gone {
 		shown, version := true, ""
 		for _, v := range views {
 			shown = shown && v.Shows(name, uid)
-			if at := v.Version(); at != "" && (version == "" || resourceversion.Compare(at, version) < 0) {
+			if at := v.Version(); resourceversion.Compare(version, at) < 0 {
 				version = at
 			}
 		}
