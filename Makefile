@@ -33,24 +33,26 @@ test-all: test ## Run all tests, most of them on the real API server (slow ones:
 	@$(MAKE) --no-print-directory test-kube test-pure
 
 # Less garbage collection takes an eighth of the processor's time off, for more memory. `GOGC=100 make test` needs less.
-test test-kube test-pure test-latest $(MODULES): export GOGC := $(or $(GOGC),400)
+test test-demos test-planes test-pure test-latest test-latest-planes $(MODULES): export GOGC := $(or $(GOGC),400)
 
-# Leases run out on a machine that is too busy. So little runs beside tests on control planes, and the demos, which mostly
-# wait, run beside each other alone.
-.PHONY: test-kube test-pure
-test-kube:
-	$(GO) test -vet=off -p 3 -timeout 30m $(ALONE)
-	$(GO) test -vet=off -p 2 -timeout 60m $(WAIT) $$($(ON_KUBE) | grep -vxFf <($(GO) list $(ALONE)))
+# Leases run out on a machine that is too busy, so only a few packages that start control planes run at once: they mostly
+# wait. The demos run by themselves.
+.PHONY: test-kube test-demos test-planes test-pure
+test-kube: test-demos test-planes
+test-demos:
+	$(GO) test -vet=off -p 3 -timeout 30m $(DEMOS)
+test-planes:
+	$(GO) test -vet=off -p 3 -timeout 60m $(WAIT) $$($(ON_KUBE) | grep -vxFf <($(GO) list $(DEMOS)))
 # What -short leaves out, of packages without a control plane.
 test-pure:
 	$(GO) test -vet=off -p 2 -timeout 30m $$(($(LONGER); $(GO) list ./... | grep -E '$(MEASURING)') | sort -u | \
-		grep -vxFf <($(ON_KUBE); $(GO) list $(WAIT) $(ALONE)))
+		grep -vxFf <($(ON_KUBE); $(GO) list $(WAIT) $(DEMOS)))
 
 # The packages whose tests start control planes. What takes longest begins first; conformance starts programs.
 ON_KUBE := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | \
 	sed -n 's|\.test .*/test/controlplane .*||p'
 WAIT := ./internal/delivery ./ctrlrt ./cmd/rota ./internal/dispatch/keeper ./internal/dispatch/app ./test/conformance
-ALONE := ./demo ./demo/dispatch ./apiservers/front/agent
+DEMOS := ./demo ./demo/dispatch ./apiservers/front/agent
 
 # What has goroutines, and runs with -race although users do not bring along what it is built with.
 RACE := ./dispatch/client ./internal/gate ./internal/dispatch/access ./internal/server
@@ -66,17 +68,19 @@ TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/websi
 LATEST := -modfile=go.latest.mod
 # From the lowest versions to the newest.
 MODFILES := go.mod $(sort $(wildcard tools/versions/*.mod)) go.latest.mod
-SHORT ?= -short
-.PHONY: test-latest
-test-latest: export GOWORK := off
-# All of ctrlrt, which depends most on the versions, and the short tests of the rest. -race has everything built anew, so
-# it is used with these versions alone. TestScenarios would take most of the processor's time: check-slow runs it so.
+.PHONY: test-latest test-latest-planes
+test-latest test-latest-planes: export GOWORK := off
+test-latest: SHORT ?= -short
+# -race has everything built anew, so it is used with these versions alone. TestScenarios would take most of the
+# processor's time: check-slow runs it so.
 test-latest: kube ## Run tests with -race and the newest controller-runtime and client-go (go.latest.mod; SHORT= for all)
 	$(foreach f,$(MODFILES),$(GO) mod tidy -diff -modfile=$(f) &&) true
 	$(GO) vet $(LATEST) ./...
-	$(GO) test $(LATEST) -vet=off -race -timeout 30m ./ctrlrt
 	$(GO) test $(LATEST) -vet=off -race $(SHORT) -skip '^TestScenarios$$' -p 2 -timeout 30m $(RACE) \
-		$$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)|/ctrlrt$$')
+		$$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)')
+# All of ctrlrt, which depends most on the versions.
+test-latest-planes: kube
+	$(GO) test $(LATEST) -vet=off -timeout 30m ./ctrlrt
 
 .PHONY: tidy
 tidy: export GOWORK := off
@@ -153,8 +157,8 @@ check-fuzz:
 		done; \
 	done
 
-# Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, and Envoy's files.
-# Those of tools/scale are slow: here it is enough that they compile.
+# Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, and Envoy's files
+# (SHORT=-short: without those that start operators). Those of tools/scale are slow: here it is enough that they compile.
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 2 $(MODULES)
 	cd tools/scale && GOWORK=off $(GO) vet ./...
@@ -162,7 +166,7 @@ check-tools: kube
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
 $(MODULES):
-	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m ./...
+	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m $(SHORT) ./...
 
 # Run the tests of ctrlrt, the root package and internal/delivery with each pair of controller-runtime and client-go that
 # Rota works with, and the demo with some, and print how many passed (ARGS="-pairs v0.23 -short -demo none").

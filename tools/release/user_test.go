@@ -161,7 +161,9 @@ func (u *newUser) cluster() {
 		u.t.Fatal(err)
 	}
 	path := filepath.Join(u.home, "kubeconfig")
-	cmd := exec.CommandContext(u.t.Context(), kube, "up", "--json", "--controller-manager", "--kubeconfig", path)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.t.Context()), 15*time.Minute) // the test's ends before
+	u.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, kube, "up", "--json", "--controller-manager", "--kubeconfig", path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	commands, err := cmd.StdinPipe() // it ends with this
 	if err != nil {
