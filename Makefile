@@ -158,7 +158,7 @@ check-fuzz:
 	done
 
 # Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, and Envoy's files
-# (SHORT=-short: without those that start operators). Those of tools/scale are slow: here it is enough that they compile.
+# (SHORT=-short: with fewer operators). Those of tools/scale are slow: here it is enough that they compile.
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 2 $(MODULES)
 	cd tools/scale && GOWORK=off $(GO) vet ./...

@@ -93,6 +93,9 @@ func TestOperator(t *testing.T) {
 		"namespaces":    set(set(nil, "rota.delivery", "SlotLabel"), "rota.namespaces", []any{"blogs", "shops"}),
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "Filter" {
+				t.Skip("takes half a minute: not under -short")
+			}
 			w := newWorld(t)
 			w.namespaces("blogs", "shops")
 			w.install(set(v, "rota.leaseDuration", "5s"), nil)
