@@ -29,19 +29,22 @@ type queueMetrics struct {
 const unfinishedPeriod = 500 * time.Millisecond
 
 // existing returns a family of controller-runtime's registry, where it has registered it before. It finds it by the
-// description, which is the same.
-func existing[C prometheus.Collector](c C) C {
-	var known prometheus.AlreadyRegisteredError
-	err := metrics.Registry.Register(c)
-	if errors.As(err, &known) {
-		if is, ok := known.ExistingCollector.(C); ok {
-			return is
+// description, which has to be the same: one of those of the candidates.
+func existing[C prometheus.Collector](candidates ...C) (family C) {
+	var err error
+	for _, family = range candidates {
+		var known prometheus.AlreadyRegisteredError
+		if err = metrics.Registry.Register(family); err == nil {
+			return family
+		}
+		if errors.As(err, &known) {
+			if is, ok := known.ExistingCollector.(C); ok {
+				return is
+			}
 		}
 	}
-	if err != nil {
-		log.Log.Error(err, "A metric of fair queues is missing: this controller-runtime has another one of its name")
-	}
-	return c
+	log.Log.Error(err, "A metric of fair queues is missing: this controller-runtime has another one of its name")
+	return family
 }
 
 func newQueueMetrics(name string) *queueMetrics {
@@ -49,9 +52,13 @@ func newQueueMetrics(name string) *queueMetrics {
 		return nil
 	}
 	by := []string{"name", "controller"}
-	counter := func(of, help string) prometheus.Counter {
-		return existing(prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: metrics.WorkQueueSubsystem, Name: of,
-			Help: help}, by)).WithLabelValues(name, name)
+	counter := func(of string, helps ...string) prometheus.Counter {
+		var candidates []*prometheus.CounterVec
+		for _, help := range helps {
+			candidates = append(candidates, prometheus.NewCounterVec(prometheus.CounterOpts{
+				Subsystem: metrics.WorkQueueSubsystem, Name: of, Help: help}, by))
+		}
+		return existing(candidates...).WithLabelValues(name, name)
 	}
 	gauge := func(of, help string) prometheus.Gauge {
 		return existing(prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: metrics.WorkQueueSubsystem, Name: of,
@@ -68,7 +75,8 @@ func newQueueMetrics(name string) *queueMetrics {
 			Name: metrics.DepthKey, Help: "Current depth of workqueue by workqueue and priority"}, append(by, "priority"))),
 		adds: counter(metrics.AddsKey, "Total number of adds handled by workqueue"),
 		retries: counter(metrics.RetriesKey, "Total number of items added to the workqueue with a non-zero delay "+
-			"(rate-limited requeues, explicit RequeueAfter or AddAfter calls)"),
+			"(rate-limited requeues, explicit RequeueAfter or AddAfter calls)",
+			"Total number of retries handled by workqueue"), // before controller-runtime 0.24
 		latency: histogram(metrics.QueueLatencyKey,
 			"How long in seconds an item stays in workqueue before being requested"),
 		duration: histogram(metrics.WorkDurationKey, "How long in seconds processing an item from workqueue takes."),
