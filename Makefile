@@ -160,7 +160,7 @@ check-fuzz:
 # Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, and Envoy's files
 # (SHORT=-short: with fewer operators). Those of tools/scale are slow: here it is enough that they compile.
 check-tools: kube
-	@$(MAKE) --no-print-directory -j 2 $(MODULES)
+	@$(MAKE) --no-print-directory -j 3 $(MODULES)
 	cd tools/scale && GOWORK=off $(GO) vet ./...
 
 .PHONY: $(MODULES)
