@@ -45,13 +45,17 @@ func suiteOf(pkg, test string) string {
 	}
 }
 
-// runSuites runs the tests on control planes of a binary. It returns an error if they could not be run; tests that fail
+// modfile has the newest client-go. Its informers ask for initial events (WatchList) by default.
+const modfile = "go.latest.mod"
+
+// runSuites runs the tests, with the newest client-go, on control planes of a binary. It returns an error if they could not be run; tests that fail
 // are in the outcomes. All output goes to log.
 func runSuites(ctx context.Context, root, binary string, log io.Writer) (map[string]Outcome, error) {
 	out := map[string]Outcome{}
 	for _, p := range packages {
-		cmd := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-count=1", "-timeout=30m", "-run", p.run, p.path)
-		cmd.Dir, cmd.Env = root, append(os.Environ(), build.EnvBinary+"="+binary)
+		cmd := exec.CommandContext(ctx, "go", "test", "-modfile="+modfile, "-json", "-vet=off", "-count=1", "-timeout=30m",
+			"-run", p.run, p.path)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), build.EnvBinary+"="+binary, "GOWORK=off")
 		var text bytes.Buffer
 		cmd.Stdout = &text
 		cmd.Stderr = log
