@@ -106,11 +106,9 @@ func cbor(ctx context.Context, core rest.Interface) (bool, error) {
 	}
 }
 
-// bookmarks reports whether a watch gets one. The API server sends one two seconds before it ends a watch.
+// bookmarks reports whether a watch gets one. The API server sends one two seconds before it ends a watch, but none of a
+// kind of which its cache has not seen an event.
 func bookmarks(ctx context.Context, client kubernetes.Interface, namespace string) (bool, error) {
-	if err := create(ctx, client, namespace, 1); err != nil { // of a kind without events there is no bookmark
-		return false, err
-	}
 	seconds := int64(5)
 	w, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx,
 		metav1.ListOptions{AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
@@ -118,6 +116,9 @@ func bookmarks(ctx context.Context, client kubernetes.Interface, namespace strin
 		return false, err
 	}
 	defer w.Stop()
+	if err := create(ctx, client, namespace, 1); err != nil {
+		return false, err
+	}
 	for event := range w.ResultChan() {
 		if event.Type == watch.Bookmark {
 			return true, nil
