@@ -35,8 +35,8 @@ test-all: test ## Run all tests, most of them on the real API server (slow ones:
 # Less garbage collection takes an eighth of the processor's time off, for more memory. `GOGC=100 make test` needs less.
 test test-demos test-planes test-pure test-latest test-latest-planes $(MODULES): export GOGC := $(or $(GOGC),400)
 
-# Leases run out on a machine that is too busy, so only a few packages that start control planes run at once: they mostly
-# wait. The demos run by themselves.
+# Leases run out on a machine that is too busy, so only a few packages that start control planes run at once: they
+# mostly wait. The demos run before the others.
 .PHONY: test-kube test-demos test-planes test-pure
 test-kube: test-demos test-planes
 test-demos:
@@ -157,8 +157,9 @@ check-fuzz:
 		done; \
 	done
 
-# Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, and Envoy's files
-# (SHORT=-short: with fewer operators). Those of tools/scale are slow: here it is enough that they compile.
+# Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, Envoy's files and
+# benchmarks (SHORT=-short: no benchmarks, and one operator from the chart). Those of tools/scale are slow: here it is
+# enough that they compile.
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 3 $(MODULES)
 	cd tools/scale && GOWORK=off $(GO) vet ./...

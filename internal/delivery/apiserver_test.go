@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -135,6 +136,13 @@ func TestAPIServer(t *testing.T) {
 		has, err := serving.Shards(t.Context(), core.CoreV1().RESTClient(), "")
 		if err != nil {
 			t.Fatal(err)
+		}
+		info, err := core.ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := version.MustParseGeneric(info.GitVersion); !has && v.AtLeast(version.MajorMinor(1, 36)) {
+			t.Fatalf("Kubernetes %s has shard selectors, but this control plane ignores them", v)
 		}
 		return has
 	})

@@ -106,8 +106,8 @@ func cbor(ctx context.Context, core rest.Interface) (bool, error) {
 	}
 }
 
-// bookmarks reports whether a watch gets one. The API server sends one two seconds before it ends a watch, but none of a
-// kind of which its cache has not seen an event.
+// bookmarks reports whether a watch gets one. The API server sends one two seconds before it ends a watch, but none of
+// a kind of which its cache has not seen an event.
 func bookmarks(ctx context.Context, client kubernetes.Interface, namespace string) (bool, error) {
 	seconds := int64(5)
 	w, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx,

@@ -48,8 +48,8 @@ func suiteOf(pkg, test string) string {
 // modfile has the newest client-go. Its informers ask for initial events (WatchList) by default.
 const modfile = "go.latest.mod"
 
-// runSuites runs the tests, with the newest client-go, on control planes of a binary. It returns an error if they could not be run; tests that fail
-// are in the outcomes. All output goes to log.
+// runSuites runs the tests, with the newest client-go, on control planes of a binary. It returns an error if they could
+// not be run; tests that fail are in the outcomes. All output goes to log.
 func runSuites(ctx context.Context, root, binary string, log io.Writer) (map[string]Outcome, error) {
 	out := map[string]Outcome{}
 	for _, p := range packages {

@@ -90,6 +90,9 @@ func (m *Member) keepLease() {
 	if !m.recovery.on && m.snap.Table != nil {
 		l.TableUID = m.snap.UID
 	}
+	if m.phase == starting && m.refused != nil {
+		l.Epoch, l.TableUID = 0, "" // it can go by no table: planners look for such Leases (rule R18)
+	}
 	timeout := m.timeout()
 	if m.lapsed {
 		timeout = m.cfg.WriteTimeout

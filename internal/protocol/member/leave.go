@@ -14,6 +14,7 @@ import (
 func (m *Member) leave() {
 	switch m.phase {
 	case starting:
+		m.refused = nil // it was asked to end
 		if m.lease.underWay {
 			m.phase = parting // the Lease may exist by now
 			m.part()

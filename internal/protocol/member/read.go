@@ -69,6 +69,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	m.floor, m.seenAt = s.Version, m.now.Mono
+	m.reconsider()
 	if err := m.refuse(s); err != nil {
 		m.believeUnfit(s, err)
 		return
@@ -141,6 +142,13 @@ func (m *Member) believeUnfit(s Snapshot, err error) {
 	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is valid again, or deleted", err)})
 }
 
+// reconsider forgets that a version was refused, since another one has come.
+func (m *Member) reconsider() {
+	if m.phase == starting {
+		m.refused = nil
+	}
+}
+
 // namedIn says that this object is the table which names this member.
 func (m *Member) namedIn(uid string) bool {
 	return (m.phase == joined || m.phase == leaving) && !m.recovery.on && m.snap.UID == uid
@@ -179,9 +187,6 @@ func (m *Member) rest(u unfit) {
 
 // validAgain ends the wait for a valid version: s is one, or the table is missing.
 func (m *Member) validAgain(s Snapshot) {
-	if m.phase == starting {
-		m.refused = nil
-	}
 	if m.unfit.err == nil {
 		return
 	}
@@ -210,6 +215,7 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		m.floor = s.Version
 	}
 	m.snap = Snapshot{}
+	m.reconsider()
 	m.validAgain(s)
 	m.beginRecovery()
 	m.recovery.confirmed = m.recovery.confirmed || consistent
