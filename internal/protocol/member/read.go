@@ -126,11 +126,13 @@ type unfit struct {
 // earlier version can succeed, so the owners stay as they were. The member waits for a version that is valid, or for
 // the table to be deleted (rule R4). If the version is valid for members with other options or of a newer release, it
 // may be theirs. So a member that the table did not name before ends (rules R4, R18). If the release is newer, it has a
-// Lease first: by that a planner sees what the process reads (rule R18).
+// Lease first: by that a planner sees what the process reads (rule R18). A member that has left does not care.
 func (m *Member) believeUnfit(s Snapshot, err error) {
 	err = fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten", s.Version, err)
 	newer := errors.Is(s.Err, table.ErrFormat)
 	switch {
+	case m.phase == parting:
+		return
 	case m.namedIn(s.UID) || s.Err != nil && !newer:
 	case newer && m.phase == starting:
 		m.refused = err // renewed stops it
