@@ -78,9 +78,9 @@ test-latest: kube ## Run tests with -race and the newest controller-runtime and 
 	$(GO) vet $(LATEST) ./...
 	$(GO) test $(LATEST) -vet=off -race $(SHORT) -skip '^TestScenarios$$' -p 2 -timeout 30m $(RACE) \
 		$$($(GO) list ./... | grep -vE '$(PURE)|$(TOOLS)')
-# All of ctrlrt, which depends most on the versions.
+# All of what depends most on the versions.
 test-latest-planes: kube
-	$(GO) test $(LATEST) -vet=off -timeout 30m ./ctrlrt
+	$(GO) test $(LATEST) -vet=off -p 2 -timeout 30m ./ctrlrt ./internal/delivery
 
 .PHONY: tidy
 tidy: export GOWORK := off

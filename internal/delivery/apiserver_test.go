@@ -107,6 +107,7 @@ var (
 // for Filter with client-go's WatchList both on and off; with -short, once for each kind of delivery.
 func TestAPIServer(t *testing.T) {
 	controlplane.Essential(t)
+	config := controlplane.For(t).Config()
 	slow := os.Getenv("SLOW") != ""
 	run := func(name string, o deliverytest.Options, f form) {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +130,7 @@ func TestAPIServer(t *testing.T) {
 		run(f.name, deliverytest.Options{WatchList: watchList}, f)
 	}
 	shards := sync.OnceValue(func() bool {
-		core, err := kubernetes.NewForConfig(controlplane.For(t).Config())
+		core, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}

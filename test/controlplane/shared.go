@@ -50,6 +50,10 @@ func Parallel(n int) {
 	}
 }
 
+// envNone is a variable that has -short skip Essential tests, too: they do not run well beside what has the processors
+// for itself.
+const envNone = "NO_CONTROL_PLANE"
+
 // essential are the tests that run under -short, too.
 var essential sync.Map
 
@@ -133,7 +137,7 @@ func (c *ControlPlane) Namespace(tb testing.TB) string {
 
 func skipIfShort(tb testing.TB) {
 	tb.Helper()
-	if testing.Short() && !isEssential(tb.Name()) {
+	if testing.Short() && (!isEssential(tb.Name()) || os.Getenv(envNone) != "") {
 		tb.Skip("needs a control plane: not under -short")
 	}
 }
