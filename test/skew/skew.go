@@ -60,6 +60,10 @@ type Build struct {
 // Programs returns the programs of a release. They are built from the history of the repository at root the first time,
 // and kept in its folder bin.
 func Programs(ctx context.Context, root string, r Release) (*Build, error) {
+	root, err := filepath.Abs(root) // programs are built in another folder
+	if err != nil {
+		return nil, err
+	}
 	dir := filepath.Join(root, "bin", "skew-"+r.Commit[:short])
 	b := &Build{r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo")}
 	if _, err := os.Stat(dir); err == nil {
