@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
@@ -80,10 +81,8 @@ func (r *run) begun(ctx context.Context) error {
 		if r.record.begun() {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(5 * time.Millisecond):
+		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -91,10 +90,15 @@ func (r *run) begun(ctx context.Context) error {
 
 // pause is a short time, chosen by the seed.
 func (r *run) pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Duration(r.rand.Int64N(int64(300 * time.Millisecond)))):
+	_ = sleep(ctx, time.Duration(r.rand.Int64N(int64(300*time.Millisecond))))
+}
+
+// sleep returns after d, or ctx's cause if that ends first: it says which time was over.
+func sleep(ctx context.Context, d time.Duration) error {
+	if await.Sleep(ctx, d) != nil {
+		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // drainAndFill has each member give all its slots away and get some back, so that an object comes back to the process

@@ -135,10 +135,8 @@ func (r *run) killUntilSettled(ctx context.Context) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil // whoever waits until the operator has settled says what goes on

@@ -64,10 +64,8 @@ func refuseOthers(ctx context.Context, c client.Client) error {
 		if !fresh {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

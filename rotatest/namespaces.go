@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/internal/await"
 )
 
 var namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
@@ -124,10 +126,8 @@ func (r *run) removeNamespace(ctx context.Context, ns *unstructured.Unstructured
 			}
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it was deleted, and is still there: %w", ctx.Err())
-		case <-time.After(100 * time.Millisecond):
+		if err := await.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("it was deleted, and is still there: %w", err)
 		}
 	}
 }

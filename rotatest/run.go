@@ -147,10 +147,8 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 		if time.Now().After(grace) {
 			return nil, &differenceError{diff}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Second):
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, err
 		}
 		// It may have been about to do something.
 		if err := r.await(ctx, "the operator has settled", r.unsettled); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -117,10 +118,7 @@ func (r *run) awaitFor(ctx context.Context, patience time.Duration, what string,
 		case time.Now().After(limit):
 			return r.withNotes(r.overdue(patience, what, reason))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		_ = await.Sleep(ctx, 50*time.Millisecond) // the next look tells
 	}
 }
 

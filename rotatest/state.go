@@ -71,17 +71,20 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 // next run would find what this one made of them.
 func (r *run) foreign(present []*unstructured.Unstructured, touched map[place]write) error {
 	before := r.record.start.Add(-time.Second) // creationTimestamp has no fractions
+	changes := map[object]write{}
+	for p, w := range touched {
+		if kind, err := r.kit.mapper.KindFor(w.Resource); err == nil {
+			changes[object{kind.GroupKind(), p.ObjectKey}] = w
+		}
+	}
 	var texts []string
 	for _, obj := range present {
 		_, created := r.record.creation(obj.GetUID())
 		if since := obj.GetCreationTimestamp(); created || isNamespace(obj) || !since.Time.Before(before) {
 			continue
 		}
-		for p, w := range touched {
-			if kind, err := r.kit.mapper.KindFor(w.Resource); err == nil && kind.GroupKind() == groupKind(obj) &&
-				p.ObjectKey == client.ObjectKeyFromObject(obj) {
-				texts = append(texts, fmt.Sprintf("%s: %s", nameOf(obj), w))
-			}
+		if w, changed := changes[object{groupKind(obj), client.ObjectKeyFromObject(obj)}]; changed {
+			texts = append(texts, fmt.Sprintf("%s: %s", nameOf(obj), w))
 		}
 	}
 	if len(texts) == 0 {
