@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -169,8 +169,12 @@ func (u *newUser) cluster() {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	var log output
-	cmd.Stdout, cmd.Stderr = &log, &log
+	ready, err := cmd.StdoutPipe() // a line once it is up
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		u.t.Fatal(err)
 	}
@@ -180,9 +184,13 @@ func (u *newUser) cluster() {
 			u.t.Logf("rota-kube: %v\n%s", err, log.String())
 		}
 	})
-	u.eventually("the control plane is up", func() bool { return strings.Contains(log.String(), "\n") })
+	late := time.AfterFunc(3*time.Minute, cancel)
+	if _, err := bufio.NewReader(ready).ReadString('\n'); err != nil {
+		u.t.Fatalf("the control plane is not up: %v", err)
+	}
+	late.Stop()
 	if u.config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
-		u.t.Fatalf("%v\n%s", err, log.String())
+		u.t.Fatal(err)
 	}
 	if u.typed, err = kubernetes.NewForConfig(u.config); err != nil {
 		u.t.Fatal(err)
@@ -258,7 +266,7 @@ func (u *newUser) kubelet(pod *corev1.Pod) *exec.Cmd {
 		}
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
-	var log output
+	var log bytes.Buffer // is read once it has ended
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		u.t.Fatal(err)
@@ -282,22 +290,4 @@ func (u *newUser) eventually(what string, done func() bool) {
 			u.t.Fatalf("never: %s", what)
 		}
 	}
-}
-
-// output is what a process prints.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
