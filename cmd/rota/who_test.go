@@ -170,7 +170,7 @@ func TestWhoOfAnObject(t *testing.T) {
 	works := owner + " works on ConfigMap " + w.namespace + "/blog"
 	for _, kind := range []string{"cm/blog", "cm blog", "configmap/blog", "configmaps/blog", "ConfigMap/blog", "configmaps.v1. blog"} {
 		// What follows depends on whether some other ConfigMap of the cluster is in the same slot.
-		check("who "+kind+rota, exitGood, works, "held      yes: ", "by its name")
+		check("who "+kind+rota, exitGood, works, "held      yes: ", "by its report", "by its name")
 	}
 	check("who cm/blog"+reader, exitGood, works) // who sees no other rota need not name this one
 	check("who cm/blog --rota web"+reader, exitGood, works, "held      not known: the objects of the kind could not be listed")

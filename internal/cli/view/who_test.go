@@ -105,9 +105,10 @@ func TestWho(t *testing.T) {
 		works  Works
 		words  []string // in what it says
 	}{
-		"all is well": {func(*question) {}, WorksYes, []string{"b works on Website default/blog", "its name", "Filter", "b holds it"}},
-		"a child":     {func(q *question) { q.child(byWebsite) }, WorksYes, []string{"b works on Deployment default/hello-page", "Website default/blog", "the name of its controlling owner"}},
-		"no owner":    {func(q *question) { q.child(nil) }, WorksNo, []string{"it has no controlling owner"}},
+		"all is well": {func(*question) {}, WorksYes, []string{"b works on Website default/blog", "its name", "Filter",
+			"by its report b holds it; no other object of the kind is in slot 157"}},
+		"a child":  {func(q *question) { q.child(byWebsite) }, WorksYes, []string{"b works on Deployment default/hello-page", "Website default/blog", "the name of its controlling owner"}},
+		"no owner": {func(q *question) { q.child(nil) }, WorksNo, []string{"it has no controlling owner"}},
 		"another owner": {func(q *question) {
 			q.child(&metav1.OwnerReference{APIVersion: "v1", Kind: "Other", Name: "o", Controller: ptr.To(true)})
 		}, WorksNo, []string{"its controlling owner is Other o"}},
