@@ -90,7 +90,7 @@ func (m *Member) keepLease() {
 	if !m.recovery.on && m.snap.Table != nil {
 		l.TableUID = m.snap.UID
 	}
-	if m.phase == starting && m.refused != nil {
+	if m.refused != nil {
 		l.Epoch, l.TableUID = 0, "" // it can go by no table: planners look for such Leases (rule R18)
 	}
 	timeout := m.timeout()
