@@ -18,34 +18,57 @@ import (
 // waits is how long a read that must wait is watched.
 const waits = 100 * time.Millisecond
 
-// readers are members whose reads wait for writes, one whose objects are in their own slots and one whose objects are
-// in their owners', with a way to make objects in a slot as somebody else does, and the owners of those.
-func (s suite) readers(t *testing.T,
-	test func(t *testing.T, r *rig, create func(slot.Slot) Object, owners func(slot.Slot) []metav1.OwnerReference),
-) {
+// reader is a member whose reads wait for its writes. object makes an object in a slot as somebody else does; owners are
+// those of such objects.
+type reader struct {
+	*rig
+	object func(slot.Slot) Object
+	owners func(slot.Slot) []metav1.OwnerReference
+}
+
+// readers are one whose objects are in their own slots, and those whose objects are in their owners'.
+func (s suite) readers(t *testing.T, test func(t *testing.T, r *reader)) {
 	t.Run("Primary", func(t *testing.T) {
 		r := s.rig(t)
 		r.share.KeepWrites()
-		test(t, r, func(n slot.Slot) Object { return r.create(r.key(n)) },
-			func(slot.Slot) []metav1.OwnerReference { return nil })
+		test(t, &reader{r, func(n slot.Slot) Object { return r.create(r.key(n)) },
+			func(slot.Slot) []metav1.OwnerReference { return nil }})
 	})
 	t.Run("Owned", func(t *testing.T) {
 		s.keys(t, func(t *testing.T, key slot.Key) {
 			r := s.ownedRig(t, key)
 			r.share.KeepWrites()
 			names := map[slot.Slot]string{1: r.parentIn(1), 2: r.parentIn(2)}
-			test(t, r, func(n slot.Slot) Object { return r.child(names[n]) },
-				func(n slot.Slot) []metav1.OwnerReference { return []metav1.OwnerReference{parent(names[n])} })
+			test(t, &reader{r, func(n slot.Slot) Object { return r.child(names[n]) },
+				func(n slot.Slot) []metav1.OwnerReference { return []metav1.OwnerReference{parent(names[n])} }})
 		})
 	})
 }
 
-// wrote notes that a client of the member wrote an object.
-func (r *rig) wrote(w *delivery.Write, obj Object, owners []metav1.OwnerReference) {
-	w.Answered(&metav1.ObjectMeta{
+// opens runs the informer, and opens slot 1.
+func (r *reader) opens() {
+	r.t.Helper()
+	r.run(r.informer)
+	r.own(only(1))
+}
+
+// answer is the API server's to a write of an object of slot n.
+func (r *reader) answer(obj Object, n slot.Slot) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{
 		Namespace: obj.Key.Namespace, Name: obj.Key.Name, UID: obj.UID, ResourceVersion: obj.Version,
-		OwnerReferences: owners, Labels: map[string]string{label: r.label},
-	})
+		OwnerReferences: r.owners(n), Labels: map[string]string{label: r.label},
+	}
+}
+
+// wrote notes that a client of the member wrote an object of slot n.
+func (r *reader) wrote(w *delivery.Write, obj Object, n slot.Slot) { w.Answered(r.answer(obj, n)) }
+
+// updates has a client of the member update an object of slot n, in a reconcile of the slots by.
+func (r *reader) updates(obj Object, n slot.Slot, by ...slot.Slot) Object {
+	w := r.share.Write(r.kind.GroupKind, obj.Key, nil, by...)
+	obj = r.update(obj.Key)
+	r.wrote(w, obj, n)
+	return obj
 }
 
 // deleted has a client of the member delete an object of slot 1. The request does not tell the object's owner.
@@ -96,26 +119,29 @@ func (r *rig) answered(all []reading) {
 	}
 }
 
+// waitUntil has reads wait until something is done.
+func (r *reader) waitUntil(do func(), keys ...types.NamespacedName) {
+	r.t.Helper()
+	all := r.reads(r.ctx, keys...)
+	r.waiting(all)
+	do()
+	r.answered(all)
+}
+
 // Reads wait for what this member wrote in its open slots, and for nothing else.
 func (s suite) readsShowWrites(t *testing.T) {
-	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
+	s.readers(t, func(t *testing.T, r *reader) {
 		kind := r.kind.GroupKind
-		kept, doomed, other, foreign := create(1), create(1), create(1), create(2)
-		r.run(r.informer)
-		r.own(only(1))
+		kept, doomed, other, foreign := r.object(1), r.object(1), r.object(1), r.object(2)
+		r.opens()
 		resume := r.faults.Pause()
-		w := r.share.Write(kind, foreign.Key, nil)
-		r.wrote(w, r.update(foreign.Key), owners(2))
+		r.updates(foreign, 2)
 		r.answered(r.reads(r.ctx, foreign.Key)) // another member's
 
-		w = r.share.Write(kind, kept.Key, nil, 1)
-		kept = r.update(kept.Key)
-		r.wrote(w, kept, owners(1))
+		kept = r.updates(kept, 1, 1)
 		r.deleted(doomed)
-		made := create(1)
-		r.wrote(r.share.Write(kind, made.Key, nil, 1), made, owners(1))
+		made := r.object(1)
+		r.wrote(r.share.Write(kind, made.Key, nil, 1), made, 1)
 		all := r.reads(r.ctx, kept.Key, doomed.Key, made.Key)
 		r.waiting(all)
 		r.must(r.share.AwaitWrite(r.ctx, kind, other.Key, delivery.ViewShare)) // nobody wrote it
@@ -136,25 +162,15 @@ func (s suite) readsShowWrites(t *testing.T) {
 
 // Nobody waits for what leaves, nor for what was written when the slot was another's.
 func (s suite) readsEndWithTheSlot(t *testing.T) {
-	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
-		kind := r.kind.GroupKind
-		kept, doomed := create(1), create(1)
-		r.run(r.informer)
-		r.own(only(1))
+	s.readers(t, func(_ *testing.T, r *reader) {
+		kept, doomed := r.object(1), r.object(1)
+		r.opens()
 		resume := r.faults.Pause()
-		w := r.share.Write(kind, kept.Key, nil, 1)
-		r.wrote(w, r.update(kept.Key), owners(1))
+		r.updates(kept, 1, 1)
 		r.deleted(doomed)
-		all := r.reads(r.ctx, kept.Key, doomed.Key)
-		r.waiting(all)
-		r.share.Shut(only(1))
-		r.answered(all)
+		r.waitUntil(func() { r.share.Shut(only(1)) }, kept.Key, doomed.Key)
 		r.share.Release(only(1))
-		w = r.share.Write(kind, kept.Key, nil)
-		kept = r.update(kept.Key)
-		r.wrote(w, kept, owners(1))
+		kept = r.updates(kept, 1)
 		resume()
 		r.own(only(1)) // a list that began after the write
 		r.answered(r.reads(r.ctx, kept.Key, doomed.Key))
@@ -164,67 +180,48 @@ func (s suite) readsEndWithTheSlot(t *testing.T) {
 
 // Whoever deletes what the cache has not shown yet does not find it afterwards.
 func (s suite) readsShowUnseenDeletions(t *testing.T) {
-	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
+	s.readers(t, func(_ *testing.T, r *reader) {
 		kind := r.kind.GroupKind
-		kept := create(1)
-		r.run(r.informer)
-		r.own(only(1))
+		kept := r.object(1)
+		r.opens()
 		resume := r.faults.Pause()
-		mine := create(1)
-		r.wrote(r.share.Write(kind, mine.Key, nil, 1), mine, owners(1))
+		mine := r.object(1)
+		r.wrote(r.share.Write(kind, mine.Key, nil, 1), mine, 1)
 		r.deleted(mine)
-		others := create(1)
+		others := r.object(1)
 		r.deleted(others)
-		all := r.reads(r.ctx, mine.Key, others.Key)
-		r.waiting(all)
-		resume()
-		r.answered(all)
+		r.waitUntil(resume, mine.Key, others.Key)
 		r.must(r.storeHas(kept))
 	})
 }
 
 // A slot that is about to open counts as open: a member that is told that it owns an object reads what it wrote to it.
 func (s suite) readsBeginBeforeTheSlotOpens(t *testing.T) {
-	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
-		kind := r.kind.GroupKind
-		kept := create(1)
+	s.readers(t, func(_ *testing.T, r *reader) {
+		kept := r.object(1)
 		r.run(r.informer)
 		r.must(r.warm(r.ctx, only(1)))
 		r.must(r.share.Load(r.ctx, only(1), table.CauseAssigned, nil, false))
 		resume := r.faults.Pause()
-		w := r.share.Write(kind, kept.Key, nil, 1)
-		kept = r.update(kept.Key)
-		r.wrote(w, kept, owners(1))
+		kept = r.updates(kept, 1, 1)
 		r.answered(r.reads(r.ctx, kept.Key))
 		r.share.OpenToReads(only(1))
-		all := r.reads(r.ctx, kept.Key)
-		r.waiting(all)
-		resume()
-		r.answered(all)
+		r.waitUntil(resume, kept.Key)
 		r.must(r.storeHas(kept))
 	})
 }
 
 // Nobody waits for a kind that is not served, although its watch is tried again and again.
 func (s suite) readsEndWithTheKind(t *testing.T) {
-	s.readers(t, func(_ *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
-		kind := r.kind.GroupKind
-		kept, doomed := create(1), create(1)
-		r.run(r.informer)
-		r.own(only(1))
+	s.readers(t, func(_ *testing.T, r *reader) {
+		kept, doomed := r.object(1), r.object(1)
+		r.opens()
 		r.faults.Refuse(errNotServed)
-		w := r.share.Write(kind, kept.Key, nil, 1)
-		r.wrote(w, r.update(kept.Key), owners(1))
+		r.updates(kept, 1, 1)
 		r.answered(r.reads(r.ctx, kept.Key))
 		r.deleted(doomed)
 		r.answered(r.reads(r.ctx, doomed.Key))
-		unseen := create(1)
+		unseen := r.object(1)
 		r.deleted(unseen)
 		r.answered(r.reads(r.ctx, unseen.Key))
 	})
@@ -232,14 +229,11 @@ func (s suite) readsEndWithTheKind(t *testing.T) {
 
 // The error of a list that a read needs is not the read's.
 func (s suite) readsOutlastLists(t *testing.T) {
-	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
-		_ func(slot.Slot) []metav1.OwnerReference,
-	) {
-		kept := create(1)
-		r.run(r.informer)
-		r.own(only(1))
+	s.readers(t, func(t *testing.T, r *reader) {
+		kept := r.object(1)
+		r.opens()
 		resume := r.faults.Pause()
-		unseen := create(1)
+		unseen := r.object(1)
 		r.deleted(unseen)
 		r.faults.Refuse(errForbidden)
 		soon, cancel := context.WithTimeout(r.ctx, waits)
@@ -249,11 +243,10 @@ func (s suite) readsOutlastLists(t *testing.T) {
 				t.Errorf("%s while lists are refused: %v", one.what, err)
 			}
 		}
-		all := r.reads(r.ctx, unseen.Key)
-		r.waiting(all)
-		r.faults.Refuse(nil)
-		resume()
-		r.answered(all)
+		r.waitUntil(func() {
+			r.faults.Refuse(nil)
+			resume()
+		}, unseen.Key)
 		r.must(r.storeHas(kept))
 	})
 }
@@ -261,25 +254,19 @@ func (s suite) readsOutlastLists(t *testing.T) {
 // An object without finalizers in its metadata may stay for long after it was deleted, as a Namespace does. Reads wait
 // for the version that the deletion gave it.
 func (s suite) readsOfWhatStays(t *testing.T) {
-	s.readers(t, func(t *testing.T, r *rig, create func(slot.Slot) Object,
-		owners func(slot.Slot) []metav1.OwnerReference,
-	) {
+	s.readers(t, func(t *testing.T, r *reader) {
 		kind := r.kind.GroupKind
-		stays := create(1)
-		r.run(r.informer)
-		r.own(only(1))
-		about := func(obj Object) *metav1.ObjectMeta {
-			return &metav1.ObjectMeta{Namespace: obj.Key.Namespace, Name: obj.Key.Name, UID: obj.UID,
-				ResourceVersion: obj.Version, OwnerReferences: owners(1), Labels: map[string]string{label: r.label},
-				DeletionTimestamp: &metav1.Time{Time: time.Now()}}
-		}
+		stays := r.object(1)
+		r.opens()
 		for what, answered := range map[string]func(*delivery.Write, metav1.Object){
 			"its deletion": (*delivery.Write).Deleted, "an update after it": (*delivery.Write).Answered,
 		} {
 			resume := r.faults.Pause()
 			w := r.share.Write(kind, stays.Key, nil, 1)
 			stays = r.update(stays.Key)
-			answered(w, about(stays))
+			leaving := r.answer(stays, 1)
+			leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			answered(w, leaving)
 			all := r.reads(r.ctx, stays.Key)
 			r.waiting(all)
 			resume()
