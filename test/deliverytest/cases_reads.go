@@ -18,8 +18,8 @@ import (
 // waits is how long a read that must wait is watched.
 const waits = 100 * time.Millisecond
 
-// reader is a member whose reads wait for its writes. object makes an object in a slot as somebody else does; owners are
-// those of such objects.
+// reader is a member whose reads wait for its writes. object makes an object in a slot as somebody else does; owners
+// are those of such objects.
 type reader struct {
 	*rig
 	object func(slot.Slot) Object
