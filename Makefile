@@ -233,9 +233,10 @@ check-site:
 	cd tools/site && npm ci --ignore-scripts --no-audit --no-fund && $(GO) vet ./... && \
 		$(GO) test -vet=off -count=1 -timeout 30m ./...
 
-# Look for known vulnerabilities in what users link. It asks vuln.go.dev.
+# Look for known vulnerabilities in what users link, and in what releases link. It asks vuln.go.dev.
 check-vulns: bin/govulncheck
 	bin/govulncheck ./...
+	GOFLAGS=-modfile=go.latest.mod bin/govulncheck ./cmd/rota ./examples/website/sharded
 
 # Run the Go benchmarks.
 check-bench:

@@ -30,7 +30,8 @@ const apiHead = `# What the public packages export. TestAPI compares it with the
 #   go test -run TestAPI -update .
 `
 
-// TestAPI: what users can name changes on purpose only. With -v it counts the names of each package.
+// TestAPI: what users can name changes on purpose only, and docs/policy.md says of each package that it is stable. With
+// -v it counts the names of each package.
 func TestAPI(t *testing.T) {
 	now := api(t)
 	if *update {
@@ -46,6 +47,18 @@ func TestAPI(t *testing.T) {
 	if added, removed := compareAPI(recorded, now); len(added)+len(removed) > 0 {
 		t.Errorf("the public API is not what %s says:\n%s\nIf that is on purpose: go test -run TestAPI -update .",
 			apiFile, strings.Join(append(removed, added...), "\n"))
+	}
+	policy, err := os.ReadFile("docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| Go API \|.*$`).Find(policy)
+	for _, line := range now {
+		if name, ok := strings.CutPrefix(line, "package github.com/rota-dev/"); ok {
+			if name := strings.TrimPrefix(name, "rota/"); !bytes.Contains(row, []byte("`"+name+"`")) {
+				t.Errorf("docs/policy.md does not name the package %s in its row about the Go API:\n%s", name, row)
+			}
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/crane"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -156,6 +157,28 @@ func TestReleaseImages(t *testing.T) {
 	}
 	if err := json.Unmarshal(manifest, &hub); err != nil || hub.Config.MediaType != string(hubConfig) {
 		t.Errorf("metadata for Artifact Hub: %v in %s", err, manifest)
+	}
+}
+
+// TestReleaseAgain: what is pushed again, from files of another time, has the same digests.
+func TestReleaseAgain(t *testing.T) {
+	dist := release(t)
+	digests := func() string {
+		to := published(t, dist)
+		return strings.ReplaceAll(string(read(t, dist, "published.txt")), to, "")
+	}
+	first := digests()
+	charts, err := filepath.Glob(filepath.Join(dist, "*.tgz"))
+	if err != nil || len(charts) != 2 {
+		t.Fatalf("charts %v, %v", charts, err)
+	}
+	for _, path := range charts {
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := digests(); again != first {
+		t.Errorf("pushed\n%s\nand then\n%s", first, again)
 	}
 }
 

@@ -20,8 +20,11 @@ for chart in rota website; do
 	file=$(echo "$dist/$chart"-[0-9]*.tgz)
 	version=${file##*/"$chart"-}
 	version=${version%.tgz}
+	# Helm notes the file's time as that of the chart, in the time zone of the machine. So that a chart that is pushed again
+	# has the same digest, it is the commit's.
+	TZ=UTC touch -d "@$(git log -1 --format=%ct)" "$file"
 	# shellcheck disable=SC2086 # flags
-	helm push ${HELM_FLAGS:-} "$file" "oci://$registry/charts"
+	TZ=UTC helm push ${HELM_FLAGS:-} "$file" "oci://$registry/charts"
 	echo "$registry/charts/$chart@$(crane digest "$registry/charts/$chart:$version")" >>"$dist/published.txt"
-	rota-release artifacthub "$registry/charts/$chart" artifacthub-repo.yml
+	rota-release artifacthub "$registry/charts/$chart" "charts/$chart/artifacthub-repo.yml"
 done

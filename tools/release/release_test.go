@@ -52,7 +52,7 @@ func metadata(t *testing.T, dist string) (m struct{ Tag, Version, Commit string 
 
 var platforms = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "windows_arm64"}
 
-// TestReleaseChecksums: checksums.txt has exactly the archives, their SBOMs and the charts, and is right.
+// TestReleaseChecksums: checksums.txt has exactly what is released, and is right.
 func TestReleaseChecksums(t *testing.T) {
 	dist := release(t)
 	var got, want []string
@@ -73,7 +73,12 @@ func TestReleaseChecksums(t *testing.T) {
 		}
 	}
 	version := strings.TrimPrefix(metadata(t, dist).Tag, "v")
-	want = append(want, "rota-"+version+".tgz", "website-"+version+".tgz")
+	want = append(want, "rota-"+version+".tgz", "website-"+version+".tgz", "images.txt")
+	for _, program := range []string{"rota", "website-operator"} {
+		for _, arch := range []string{"amd64", "arm64"} {
+			want = append(want, "image_"+program+"_linux_"+arch+".spdx.json")
+		}
+	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
