@@ -25,6 +25,12 @@ func (s *source) List(o metav1.ListOptions) (runtime.Object, error) {
 // that were wanted when the first page was requested.
 func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !s.sharded() {
+		if o.ResourceVersion == "0" {
+			// The reflector takes any version at first. But the informer may start after this member, or the slot's former
+			// owner, has written what it is to show. In one answer, as of that version: pages of a first list would make the
+			// reflector ask for pages of all later ones.
+			o.ResourceVersion, o.Limit = "", 0
+		}
 		list, err := s.upstream.list(ctx, sharding.Request{ListOptions: o})
 		s.whole.Store(&err)
 		if err == nil && s.versions != nil {

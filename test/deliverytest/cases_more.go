@@ -346,6 +346,31 @@ func (s suite) transform(t *testing.T) {
 	})
 }
 
+// An informer of a whole kind may start after a handover, with the first read. It begins with what is there, and not with
+// what a cache of an API server shows that lags.
+func (s suite) wholeKindsBeginWithNow(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(2, 1, 2)
+	changed := r.update(keys[0])
+	r.delete(keys[1])
+	other := schema.GroupKind{Group: "example.com", Kind: "Undeclared"}
+	listWatch := func() cache.ListerWatcher { return NewFaulty(r.kind.ListWatch("", r.selector()), r.watchList) }
+	for what, inf := range map[string]cache.SharedIndexInformer{
+		"of a kind that is not sharded": r.share.NewInformer(other, listWatch(), r.kind.Example.DeepCopyObject(), 0, nil),
+		"beside those of the share": r.share.NewWholeInformer(r.kind.GroupKind, listWatch(),
+			r.kind.Example.DeepCopyObject(), 0, nil),
+	} {
+		r.run(inf)
+		if n := len(inf.GetStore().ListKeys()); n != len(keys)-1 {
+			t.Errorf("an informer %s begins with %d objects, want %d", what, n, len(keys)-1)
+		}
+		obj, there, err := inf.GetStore().GetByKey(keys[0].String())
+		if err != nil || !there || objectOfAny(obj).Version != changed.Version {
+			t.Errorf("an informer %s begins with %v (%v, %v), want version %s", what, obj, there, err, changed.Version)
+		}
+	}
+}
+
 func (s suite) undeclared(t *testing.T) {
 	r := s.rig(t)
 	other := schema.GroupKind{Group: "example.com", Kind: "Undeclared"}

@@ -112,6 +112,7 @@ func Run(t *testing.T, o Options) {
 				{"Resync", suite.resync},
 				{"Transform", suite.transform},
 				{"KeyNamespace", suite.keyNamespace},
+				{"R8WholeKindsBeginWithNow", suite.wholeKindsBeginWithNow},
 				{"UndeclaredKindIsStock", suite.undeclared},
 				{"GainListsTheGained", suite.gainListsTheGained},
 				{"TrafficTells", suite.trafficTells},

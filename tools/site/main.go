@@ -65,6 +65,13 @@ func run(ctx context.Context) error {
 	return nil
 }
 
+// edition is a version of the documentation, in a folder. Pages are the files of its pages, from there.
+type edition struct {
+	Name  string   `json:"name"`
+	Pages []string `json:"pages"`
+	from  string
+}
+
 // build makes the site of a checkout. Its first page leads to the newest release, or to main if there is none.
 func build(ctx context.Context, checkout, out string, tags bool) error {
 	versions := []string{working}
@@ -78,8 +85,9 @@ func build(ctx context.Context, checkout, out string, tags bool) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
+	var all []edition
 	for _, v := range versions {
-		from := checkout
+		e := edition{Name: v, from: checkout}
 		if v != working {
 			dir, err := os.MkdirTemp("", "rota-site-")
 			if err != nil {
@@ -89,10 +97,20 @@ func build(ctx context.Context, checkout, out string, tags bool) error {
 			if err := extract(ctx, checkout, v, dir); err != nil {
 				return err
 			}
-			from = dir
+			e.from = dir
 		}
-		if err := render(ctx, from, filepath.Join(out, v), v, versions); err != nil {
-			return fmt.Errorf("version %s: %w", v, err)
+		for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md"} {
+			found, err := fs.Glob(os.DirFS(e.from), pattern)
+			if err != nil {
+				return err
+			}
+			e.Pages = append(e.Pages, found...)
+		}
+		all = append(all, e)
+	}
+	for _, e := range all {
+		if err := render(ctx, e, filepath.Join(out, e.Name), all); err != nil {
+			return fmt.Errorf("version %s: %w", e.Name, err)
 		}
 	}
 	first := versions[min(1, len(versions)-1)]
@@ -132,9 +150,9 @@ type mount struct {
 	Files  []string `json:"files,omitempty"`
 }
 
-// render has Hugo write one version's pages.
-func render(ctx context.Context, from, out, version string, versions []string) error {
-	from, err := filepath.Abs(from)
+// render has Hugo write one version's pages, with links to the others.
+func render(ctx context.Context, e edition, out string, versions []edition) error {
+	from, err := filepath.Abs(e.from)
 	if err != nil {
 		return err
 	}
@@ -166,14 +184,14 @@ func render(ctx context.Context, from, out, version string, versions []string) e
 	config, err := json.Marshal(map[string]any{
 		"baseURL": "/",
 		"params": map[string]any{
-			"version": version, "versions": versions, "repository": repository, "folders": folders,
+			"version": e.Name, "versions": versions, "repository": repository, "folders": folders,
 		},
 		"module": map[string]any{"mounts": mounts},
 	})
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("rota-site-%d-%s.json", os.Getpid(), version))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("rota-site-%d-%s.json", os.Getpid(), e.Name))
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return err
 	}
