@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +53,11 @@ func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
 	// As a last resort kubectl asks localhost:8080, which is never right.
 	if raw, err := loader.RawConfig(); err == nil && clientcmdapi.IsConfigEmpty(&raw) && *f.config.APIServer == "" {
 		if _, err := rest.InClusterConfig(); err != nil {
-			return nil, "", withCode(exitUnreachable, errors.New("no cluster is configured: set KUBECONFIG, or give "+
+			missing, cure := "", "set KUBECONFIG"
+			if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
+				missing, cure = clientcmd.RecommendedConfigPathEnvVar+"="+files+" does not exist or is empty: ", "set it"
+			}
+			return nil, "", withCode(exitUnreachable, errors.New("no cluster is configured: "+missing+cure+", or give "+
 				"--kubeconfig, or --server"))
 		}
 	}

@@ -28,13 +28,15 @@ func (r *run) tried(gitVersion string) {
 	}
 }
 
-// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is not told: it
-// is as good as another cluster's.
+// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is told before an
+// installation only: it says nothing of the rota.
 func (r *run) lacks(ctx context.Context) {
 	core := r.client.CoreV1().RESTClient()
 	gates, err := serving.ReadGates(ctx, core)
 	switch {
-	case err != nil: // few may read metrics
+	case err != nil && r.Pre: // few may read metrics
+		r.unknown(groupCluster, "whether the API server answers lists from its cache", err)
+	case err != nil:
 	case gates.Off(serving.GateConsistentLists):
 		r.warn(groupCluster, codeLacks, "turn that feature gate on: Kubernetes has it on by default since 1.31",
 			"the API server reads lists of members from etcd, since its feature gate %s is off: members that start, and "+
@@ -43,7 +45,11 @@ func (r *run) lacks(ctx context.Context) {
 		r.good(groupCluster, codeLacks, "the API server reads lists from etcd after their first page (feature gate %s): "+
 			"only kinds with more than a page of objects, 500 to 5,000, cost more", serving.GatePages)
 	}
-	if lists, err := serving.WatchList(ctx, core, r.Rota.Namespace); err == nil && !lists {
+	lists, err := serving.WatchList(ctx, core, r.Rota.Namespace)
+	switch {
+	case err != nil && r.Pre:
+		r.unknown(groupCluster, "whether the API server has WatchList", err)
+	case err == nil && !lists:
 		r.good(groupCluster, codeLacks, "the API server has WatchList off: informers of kinds that are not sharded begin "+
 			"with a list, by themselves; those of members always do")
 	}

@@ -75,7 +75,7 @@ func texts(lines []Line) (out []string) {
 	return out
 }
 
-// TestServersThatLack: what costs more is told, and nothing where nothing does, or nobody may ask.
+// TestServersThatLack: what costs more is told, and nothing where nothing does; what nobody may ask is, with --pre.
 func TestServersThatLack(t *testing.T) {
 	const ok, off = http.StatusOK, http.StatusUnprocessableEntity
 	pages, watches := "ok the API server reads lists", "ok the API server has WatchList"
@@ -83,18 +83,27 @@ func TestServersThatLack(t *testing.T) {
 		server apiServer
 		want   []string
 	}{
-		"1.30":    {apiServer{gates: "ConsistentListFromCache=0 Other=1", watchList: off}, []string{"warning the API server reads lists", watches}},
-		"1.31":    {apiServer{gates: "ConsistentListFromCache=1", watchList: off}, []string{pages, watches}},
-		"1.32":    {apiServer{gates: "ConsistentListFromCache=1", watchList: ok}, []string{pages}},
-		"1.33":    {apiServer{gates: "ConsistentListFromCache=1 ListFromCacheSnapshot=0", watchList: off}, []string{pages, watches}},
-		"1.34":    {apiServer{gates: "ConsistentListFromCache=1 ListFromCacheSnapshot=1", watchList: ok}, nil},
-		"1.37":    {apiServer{gates: "ListFromCacheSnapshot=1", watchList: ok}, nil},
-		"refuses": {apiServer{watchList: http.StatusForbidden}, nil},
+		"1.30": {apiServer{gates: "ConsistentListFromCache=0 Other=1", watchList: off}, []string{"warning the API server reads lists", watches}},
+		"1.31": {apiServer{gates: "ConsistentListFromCache=1", watchList: off}, []string{pages, watches}},
+		"1.32": {apiServer{gates: "ConsistentListFromCache=1", watchList: ok}, []string{pages}},
+		"1.33": {apiServer{gates: "ConsistentListFromCache=1 ListFromCacheSnapshot=0", watchList: off}, []string{pages, watches}},
+		"1.34": {apiServer{gates: "ConsistentListFromCache=1 ListFromCacheSnapshot=1", watchList: ok}, nil},
+		"1.37": {apiServer{gates: "ListFromCacheSnapshot=1", watchList: ok}, nil},
+		"refuses": {apiServer{watchList: http.StatusForbidden}, []string{
+			"warning not known: whether the API", "warning not known: whether the API",
+		}},
 	} {
-		r, _ := c.server.run(t)
-		r.lacks(t.Context())
-		if diff := cmp.Diff(c.want, texts(r.lines[groupCluster])); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		for _, pre := range []bool{true, false} {
+			r, _ := c.server.run(t)
+			r.Pre = pre
+			r.lacks(t.Context())
+			want := c.want
+			if !pre && name == "refuses" {
+				want = nil
+			}
+			if diff := cmp.Diff(want, texts(r.lines[groupCluster])); diff != "" {
+				t.Errorf("%s, --pre %v (-want +got):\n%s", name, pre, diff)
+			}
 		}
 	}
 }

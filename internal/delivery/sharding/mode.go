@@ -63,7 +63,7 @@ func ParseMode(text string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return ModeUnknown, fmt.Errorf("delivery %q: must be one of %s, %s, %s", text, Filter, SlotLabel, ShardSelector)
+	return ModeUnknown, fmt.Errorf("delivery %q: must be one of filter, slot-label, shard-selector", text)
 }
 
 // MarshalText implements encoding.TextMarshaler; ModeUnknown is the empty text.
