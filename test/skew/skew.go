@@ -53,8 +53,9 @@ func parse(text string) (all []Release, err error) {
 // Build are a release's programs.
 type Build struct {
 	Release
-	// Rota and Demo are the paths of its programs rota and rota-demo.
-	Rota, Demo string
+	// Rota, Demo and Operator are the paths of its programs rota, rota-demo and the example operator, and Values is that of
+	// its chart's values.
+	Rota, Demo, Operator, Values string
 }
 
 // Programs returns the programs of a release. They are built from the history of the repository at root the first time,
@@ -65,7 +66,10 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		return nil, err
 	}
 	dir := filepath.Join(root, "bin", "skew-"+r.Commit[:short])
-	b := &Build{r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo")}
+	b := &Build{
+		r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo"), filepath.Join(dir, "sharded"),
+		filepath.Join(dir, "values.yaml"),
+	}
 	if _, err := os.Stat(dir); err == nil {
 		return b, nil // it was renamed when all were there
 	}
@@ -94,9 +98,16 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 	defer func() { _ = os.RemoveAll(built) }() // if it was not renamed
 	// The paths of sources are left out, so that what was compiled before is found again whatever the folder.
 	err = run(ctx, source, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", built,
-		"./cmd/rota", "./cmd/rota-demo")
+		"./cmd/rota", "./cmd/rota-demo", "./examples/website/sharded")
 	if err != nil {
 		return nil, fmt.Errorf("commit %s (%s): %w", r.Commit, r.About, err)
+	}
+	values, err := os.ReadFile(filepath.Join(source, "charts", "website", "values.yaml")) //nolint:gosec // of the archive
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(built, "values.yaml"), values, 0o600); err != nil {
+		return nil, err
 	}
 	return b, os.Rename(built, dir)
 }
