@@ -77,7 +77,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 		return usagef("adopt: --write and --diff print a patch: leave out -o %s", o.out.format)
 	}
 	report, err := adopt.Run(cmd.Context(), adopt.Options{Dir: dir, Name: o.name})
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.As(err, new(*adopt.FolderError)) || errors.Is(err, fs.ErrNotExist) {
 		return withCode(exitUsage, fmt.Errorf("adopt: %w", err))
 	}
 	if err != nil {
@@ -306,7 +306,10 @@ func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[strin
 		}
 		return
 	}
-	explained[said] = fmt.Sprintf("%s:%d", f.File, f.Line)
+	explained[said] = "the line above"
+	if f.File != "" {
+		explained[said] = fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
 	for _, text := range []string{f.Why, "write: " + f.Instead} {
 		if text != "" && text != "write: " {
 			for l := range strings.Lines(wrapAt(text, 110)) {

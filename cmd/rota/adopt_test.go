@@ -22,7 +22,7 @@ func TestAdoptRefuses(t *testing.T) {
 		want string
 	}{
 		"no such folder": {[]string{filepath.Join(python, "none")}, exitUsage, "no such file"},
-		"Python":         {[]string{python}, exitFindings, "it is a program in Python: rota adopt reads Go"},
+		"Python":         {[]string{python}, exitUsage, "it is a program in Python: rota adopt reads Go"},
 		"name":           {[]string{"--name", "A_B"}, exitUsage, `--name "A_B"`},
 		"both":           {[]string{"--write", "--diff"}, exitUsage, "not both"},
 		"patch as JSON":  {[]string{"--diff", "-o", "json"}, exitUsage, "leave out -o json"},

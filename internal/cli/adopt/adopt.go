@@ -21,11 +21,14 @@ type Options struct {
 	Name string
 }
 
-// Run reads the operator in Dir. An error means that nothing can be said: the folder has no Go module, is not an
-// operator, or cannot be read. Packages that do not compile are in the report instead.
+// Run reads the operator in Dir. An error means that nothing can be said: the folder cannot be read, or it has no Go
+// module or no operator, which is a FolderError. Packages that do not compile are in the report instead.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	mod, err := load(ctx, o.Dir, true, nil)
 	if err != nil {
+		return nil, err
+	}
+	if mod.selected, err = selectedIn(ctx, mod.Dir); err != nil {
 		return nil, err
 	}
 	name, err := rotaName(o.Name, mod.Path)
@@ -41,7 +44,7 @@ func read(mod *module, name string) (*Report, error) {
 		Module: mod.Path, Dir: mod.Dir, Rota: name, Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{},
 	}}
 	if !s.usesKubernetes() {
-		return nil, fmt.Errorf("module %s in %s uses neither controller-runtime nor client-go: it is no operator in Go, or "+
+		return nil, wrongFolder("module %s in %s uses neither controller-runtime nor client-go: it is no operator in Go, or "+
 			"its operator is in a module of its own below: name that folder", mod.Path, mod.Dir)
 	}
 	s.broken()

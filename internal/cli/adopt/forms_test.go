@@ -1,8 +1,8 @@
 package adopt
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,13 +59,7 @@ func TestCgo(t *testing.T) {
 func TestRefused(t *testing.T) {
 	write := func(dir, name, text string) string {
 		t.Helper()
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), text)
 		return dir
 	}
 	const mod = "module example.com/x\n\ngo 1.25.0\n"
@@ -83,6 +77,8 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := Run(t.Context(), Options{Dir: test.dir}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
+		} else if !errors.As(err, new(*FolderError)) && name != "missing" {
+			t.Errorf("%s: %v is no FolderError", name, err)
 		}
 	}
 	for path, want := range map[string]string{

@@ -29,7 +29,17 @@ type module struct {
 	parents map[ast.Node]ast.Node
 	// inFile is where each file belongs.
 	inFile map[*ast.File]*packages.Package
+	// selected are the versions of the modules that Rota depends on, by path.
+	selected map[string]selected
 }
+
+// FolderError says that a folder has nothing that can be read: name another one.
+type FolderError struct{ text string }
+
+// Error returns what is wrong with the folder.
+func (e *FolderError) Error() string { return e.text }
+
+func wrongFolder(format string, args ...any) error { return &FolderError{fmt.Sprintf(format, args...)} }
 
 // place is where something is.
 type place struct {
@@ -52,7 +62,11 @@ func load(ctx context.Context, dir string, tests bool, overlay map[string][]byte
 	if info, err := os.Stat(abs); err != nil {
 		return nil, err
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is a file: name the operator's folder", dir)
+		return nil, wrongFolder("%s is a file: name the operator's folder", dir)
+	}
+	// Folders are not walked through links, and the go command names files by where they are.
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil, err
 	}
 	root, err := moduleRoot(ctx, abs)
 	if err != nil {
@@ -81,7 +95,7 @@ func load(ctx context.Context, dir string, tests bool, overlay map[string][]byte
 		}
 	}
 	if len(m.packages) == 0 {
-		return nil, fmt.Errorf("%s has no Go packages: name the folder of the operator's go.mod, or one below it", dir)
+		return nil, wrongFolder("%s has no Go packages: name the folder of the operator's go.mod, or one below it", dir)
 	}
 	if m.Path == "" {
 		m.Path = m.packages[0].PkgPath
@@ -125,7 +139,7 @@ var otherOperators = []struct{ glob, what string }{
 func noModule(dir string) error {
 	for _, other := range otherOperators {
 		if found, _ := filepath.Glob(filepath.Join(dir, other.glob)); len(found) > 0 {
-			return fmt.Errorf("%s has no go.mod, and by its %s it is %s: rota adopt reads Go. Programs in other languages get "+
+			return wrongFolder("%s has no go.mod, and by its %s it is %s: rota adopt reads Go. Programs in other languages get "+
 				"their keys from dispatchers: docs/dispatch.md", dir, filepath.Base(found[0]), other.what)
 		}
 	}
@@ -143,9 +157,9 @@ func noModule(dir string) error {
 		return nil
 	})
 	if below != "" {
-		return fmt.Errorf("%s is in no Go module: its folder %s has one, name that", dir, below)
+		return wrongFolder("%s is in no Go module: its folder %s has one, name that", dir, below)
 	}
-	return fmt.Errorf("%s is in no Go module: there is no go.mod there or above. "+
+	return wrongFolder("%s is in no Go module: there is no go.mod there or above. "+
 		"Name the folder of the operator's go.mod", dir)
 }
 
