@@ -27,6 +27,14 @@ type fileEdit struct {
 	changes []change
 }
 
+var lf, crlf = []byte("\n"), []byte("\r\n")
+
+// endsInCRLF reports whether all lines of the file end as Windows has them.
+func (f *fileEdit) endsInCRLF() bool {
+	n := bytes.Count(f.old, crlf)
+	return n > 0 && n == bytes.Count(f.old, lf)
+}
+
 // change replaces the bytes from start to end.
 type change struct {
 	start, end int
@@ -90,8 +98,16 @@ func (r *Report) Changes() ([]Change, error) {
 	return out, nil
 }
 
-// result applies the changes.
+// result applies the changes. Lines end as those of the file did.
 func (f *fileEdit) result(name string) ([]byte, error) {
+	text, err := f.applied(name)
+	if err == nil && f.endsInCRLF() {
+		text = bytes.ReplaceAll(bytes.ReplaceAll(text, crlf, lf), lf, crlf)
+	}
+	return text, err
+}
+
+func (f *fileEdit) applied(name string) ([]byte, error) {
 	changes := slices.Clone(f.changes)
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.start, b.start) })
 	var b bytes.Buffer
@@ -132,10 +148,11 @@ func (c Change) Diff() (string, error) {
 	})
 }
 
+// lines splits a text. A last line without its end is marked as patch marks it.
 func lines(text string) []string {
-	if text == "" {
-		return nil
+	out := slices.Collect(strings.Lines(text))
+	if n := len(out); n > 0 && !strings.HasSuffix(text, "\n") {
+		out[n-1] += "\n\\ No newline at end of file\n"
 	}
-	text = strings.TrimSuffix(text, "\n")
-	return strings.SplitAfter(text+"\n", "\n")[:strings.Count(text, "\n")+1]
+	return out
 }

@@ -17,7 +17,7 @@ type goFile struct {
 	info *types.Info
 	pkg  *types.Package
 	base int // the position of its first byte
-	// gone counts the uses of imported packages that edits take away, by local name.
+	// gone counts the uses of imported packages that edits take away, as usesIn counts them.
 	gone map[string]int
 	// wants are the import paths that edits need.
 	wants []string
@@ -89,14 +89,9 @@ func (f *goFile) want(path string) {
 }
 
 func (f *goFile) drop(n ast.Node) {
-	ast.Inspect(n, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			if pkg, ok := f.info.Uses[id].(*types.PkgName); ok {
-				f.gone[pkg.Name()]++
-			}
-		}
-		return true
-	})
+	for name, uses := range f.usesIn(n) {
+		f.gone[name] += uses
+	}
 }
 
 // imports adds what is wanted, and removes what no longer is used.
@@ -107,19 +102,24 @@ func (f *goFile) imports() {
 		for _, path := range f.wants {
 			fmt.Fprintf(&b, "%s\n", strconv.Quote(path))
 		}
-		line := f.lineOf(f.at(anchor.Pos()))
+		first := anchor.Pos()
+		if anchor.Doc != nil { // the comment stays with its import
+			first = anchor.Doc.Pos()
+		}
+		line := f.lineOf(f.at(first))
 		f.add(line, line, b.String())
 	}
-	uses := map[string]int{}
-	for _, obj := range f.usesOf() {
-		uses[obj.Name()]++
-	}
+	uses := f.usesIn(f.file)
 	for _, spec := range f.file.Imports {
 		name := ""
 		if obj, ok := f.info.Implicits[spec].(*types.PkgName); ok {
 			name = obj.Name()
 		} else if spec.Name != nil {
 			name = spec.Name.Name
+		}
+		if name == "." {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			name += path
 		}
 		if n := f.gone[name]; name != "" && n > 0 && uses[name] == n {
 			start := f.lineOf(f.at(spec.Pos()))
@@ -128,12 +128,26 @@ func (f *goFile) imports() {
 	}
 }
 
-// usesOf lists the uses of imported packages in the file.
-func (f *goFile) usesOf() (out []*types.PkgName) {
-	ast.Inspect(f.file, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			if pkg, ok := f.info.Uses[id].(*types.PkgName); ok {
-				out = append(out, pkg)
+// usesIn counts the uses of imported packages in a node, by local name; those that are imported by a dot are counted as
+// a dot with their path.
+func (f *goFile) usesIn(n ast.Node) map[string]int {
+	out := map[string]int{}
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			for name, uses := range f.usesIn(n.X) {
+				out[name] += uses
+			}
+			return false
+		case *ast.Ident:
+			switch obj := f.info.Uses[n].(type) {
+			case nil:
+			case *types.PkgName:
+				out[obj.Name()]++
+			default:
+				if pkg := obj.Pkg(); pkg != nil && pkg != f.pkg && obj.Parent() == pkg.Scope() {
+					out["."+pkg.Path()]++
+				}
 			}
 		}
 		return true
