@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"go/ast"
 	"slices"
 )
 
@@ -47,6 +48,7 @@ func read(mod *module, name string) (*Report, error) {
 		return nil, wrongFolder("module %s in %s uses neither controller-runtime nor client-go: it is no operator in Go, or "+
 			"its operator is in a module of its own below: name that folder", mod.Path, mod.Dir)
 	}
+	s.findIgnores()
 	s.broken()
 	s.versions()
 	s.findManagers()
@@ -63,6 +65,7 @@ func read(mod *module, name string) (*Report, error) {
 		return nil, err
 	}
 	s.edit()
+	s.unused()
 	s.sum()
 	return s.report, nil
 }
@@ -82,6 +85,11 @@ type source struct {
 	live map[any]bool
 	// edits are what --write does, by file.
 	edits edits
+	// units are the edits of Go files, dropped those that are left since the source would not compile with them, and why.
+	units   []unit
+	dropped map[*ast.CallExpr]string
+	// ignores are the comments that say that a finding is known.
+	ignores []*ignored
 	// election is what the stock managers say of their leader election, as far as it can be read.
 	election election
 }
@@ -92,7 +100,9 @@ func (s *source) found(level Level, code string, at place, format string, args .
 		Level: level, Code: code, File: at.File, Line: at.Line, Text: fmt.Sprintf(format, args...),
 		Why: codes[code].why, Instead: codes[code].instead, Link: Page + "#" + codes[code].anchor,
 	})
-	return &s.report.Findings[len(s.report.Findings)-1]
+	f := &s.report.Findings[len(s.report.Findings)-1]
+	s.known(f)
+	return f
 }
 
 // sum sorts the findings and counts.
@@ -116,5 +126,5 @@ func (s *source) sum() {
 			r.Fine++
 		}
 	}
-	r.edits = s.edits
+	r.source = s
 }

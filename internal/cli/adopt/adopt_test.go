@@ -179,8 +179,8 @@ func TestCompiles(t *testing.T) {
 		list, _ := changes(t, report(t, dir))
 		all = append(all, list...)
 	}
-	if checked, err := (&Report{Dir: "testdata"}).Check(t.Context(), all); err != nil || !checked {
-		t.Errorf("checked %v: %v", checked, err)
+	if checked, broken, err := (&Report{Dir: "testdata"}).check(t.Context(), all); err != nil || !checked || len(broken) > 0 {
+		t.Errorf("checked %v: %v, %v", checked, broken, err)
 	}
 }
 

@@ -52,6 +52,8 @@ const (
 	codeReadiness      = "Readiness"
 	codeFlag           = "LeaderElectFlag"
 	codeOther          = "OtherDeployment"
+	codeBundle         = "Bundle"
+	codeIgnore         = "Ignore"
 	codeNoManifest     = "NoDeployment"
 )
 
@@ -165,6 +167,10 @@ var codes = map[string]explanation{
 		"changed",
 		"nothing, if it does not run the operator; else bind the operator's role to its ServiceAccount, or see " +
 			"docs/deploy.md", inManifests},
+	codeBundle: {"OLM installs what is in it, which is neither looked at nor changed",
+		"make it anew (`make bundle`) once the manifests are changed; what it is given besides them is in docs/deploy.md",
+		inManifests},
+	codeIgnore: {"the comment has no effect", "//rota:ignore CODE REASON on the line of the finding, or above it", inGo},
 	codeNoManifest: {"what a Pod and its ServiceAccount need could not be looked at",
 		"docs/deploy.md lists it, and `rota check --pre` looks at a cluster", inManifests},
 }

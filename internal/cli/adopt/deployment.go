@@ -40,7 +40,7 @@ func (s *source) deployment(d *workload) {
 	if len(missing) > 0 {
 		f := s.found(Must, codePodEnv, at(env), "container %s has no %s",
 			scalar(container, "name"), strings.Join(missing, ", "))
-		f.Written = edits.addEnv(container, missing)
+		f.write(func() bool { return edits.addEnv(container, missing) })
 	}
 	s.grace(d.document, pod, edits)
 	spec := value(d.Node, "spec")
@@ -97,11 +97,12 @@ func (s *source) grace(d *document, pod *yaml.Node, edits *yamlEdits) {
 	f.Instead = fmt.Sprintf("terminationGracePeriodSeconds: %d, which is more than "+
 		"rota.Options.LeaveTimeout (25 s) and the "+
 		"manager's GracefulShutdownTimeout (30 s) together", grace)
-	if n != nil {
-		f.Written = edits.replace(n, strconv.Itoa(grace))
-	} else {
-		f.Written = edits.addKey(pod, "terminationGracePeriodSeconds: "+strconv.Itoa(grace))
-	}
+	f.write(func() bool {
+		if n != nil {
+			return edits.replace(n, strconv.Itoa(grace))
+		}
+		return edits.addKey(pod, "terminationGracePeriodSeconds: "+strconv.Itoa(grace))
+	})
 }
 
 func (s *source) rollout(d *document, spec *yaml.Node, edits *yamlEdits) {
@@ -113,8 +114,10 @@ func (s *source) rollout(d *document, spec *yaml.Node, edits *yamlEdits) {
 			"replaced")
 	case strategy == nil:
 		f := s.found(Look, codeRollout, place{d.rel, spec.Line}, "it has no strategy")
-		f.Written = edits.addBefore(spec, "template", "strategy:",
-			"  rollingUpdate:", "    maxUnavailable: 0", "    maxSurge: 1")
+		f.write(func() bool {
+			return edits.addBefore(spec, "template", "strategy:",
+				"  rollingUpdate:", "    maxUnavailable: 0", "    maxSurge: 1")
+		})
 	case unavailable != "0" && unavailable != "0%":
 		s.found(Look, codeRollout, place{d.rel, strategy.Line}, "maxUnavailable is not 0")
 	}

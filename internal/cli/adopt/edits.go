@@ -76,7 +76,7 @@ type Change struct {
 // Changes returns what --write writes, by name. An error is a defect of this package: an edit that does not fit.
 func (r *Report) Changes() ([]Change, error) {
 	var out []Change
-	for name, f := range r.edits.files {
+	for name, f := range r.source.edits.files {
 		if len(f.changes) == 0 {
 			continue
 		}

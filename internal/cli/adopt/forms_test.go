@@ -18,7 +18,13 @@ func TestForms(t *testing.T) {
 	for _, dir := range forms(t) {
 		r := report(t, dir)
 		text.WriteString("== " + strings.TrimPrefix(dir, "forms/") + "\n")
+		for _, name := range r.Unread {
+			text.WriteString("unread: " + name + "\n")
+		}
 		for _, f := range r.Findings {
+			if f.Known != "" {
+				fmt.Fprintf(&text, "known: %s: %s: %s\n", f.Code, f.Text, f.Known)
+			}
 			if f.Written || f.Level == Fine || slices.Contains(quiet, f.Code) {
 				continue
 			}

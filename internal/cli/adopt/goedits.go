@@ -2,7 +2,9 @@ package adopt
 
 import (
 	"go/ast"
+	"go/types"
 	"slices"
+	"strings"
 )
 
 // editor edits the operator's Go files.
@@ -11,27 +13,80 @@ type editor struct {
 	files map[*ast.File]*goFile
 }
 
+// unit is an edit that can be dropped without the others: that of a manager or of a controller.
+type unit struct {
+	call *ast.CallExpr
+	// file is where it is, pkg the package of that file, and function the declaration around it.
+	file, pkg, function string
+}
+
 // edit makes the changes that are surely right, as far as there are any, and marks their findings as written.
 func (s *source) edit() {
 	e := &editor{s, map[*ast.File]*goFile{}}
-	main := false
+	s.units = nil
+	written := map[*manager]bool{}
 	for _, m := range s.managers {
-		main = main || m.adopted
-	}
-	if len(s.managers) == 1 && !main {
-		m := s.managers[0]
-		kept := e.manager(m)
-		main = kept == ""
-		s.kept(s.module.at(m.CallExpr), kept, codeManager)
-	}
-	if main { // sharded controllers need such a manager
-		for _, c := range s.controllers {
-			e.controller(c)
+		if m.adopted {
+			continue
 		}
+		at := s.module.at(m.CallExpr)
+		switch {
+		case s.isKnown(at, codeManager) != "":
+		case len(s.managers) > 1:
+			s.kept(at, "there are several, and which of them is to be sharded is not in the source", codeManager)
+		default:
+			kept := e.manager(m)
+			written[m] = kept == ""
+			s.kept(at, kept, codeManager)
+		}
+	}
+	for _, c := range s.controllers {
+		if c.adopted || c.raw {
+			continue
+		}
+		kept := e.stockManager(c, written)
+		if kept == "" {
+			kept = e.controller(c)
+		}
+		s.kept(c.at, kept, codeSharded, codeDuty)
 	}
 	for _, f := range e.files {
 		f.imports()
 	}
+}
+
+// redo makes the changes anew, without those that are dropped.
+func (s *source) redo() {
+	for name := range s.edits.files {
+		if strings.HasSuffix(name, ".go") {
+			delete(s.edits.files, name)
+		}
+	}
+	for i := range s.report.Findings {
+		f := &s.report.Findings[i]
+		switch f.Code {
+		case codeManager, codeElection, codeSharded, codeDuty:
+			f.Written, f.Kept = false, ""
+		}
+	}
+	s.edit()
+}
+
+// changed notes that a call's edit is made.
+func (e *editor) changed(call *ast.CallExpr) {
+	u := unit{call: call, file: e.module.name(call), pkg: e.module.inFile[e.module.file(call)].PkgPath}
+	if fn := e.module.enclosing(call); fn != nil {
+		u.function = nameOf(fn)
+	}
+	e.units = append(e.units, u)
+}
+
+// nameOf names a function or method within its package.
+func nameOf(fn *ast.FuncDecl) string {
+	if fn.Recv != nil && len(fn.Recv.List) == 1 {
+		return types.ExprString(fn.Recv.List[0].Type) + "." + fn.Name.Name
+	}
+	return fn.Name.Name
 }
 
 // open returns the file of a node, or says why that is not to be edited.
@@ -57,28 +112,32 @@ func (e *editor) open(n ast.Node) (f *goFile, kept string) {
 	return f, ""
 }
 
-// controller has a controller built by package ctrlrt.
-func (e *editor) controller(c *controller) {
-	if c.adopted || c.raw {
-		return
-	}
+// controller has a controller built by package ctrlrt. Others are left to people, and kept says why.
+func (e *editor) controller(c *controller) (kept string) {
 	what, _ := c.becomes()
 	build := map[string]string{Sharded: "ctrlrt.NewControllerManagedBy", Duty: "ctrlrt.NewDutyControllerManagedBy"}[what]
-	if build == "" {
-		return
+	if build == "" || e.isKnown(c.at, codeSharded, codeDuty) != "" {
+		return ""
+	}
+	if why := e.dropped[c.CallExpr]; why != "" {
+		return why
 	}
 	f, kept := e.open(c.CallExpr)
-	if kept == "" && !f.can(e.module.enclosing(c.CallExpr), ctrlrtPath) {
-		kept = noName
-	}
 	if kept != "" {
-		e.kept(c.at, kept, codeSharded, codeDuty)
-		return
+		return kept
+	}
+	if !f.can(e.module.enclosing(c.CallExpr), ctrlrtPath) {
+		return noName
+	}
+	if kept := e.builderType(c); kept != "" {
+		return kept
 	}
 	f.add(f.at(c.Fun.Pos()), f.at(c.Fun.End()), build)
 	f.want(ctrlrtPath)
 	f.drop(c.Fun)
+	e.changed(c.CallExpr)
 	e.written(c.at, codeSharded, codeDuty)
+	return ""
 }
 
 // noName is why a file is left where the packages cannot be imported under their names.

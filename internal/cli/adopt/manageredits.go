@@ -11,6 +11,9 @@ import (
 // manager has the manager made by package ctrlrt: `mgr, err := ctrl.NewManager(cfg, options)` that is followed by the
 // test of its error. Other forms are left to people, and kept says why.
 func (e *editor) manager(m *manager) (kept string) {
+	if why := e.dropped[m.CallExpr]; why != "" {
+		return why
+	}
 	f, kept := e.open(m.CallExpr)
 	if kept != "" {
 		return kept
@@ -27,6 +30,9 @@ func (e *editor) manager(m *manager) (kept string) {
 	}
 	if !f.can(fn, rotaPath, ctrlrtPath) {
 		return noName
+	}
+	if kept := e.managerType(f, fn, assign); kept != "" {
+		return kept
 	}
 	next := slices.Index(block.List, stmt) + 1
 	if next >= len(block.List) {
@@ -69,6 +75,7 @@ func (e *editor) manager(m *manager) (kept string) {
 	f.want(rotaPath)
 	f.want(ctrlrtPath)
 	f.drop(m.Fun)
+	e.changed(m.CallExpr)
 	e.written(e.module.at(m.CallExpr), codeManager)
 	return ""
 }
@@ -101,6 +108,9 @@ func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options st
 		return "", nil, ""
 	}
 	flag := field(m.lit, "LeaderElection")
+	if e.isKnown(e.module.at(flag), codeElection) != "" {
+		return "", nil, "its leader election is left, as a comment says"
+	}
 	id := field(m.lit, "LeaderElectionID")
 	if id == nil || !simple(id.Value) {
 		return "", nil, "the name of the Lease is not in the options, or comes from a call"
@@ -121,6 +131,10 @@ func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options st
 		}
 		if name := f.hidden(kv.Value, stmt); name != "" {
 			return "", nil, name + " means something else where the manager is made"
+		}
+		// The old replicas need no Pod to know their namespace, so neither do the new ones.
+		if name == "LeaderElectionNamespace" {
+			fmt.Fprintf(&moved, ", Namespace: %s", f.source(kv.Value))
 		}
 		fmt.Fprintf(&moved, ", %s: %s", name, f.source(kv.Value))
 	}

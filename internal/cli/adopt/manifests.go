@@ -46,11 +46,14 @@ func (s *source) manifests() error {
 	if err != nil {
 		return fmt.Errorf("manifests of %s: %w", s.module.Dir, err)
 	}
+	patches := patchesOf(docs)
+	docs = slices.DeleteFunc(docs, func(d *document) bool { return patches[d.file] || d.isPatch() })
+	s.bundles(docs)
 	own := s.ownDeployments(docs)
 	for _, w := range own {
 		s.deployment(w)
 	}
-	s.roles(docs)
+	s.roles(docs, own)
 	if len(own) == 0 {
 		s.found(Look, codeNoManifest, place{}, "no Deployment of the operator was found in YAML that can be read")
 	}
@@ -62,7 +65,53 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// documents reads the objects of a file. Files that cannot be read, such as templates, are noted.
+// bundleKind is what OLM installs an operator from.
+const bundleKind = "ClusterServiceVersion"
+
+// bundles names the Deployments and roles that OLM has in other objects.
+func (s *source) bundles(docs []*document) {
+	for _, d := range docs {
+		install := get(d.Node, "spec", "install", "spec")
+		if scalar(d.Node, "kind") == bundleKind && len(items(value(install, "deployments"))) > 0 {
+			s.found(Look, codeBundle, place{d.rel, d.Line}, "the %s %s has a Deployment, and was not read", bundleKind,
+				scalar(d.Node, "metadata", "name"))
+		}
+	}
+}
+
+// patchesOf returns the files that a kustomization lists as patches of other objects.
+func patchesOf(docs []*document) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range docs {
+		if !isKustomization(d.file) {
+			continue
+		}
+		var names []string
+		for _, key := range []string{"patches", "patchesJson6902"} {
+			for _, p := range items(value(d.Node, key)) {
+				names = append(names, scalar(p, "path"))
+			}
+		}
+		for _, name := range append(names, texts(value(d.Node, "patchesStrategicMerge"))...) {
+			if name != "" && !strings.Contains(name, "\n") {
+				out[filepath.Join(filepath.Dir(d.file), filepath.FromSlash(name))] = true
+			}
+		}
+	}
+	return out
+}
+
+func isKustomization(file string) bool {
+	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml"}, filepath.Base(file))
+}
+
+// isPatch reports whether an object is a part of one by its file's name, and by what it lacks.
+func (d *document) isPatch() bool {
+	return strings.Contains(filepath.Base(d.file), "patch") && get(d.Node, "spec", "template") != nil &&
+		get(d.Node, "spec", "selector") == nil
+}
+
+// documents reads the objects of a file, and those in lists. Files that cannot be read, such as templates, are noted.
 func (s *source) documents(name string) []*document {
 	text, err := os.ReadFile(name)
 	if err != nil || len(text) > 4<<20 {
@@ -70,10 +119,16 @@ func (s *source) documents(name string) []*document {
 	}
 	rel := s.module.rel(name)
 	interesting := false
-	for _, kind := range []string{"kind: Deployment", "kind: StatefulSet", "kind: Role", "kind: ClusterRole"} {
+	for _, kind := range []string{"kind: Deployment", "kind: StatefulSet", "kind: Role", "kind: ClusterRole",
+		"kind: " + bundleKind} {
 		interesting = interesting || bytes.Contains(text, []byte(kind))
 	}
-	if !interesting && filepath.Base(name) != "kustomization.yaml" {
+	if !interesting && !isKustomization(name) {
+		return nil
+	}
+	// A template may happen to be YAML.
+	if bytes.Contains(text, []byte("{{")) {
+		s.report.Unread = append(s.report.Unread, rel)
 		return nil
 	}
 	var out []*document
@@ -81,6 +136,7 @@ func (s *source) documents(name string) []*document {
 		var node yaml.Node
 		err := dec.Decode(&node)
 		if errors.Is(err, io.EOF) {
+			s.ignoresIn(rel, text)
 			return out
 		}
 		if err != nil {
@@ -89,6 +145,11 @@ func (s *source) documents(name string) []*document {
 		}
 		if len(node.Content) == 1 && node.Content[0].Kind == yaml.MappingNode {
 			out = append(out, &document{node.Content[0], name, rel})
+			if scalar(node.Content[0], "kind") == "List" {
+				for _, item := range items(value(node.Content[0], "items")) {
+					out = append(out, &document{item, name, rel})
+				}
+			}
 		}
 	}
 }

@@ -31,6 +31,8 @@ type Finding struct {
 	Written bool `json:"written,omitempty"`
 	// Kept says why --write leaves it, where it makes such a change elsewhere.
 	Kept string `json:"kept,omitempty"`
+	// Known is why it is left as it is, from a comment rota:ignore at it or at its manager. Such a finding is Fine.
+	Known string `json:"known,omitempty"`
 	// Link is the address of the page that has more.
 	Link string `json:"link"`
 }
@@ -100,7 +102,7 @@ type Report struct {
 	// Unread are manifests that could not be read, such as templates.
 	Unread []string `json:"unread,omitempty"`
 
-	edits edits
+	source *source
 }
 
 // Count returns how many controllers become one thing.

@@ -28,30 +28,41 @@ func (r rule) allows(group, resource, verb, name string) bool {
 		(len(r.names) == 0 || name != "" && slices.Contains(r.names, name))
 }
 
-// roles compares what the operator is granted with what a member needs. All roles of the operator count that a binding
-// gives to a ServiceAccount; where there is no binding, all count.
-func (s *source) roles(docs []*document) {
-	var rules []rule
-	bound := map[string]bool{}
+// roles compares what the operator is granted with what a member needs. The roles count that a binding gives to a
+// ServiceAccount of the operator's Deployments; where no Deployment is known, those that are bound to any; where nothing
+// is bound, all.
+func (s *source) roles(docs []*document, own []*workload) {
+	accounts := map[string]bool{}
+	for _, w := range own {
+		accounts[w.account()] = true
+	}
+	bindings := false
+	bound := map[string]bool{} // by kind and name
 	var binding *document
 	for _, d := range docs {
-		if k := scalar(d.Node, "kind"); k == "RoleBinding" || k == "ClusterRoleBinding" {
-			for _, subject := range items(value(d.Node, "subjects")) {
-				if scalar(subject, "kind") == "ServiceAccount" {
-					bound[scalar(d.Node, "roleRef", "name")] = true
-					if k == "RoleBinding" && filepath.Base(d.file) == "leader_election_role_binding.yaml" {
-						binding = d
-					}
-				}
+		k := scalar(d.Node, "kind")
+		if k != "RoleBinding" && k != "ClusterRoleBinding" {
+			continue
+		}
+		for _, subject := range items(value(d.Node, "subjects")) {
+			if scalar(subject, "kind") != "ServiceAccount" {
+				continue
+			}
+			bindings = true
+			if len(accounts) > 0 && !accounts[scalar(subject, "name")] {
+				continue
+			}
+			bound[roleOf(scalar(d.Node, "roleRef", "kind"), scalar(d.Node, "roleRef", "name"))] = true
+			if k == "RoleBinding" && filepath.Base(d.file) == "leader_election_role_binding.yaml" {
+				binding = d
 			}
 		}
 	}
+	var rules []rule
 	var last place
 	for _, d := range docs {
-		if k := scalar(d.Node, "kind"); k != "Role" && k != "ClusterRole" {
-			continue
-		}
-		if name := scalar(d.Node, "metadata", "name"); len(bound) > 0 && !bound[name] {
+		k := scalar(d.Node, "kind")
+		if k != "Role" && k != "ClusterRole" || bindings && !bound[roleOf(k, scalar(d.Node, "metadata", "name"))] {
 			continue
 		}
 		last = place{d.rel, d.Node.Line}
@@ -68,6 +79,8 @@ func (s *source) roles(docs []*document) {
 	s.lacking(rules, last, binding)
 	s.getVerbs(append(rules, s.markers()...))
 }
+
+func roleOf(kind, name string) string { return kind + "/" + name }
 
 // lacking says which rules for the rota's own objects are missing.
 func (s *source) lacking(rules []rule, at place, binding *document) {
@@ -90,8 +103,10 @@ func (s *source) lacking(rules []rule, at place, binding *document) {
 	f.Instead = fmt.Sprintf("a Role and RoleBinding in the operator's namespace, as "+
 		"examples/website/config/rbac/rota.yaml "+
 		"has them: ConfigMap %s, all Leases, and to create ConfigMaps and Events of events.k8s.io", s.name)
-	f.Kept = s.edits.addRole(s.name, binding)
-	f.Written = f.Kept == ""
+	f.write(func() bool {
+		f.Kept = s.edits.addRole(s.name, binding)
+		return f.Kept == ""
+	})
 }
 
 var marker = regexp.MustCompile(`\+kubebuilder:rbac:(\S+)`)
