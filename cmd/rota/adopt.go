@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -35,12 +34,14 @@ what becomes of each manager, controller and runnable, which reads see a share o
 
 Each line begins with × (must be changed), ‼ (look at it: it depends on what the program means) or, with -o wide, √
 (looks as if it mattered, and does not). + behind the line number says that --write makes the change. The exit status is
-1 if there is a ×, or with --write if one is left.
+1 if there is a ×, or with --write if one is left, and 2 if the folder has nothing to read.
 
 --write changes what is surely right: the manager, controllers, leader election, and where they are as kubebuilder makes
 them a Role and the Deployment. A controller that may go wrong on a share becomes a duty, which one replica at a time
 runs, as under leader election. Comments stay, and the result is formatted. If the module requires Rota already, the
-result is type-checked first. --diff prints the changes instead, as a patch.
+result is type-checked first, and an edit with which it would not compile is left. --diff prints the changes instead, as
+a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known: it becomes √,
+and --write leaves it.
 
 It goes by types, so the module has to compile. It asks no cluster; see rota check --pre for that.`,
 		Example: `  rota adopt
@@ -99,9 +100,9 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 
 // change prints the changes, and makes them with --write.
 func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Report) error {
-	changes, err := report.Changes()
+	changes, checked, err := report.Settle(cmd.Context())
 	if err != nil {
-		return fmt.Errorf("adopt: %w", err)
+		return fmt.Errorf("adopt: nothing was written: %w", err)
 	}
 	for _, c := range changes {
 		text, err := c.Diff()
@@ -112,29 +113,27 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 			return err
 		}
 	}
+	note := cmd.ErrOrStderr()
+	keptByCompiler(note, report)
 	if o.diff {
 		return nil
 	}
-	checked, err := report.Check(cmd.Context(), changes)
-	if err != nil {
-		return fmt.Errorf("adopt: nothing was written: %w", err)
-	}
-	note := cmd.ErrOrStderr()
 	if dirty(cmd.Context(), report.Dir, changes) {
 		_, _ = fmt.Fprintln(note, "rota: there were changes before, or files, that are not committed: git cannot tell "+
 			"them from these")
 	}
-	for _, c := range changes {
-		if err := writeChange(c); err != nil {
-			return fmt.Errorf("adopt: %w", err)
-		}
+	if err := adopt.Write(changes); err != nil {
+		return fmt.Errorf("adopt: %w", err)
 	}
 	left := report.Left()
 	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings that must be changed are left: rota adopt %s\n",
 		len(changes), left, report.Dir)
 	if !checked {
 		_, _ = fmt.Fprintf(note, "rota: the result was not type-checked, since go.mod does not require Rota. Next, in %s: "+
-			"go get github.com/rota-dev/rota && go mod tidy && go vet ./...\n", report.Dir)
+			"%s && go vet ./...\n", report.Dir, report.GetRota())
+	}
+	if report.NeedsNamespace() {
+		_, _ = fmt.Fprintln(note, "rota: outside a Pod the program has to be told its namespace: POD_NAMESPACE=default make run")
 	}
 	if left > 0 {
 		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
@@ -142,18 +141,11 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	return nil
 }
 
-// writeChange writes a file. One that is new must not be there.
-func writeChange(c adopt.Change) error {
-	flags := os.O_WRONLY | os.O_TRUNC
-	if c.Old == nil {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+// keptByCompiler names what would not compile with its edit, which nobody could know from the patch.
+func keptByCompiler(w io.Writer, report *adopt.Report) {
+	for _, f := range report.Dropped() {
+		_, _ = fmt.Fprintf(w, "rota: %s:%d is left: %s\n", f.File, f.Line, f.Kept)
 	}
-	f, err := os.OpenFile(c.File, flags, 0o644) // as the operator's other files
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(c.New)
-	return errors.Join(err, f.Close())
 }
 
 // dirty reports whether git knows of changes in a folder that are not committed, or does not track a file that is
@@ -296,6 +288,10 @@ func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[strin
 		line += ": "
 	}
 	fmt.Fprintf(b, "  %s %s%s\n", sign, line, f.Text)
+	if f.Known != "" {
+		fmt.Fprintf(b, "      known: %s\n", f.Known)
+		return
+	}
 	if f.Kept != "" {
 		fmt.Fprintf(b, "      --write leaves it: %s\n", f.Kept)
 	}

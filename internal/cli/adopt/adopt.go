@@ -88,6 +88,8 @@ type source struct {
 	// units are the edits of Go files, dropped those that are left since the source would not compile with them, and why.
 	units   []unit
 	dropped map[*ast.CallExpr]string
+	// namespaced: the rota's namespace is written.
+	namespaced bool
 	// ignores are the comments that say that a finding is known.
 	ignores []*ignored
 	// election is what the stock managers say of their leader election, as far as it can be read.

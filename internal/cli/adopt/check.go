@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +50,44 @@ func (r *Report) Settle(ctx context.Context) (changes []Change, checked bool, er
 		r.source.dropFor(broken, changes, round >= maxRounds)
 		r.source.redo()
 	}
+}
+
+// notCompiling begins why an edit is left with which the source would not compile.
+const notCompiling = "with it the source would not compile: "
+
+// Dropped returns the findings whose edits Settle left.
+func (r *Report) Dropped() (out []Finding) {
+	for _, f := range r.Findings {
+		if strings.HasPrefix(f.Kept, notCompiling) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// GetRota is the command with which the module requires Rota.
+func (r *Report) GetRota() string {
+	return "go get " + ctrlrtPath + " ./... && " + r.source.module.tidy()
+}
+
+// tidy is the command that puts go.mod in order, and the folder vendor if there is one.
+func (m *module) tidy() string {
+	if exists(filepath.Join(m.Root, "vendor", "modules.txt")) {
+		return "go mod tidy && go mod vendor"
+	}
+	return "go mod tidy"
+}
+
+// lacksSum reports whether an error is that go.sum does not have a module which go.mod requires: `go get` would take a
+// newer one of it.
+func lacksSum(e packages.Error) bool { return strings.Contains(e.Msg, "missing go.sum entry") }
+
+// NeedsNamespace reports whether the program has to be told its namespace where it is in no Pod: the manager is written,
+// and its options had none.
+func (r *Report) NeedsNamespace() bool {
+	return !r.source.namespaced && slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Code == codeManager && f.Written
+	})
 }
 
 // maxRounds is how often single edits are dropped, each of which takes a type check. Then all are.
@@ -121,7 +160,7 @@ func (s *source) dropFor(broken []compileError, changes []Change, all bool) {
 			for _, u := range s.units {
 				if near(u) {
 					found = true
-					s.dropped[u.call] = "with it the source would not compile: " + b.text
+					s.dropped[u.call] = notCompiling + b.text
 				}
 			}
 			if found {

@@ -23,7 +23,7 @@ type unit struct {
 // edit makes the changes that are surely right, as far as there are any, and marks their findings as written.
 func (s *source) edit() {
 	e := &editor{s, map[*ast.File]*goFile{}}
-	s.units = nil
+	s.units, s.namespaced = nil, false
 	written := map[*manager]bool{}
 	for _, m := range s.managers {
 		if m.adopted {

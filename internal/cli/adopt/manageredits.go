@@ -134,6 +134,7 @@ func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options st
 		}
 		// The old replicas need no Pod to know their namespace, so neither do the new ones.
 		if name == "LeaderElectionNamespace" {
+			e.namespaced = true
 			fmt.Fprintf(&moved, ", Namespace: %s", f.source(kv.Value))
 		}
 		fmt.Fprintf(&moved, ", %s: %s", name, f.source(kv.Value))

@@ -206,12 +206,13 @@ func (s *source) usesKubernetes() bool {
 
 // broken lists the packages that did not compile. If controller-runtime itself is missing, next to nothing is seen.
 func (s *source) broken() {
-	blind := ""
+	blind, unsummed := "", false
 	for _, p := range s.module.packages {
 		if len(p.Errors) == 0 {
 			continue
 		}
 		for path, imported := range p.Imports {
+			unsummed = unsummed || slices.ContainsFunc(imported.Errors, lacksSum)
 			if (path == runtimePath || strings.HasPrefix(path, rotaPath)) && len(imported.Errors) > 0 {
 				blind = path
 			}
@@ -227,12 +228,16 @@ func (s *source) broken() {
 		s.report.Broken = append(s.report.Broken, fmt.Sprintf("%s: %s", p.PkgPath, first))
 	}
 	slices.Sort(s.report.Broken)
-	if n := len(s.report.Broken); n > 0 && blind == "" {
+	n := len(s.report.Broken)
+	if n > 0 && unsummed {
+		s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: go.sum lacks what go.mod requires", n,
+			len(s.module.packages)).Instead = fmt.Sprintf("`%s`, and run this again", s.module.tidy())
+	} else if n > 0 && blind == "" {
 		s.found(Look, codeBroken, place{}, "%d of %d packages do not compile here", n, len(s.module.packages))
 	} else if n > 0 {
 		f := s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: there is no %s", n,
 			len(s.module.packages),
 			blind)
-		f.Instead = fmt.Sprintf("`go get %s` and `go mod tidy`, and run this again", blind)
+		f.Instead = fmt.Sprintf("`go get %s && %s`, and run this again", blind, s.module.tidy())
 	}
 }

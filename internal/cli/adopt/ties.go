@@ -16,9 +16,6 @@ func (e *editor) stockManager(c *controller, written map[*manager]bool) (kept st
 	on, whole := e.managersOf(c)
 	switch {
 	case whole:
-		for _, f := range e.becoming(c.at) {
-			f.Level = Look // with leader election it may be so
-		}
 		return "it is built on mgr.Whole(), where nothing is sharded"
 	case len(on) == 0:
 		return "the manager on which it is built was not found"
