@@ -22,6 +22,8 @@ func TestAdoptRefuses(t *testing.T) {
 		want string
 	}{
 		"no such folder": {[]string{filepath.Join(python, "none")}, exitUsage, "no such file"},
+		"a file":         {[]string{filepath.Join(python, "requirements.txt")}, exitUsage, "is a file"},
+		"no module":      {[]string{t.TempDir()}, exitUsage, "is in no Go module"},
 		"Python":         {[]string{python}, exitUsage, "it is a program in Python: rota adopt reads Go"},
 		"name":           {[]string{"--name", "A_B"}, exitUsage, `--name "A_B"`},
 		"both":           {[]string{"--write", "--diff"}, exitUsage, "not both"},
@@ -90,6 +92,30 @@ func TestAdopt(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(dir, "main.go"))
 	if err != nil || !strings.Contains(string(text), `rota.Options{Name: "shop"}`) {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestAdoptKnown: a finding that a comment explains does not count, and -o wide shows it with the reason.
+func TestAdoptKnown(t *testing.T) {
+	dir := stock(t)
+	name := filepath.Join(dir, "main.go")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := strings.NewReplacer("<-mgr.Elected()", "<-mgr.Elected() //rota:ignore Elected nobody waits for it",
+		"\tmgr, err :=", "\t//rota:ignore Manager it stays\n\tmgr, err :=").Replace(string(text))
+	if err := os.WriteFile(name, []byte(known), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errOut := runCommand(t.Context(), "rota", "adopt", "-o", "wide", dir)
+	if code != exitGood || !strings.Contains(out, "√ 13: this waits for the lead\n      known: nobody waits for it\n") ||
+		!strings.Contains(out, "known: it stays\n") || !strings.Contains(out, "\n0 ×") {
+		t.Errorf("exit code %d, %s%s", code, out, errOut)
+	}
+	code, out, errOut = runCommand(t.Context(), "rota", "adopt", "--write", dir)
+	if code != exitGood || out != "" || !strings.Contains(errOut, "0 files written") || strings.Contains(errOut, "make run") {
+		t.Errorf("exit code %d, %s%s", code, out, errOut)
 	}
 }
 

@@ -24,21 +24,19 @@ type unit struct {
 func (s *source) edit() {
 	e := &editor{s, map[*ast.File]*goFile{}}
 	s.units, s.namespaced = nil, false
+	stays := func(m *manager) bool { return s.isKnown(s.module.at(m.CallExpr), codeManager) != "" }
+	left := slices.DeleteFunc(slices.Clone(s.managers), stays)
 	written := map[*manager]bool{}
-	for _, m := range s.managers {
+	for _, m := range left {
 		if m.adopted {
 			continue
 		}
-		at := s.module.at(m.CallExpr)
-		switch {
-		case s.isKnown(at, codeManager) != "":
-		case len(s.managers) > 1:
-			s.kept(at, "there are several, and which of them is to be sharded is not in the source", codeManager)
-		default:
-			kept := e.manager(m)
+		kept := "there are several, and which of them is to be sharded is not in the source"
+		if len(left) == 1 {
+			kept = e.manager(m)
 			written[m] = kept == ""
-			s.kept(at, kept, codeManager)
 		}
+		s.kept(s.module.at(m.CallExpr), kept, codeManager)
 	}
 	for _, c := range s.controllers {
 		if c.adopted || c.raw {

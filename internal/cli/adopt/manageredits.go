@@ -97,11 +97,7 @@ func (e *editor) errorFor(f *goFile, fn *ast.FuncDecl, assign *ast.AssignStmt) s
 // the variables that would be used no more. kept says why that cannot be done.
 func (e *editor) electionEdits(f *goFile, m *manager, stmt ast.Stmt) (options string, removed []string, kept string) {
 	var moved strings.Builder
-	state := unknown
-	if len(e.report.Managers) == 1 {
-		state = e.report.Managers[0].LeaderElection
-	}
-	switch state {
+	switch e.report.Managers[slices.Index(e.managers, m)].LeaderElection {
 	case unknown:
 		return "", nil, "whether it has leader election is not known"
 	case off:
