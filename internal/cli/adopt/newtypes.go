@@ -112,7 +112,7 @@ func (e *editor) builderType(c *controller) (kept string) {
 		}
 		for i, l := range assign.Lhs {
 			to, ok := ast.Unparen(l).(*ast.Ident)
-			if ok && c.info.Uses[to] == v && c.info.Uses[root(assign.Rhs[i])] != v {
+			if ok && c.info.Uses[to] == v && c.info.Uses[firstOf(assign.Rhs[i])] != v {
 				kept = fmt.Sprintf("%s gets another builder in line %d", id.Name, e.module.at(assign).Line)
 			}
 		}
@@ -142,8 +142,8 @@ func chainOf(m *module, call ast.Expr) ast.Expr {
 	}
 }
 
-// root returns the variable whose methods are called one after the other, or nil.
-func root(x ast.Expr) *ast.Ident {
+// firstOf returns the variable whose methods are called one after the other, or nil.
+func firstOf(x ast.Expr) *ast.Ident {
 	for {
 		switch y := ast.Unparen(x).(type) {
 		case *ast.CallExpr:

@@ -52,7 +52,7 @@ func (s *source) roles(docs []*document, own []*workload) {
 			if len(accounts) > 0 && !accounts[scalar(subject, "name")] {
 				continue
 			}
-			bound[roleOf(scalar(d.Node, "roleRef", "kind"), scalar(d.Node, "roleRef", "name"))] = true
+			bound[rbacRole(scalar(d.Node, "roleRef", "kind"), scalar(d.Node, "roleRef", "name"))] = true
 			if k == "RoleBinding" && filepath.Base(d.file) == "leader_election_role_binding.yaml" {
 				binding = d
 			}
@@ -62,7 +62,7 @@ func (s *source) roles(docs []*document, own []*workload) {
 	var last place
 	for _, d := range docs {
 		k := scalar(d.Node, "kind")
-		if k != "Role" && k != "ClusterRole" || bindings && !bound[roleOf(k, scalar(d.Node, "metadata", "name"))] {
+		if k != "Role" && k != "ClusterRole" || bindings && !bound[rbacRole(k, scalar(d.Node, "metadata", "name"))] {
 			continue
 		}
 		last = place{d.rel, d.Node.Line}
@@ -80,7 +80,7 @@ func (s *source) roles(docs []*document, own []*workload) {
 	s.getVerbs(append(rules, s.markers()...))
 }
 
-func roleOf(kind, name string) string { return kind + "/" + name }
+func rbacRole(kind, name string) string { return kind + "/" + name }
 
 // lacking says which rules for the rota's own objects are missing.
 func (s *source) lacking(rules []rule, at place, binding *document) {
