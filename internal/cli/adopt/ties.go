@@ -13,11 +13,8 @@ import (
 // start; empty: there is none. written are the managers that are made by ctrlrt after these edits. If all managers that
 // it may be built on are stock ones that a comment leaves, the controller is left with them.
 func (e *editor) stockManager(c *controller, written map[*manager]bool) (kept string) {
-	on, whole := e.managersOf(c)
-	switch {
-	case whole:
-		return "it is built on mgr.Whole(), where nothing is sharded"
-	case len(on) == 0:
+	on := e.managersOf(c)
+	if len(on) == 0 {
 		return "the manager on which it is built was not found"
 	}
 	reason, left := "", 0
@@ -53,24 +50,21 @@ func (e *editor) becoming(at place) (out []*Finding) {
 }
 
 // managersOf returns the managers on which a controller may be built: the one that a variable of the same function holds,
-// or all that are in a program with it. whole: it is built on what a manager's Whole returns.
-func (s *source) managersOf(c *controller) (on []*manager, whole bool) {
+// or all that are in a program with it.
+func (s *source) managersOf(c *controller) (on []*manager) {
 	if len(c.Args) > 0 {
 		if id, ok := ast.Unparen(c.Args[0]).(*ast.Ident); ok {
 			if from, ok := s.made(c.info, id).(*ast.CallExpr); ok {
 				for _, m := range s.managers {
 					if m.CallExpr == from {
-						return []*manager{m}, false
+						return []*manager{m}
 					}
-				}
-				if name, ok := calleeIn(c.info, from.Fun); ok && name == (callee{ctrlrtPath, "Manager", "Whole"}) {
-					return nil, true
 				}
 			}
 		}
 	}
 	if len(s.managers) < 2 {
-		return s.managers, false
+		return s.managers
 	}
 	mains := s.programs(c.in.PkgPath)
 	for _, m := range s.managers {
@@ -81,7 +75,7 @@ func (s *source) managersOf(c *controller) (on []*manager, whole bool) {
 			on = append(on, m)
 		}
 	}
-	return on, false
+	return on
 }
 
 // made returns the expression that gives a local variable its only value, or nil.

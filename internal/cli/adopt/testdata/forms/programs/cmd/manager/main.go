@@ -27,13 +27,6 @@ func main() {
 	if err := shared.Setup(mgr); err != nil {
 		panic(err)
 	}
-	whole, err := mgr.Whole()
-	if err != nil {
-		panic(err)
-	}
-	if err := ctrl.NewControllerManagedBy(whole).For(&corev1.Endpoints{}).Complete(reconcile.Func(nil)); err != nil {
-		panic(err)
-	}
 	if err := setup(mgr); err != nil {
 		panic(err)
 	}
