@@ -31,8 +31,13 @@ func (s *source) edit() {
 		if m.adopted {
 			continue
 		}
-		kept := "there are several, and which of them is to be sharded is not in the source"
-		if len(left) == 1 {
+		kept := ""
+		switch {
+		case slices.ContainsFunc(left, func(m *manager) bool { return m.adopted }):
+			kept = "another one is made by ctrlrt already; rota:ignore Manager says that this one stays"
+		case len(left) > 1:
+			kept = "there are several: rota:ignore Manager says which ones stay, and the last one is written"
+		default:
 			kept = e.manager(m)
 			written[m] = kept == ""
 		}
