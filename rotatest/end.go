@@ -102,7 +102,7 @@ func (r *run) letGo(ctx context.Context, failed bool) error {
 	if !r.fault.alone || !failed { // otherwise it has had its time
 		janitor := &run{kit: r.kit, fault: reference, record: r.record, client: r.client, rand: r.rand}
 		janitor.reconciles = newReconciles(janitor)
-		if err = janitor.newMember(nil); err == nil {
+		if err = janitor.newMember(ctx, nil); err == nil {
 			_ = janitor.awaitFor(ctx, finalizerTime, "finalizers are gone", func(ctx context.Context) (string, error) {
 				left, err := r.left(ctx)
 				if len(left) == 0 {

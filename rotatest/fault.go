@@ -61,7 +61,7 @@ func moveOnce(ctx context.Context, r *run, phase string) error {
 // replaceOldest has a member join and the oldest one leave, so that objects come to a process that knows nothing.
 func (r *run) replaceOldest(ctx context.Context) error {
 	oldest := r.working()[0]
-	if err := r.newMember(nil); err != nil {
+	if err := r.newMember(ctx, nil); err != nil {
 		return err
 	}
 	if err := r.await(ctx, "the new member has its share", r.unshared); err != nil {

@@ -117,17 +117,17 @@ func killAbout(ctx context.Context, r *run, phase string) error {
 	if len(sorts) > 0 {
 		r.tell("nobody was killed in phase %q after: %s", phase, strings.Join(sorts, ", "))
 	}
-	return errors.Join(err, r.succeed(deaths))
+	return errors.Join(err, r.succeed(ctx, deaths))
 }
 
 // killUntilSettled replaces those who die until nobody does any longer.
 func (r *run) killUntilSettled(ctx context.Context) error {
 	for limit := time.Now().Add(r.kit.patience + r.quiet()); time.Now().Before(limit); {
 		deaths, more := r.killer.next()
-		if err := r.succeed(deaths); err != nil || !more {
+		if err := r.succeed(ctx, deaths); err != nil || !more {
 			return err
 		}
-		if err := r.revive(); err != nil {
+		if err := r.revive(ctx); err != nil {
 			return r.withNotes(err)
 		}
 		if !r.changing.Load() { // what has not come once the operator has settled does not come
@@ -144,14 +144,14 @@ func (r *run) killUntilSettled(ctx context.Context) error {
 
 // succeed starts a successor of each of the dead: the container is restarted, or the node is lost, and there is a new
 // Pod.
-func (r *run) succeed(deaths []death) error {
+func (r *run) succeed(ctx context.Context, deaths []death) error {
 	for _, d := range deaths {
 		r.tell("%s was killed after: %s", d.of.name, d.at)
 		predecessor := d.of
 		if predecessor.restarted {
 			predecessor = nil
 		}
-		if err := r.newMember(predecessor); err != nil {
+		if err := r.newMember(ctx, predecessor); err != nil {
 			return err
 		}
 	}

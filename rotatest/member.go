@@ -53,7 +53,7 @@ type member struct {
 const endTimeout = 30 * time.Second
 
 // newMember makes a member and starts it. predecessor is the one in whose Pod it is restarted, if any.
-func (r *run) newMember(predecessor *member) error {
+func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	k := r.kit
 	m := &member{run: r, podUID: string(uuid.NewUUID()), done: make(chan struct{})}
 	if predecessor == nil {
@@ -88,14 +88,14 @@ func (r *run) newMember(predecessor *member) error {
 	parts := m.rota.Adapt(adapter.Grant())
 	parts.Observe(observer{r.reconciles, m})
 	m.gate, m.slots = parts.Gate, int(parts.Slots)
-	if err := k.o.Setup(m.mgr); err != nil {
-		return fmt.Errorf("Options.Setup: %w", err)
+	if err := callback(ctx, "Options.Setup", func() error { return k.o.Setup(m.mgr) }); err != nil {
+		return err
 	}
-	ctx, stop := context.WithCancel(context.Background()) // whoever ends the run stops it
+	life, stop := context.WithCancel(context.Background()) // whoever ends the run stops it
 	m.stop = stop
 	go func() {
 		defer close(m.done)
-		m.err = m.mgr.Start(ctx)
+		m.err = m.mgr.Start(life)
 	}()
 	r.mu.Lock()
 	defer r.mu.Unlock()

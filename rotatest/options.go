@@ -22,6 +22,9 @@ import (
 )
 
 // Options say what operator to run, and on which objects. Config, Setup, and Objects or Change are required.
+//
+// Setup, Change, Settled and Normalize are called one at a time, in goroutines other than the test's: they return errors,
+// and do not call t.Fatal or what calls it, such as require.NoError.
 type Options struct {
 	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
 	// test suite has started either. Its user may do everything.
@@ -36,9 +39,9 @@ type Options struct {
 	// Rota has the operator's Key, Slots, Delivery, Label, LabelNamespaces, ByLoad and durations. Run sets the rest.
 	// Default: those of rota.Options, but a LeaseDuration of 3 s and a LeaveTimeout of 10 s.
 	Rota rota.Options
-	// Setup adds the controllers to a manager, as the operator's main function does. It is called for each member: some
-	// ten times, by one goroutine. Members are in one process, so what they keep in package variables they share. Keep in
-	// what Setup makes whatever a replica keeps in memory.
+	// Setup adds the controllers to a manager, as the operator's main function does. It is called for each member, some
+	// ten times. Members are in one process, so what they keep in package variables they share. Keep in what Setup makes
+	// whatever a replica keeps in memory.
 	Setup func(mgr *ctrlrt.Manager) error
 
 	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Their

@@ -86,6 +86,7 @@ func Run(t *testing.T, o Options) {
 		}
 	}()
 	want, err := k.reference(ctx)
+	repanic(err)
 	if err != nil {
 		t.Fatalf("rotatest: with one member and without any fault: %v", err)
 	}
@@ -99,6 +100,7 @@ func Run(t *testing.T, o Options) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			report, err := k.try(ctx, f, want)
+			repanic(err)
 			if err == nil {
 				t.Logf("rotatest: %s", report)
 				return

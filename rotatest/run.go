@@ -82,7 +82,7 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 		members = 1
 	}
 	for range members {
-		if err := r.newMember(nil); err != nil {
+		if err := r.newMember(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -122,10 +122,17 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 	r.record.enter(name)
 	disturbed := make(chan error, 1)
 	r.changing.Store(true)
-	go func() { disturbed <- r.fault.disturb(ctx, r, name) }()
+	disturbing, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go func() { disturbed <- r.fault.disturb(disturbing, r, name) }()
 	err := do(ctx)
 	r.changing.Store(false)
-	err = errors.Join(err, <-disturbed)
+	if err != nil {
+		giveUp(err)
+	}
+	if other := <-disturbed; err == nil {
+		err = other
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +186,7 @@ func (r *run) create(ctx context.Context) error {
 }
 
 func (r *run) change(ctx context.Context) error {
-	if err := r.kit.o.Change(ctx, r.client); err != nil {
-		return fmt.Errorf("Options.Change: %w", err)
-	}
-	return nil
+	return callback(ctx, "Options.Change", func() error { return r.kit.o.Change(ctx, r.client) })
 }
 
 func (r *run) delete(ctx context.Context) error {
@@ -217,7 +221,7 @@ func (r *run) remove(m *member) {
 const maxRestarts = 3
 
 // revive starts members in the place of those that have ended by themselves.
-func (r *run) revive() error {
+func (r *run) revive(ctx context.Context) error {
 	for _, m := range r.working() {
 		if !m.ended() || m.isKilled() {
 			continue
@@ -227,7 +231,7 @@ func (r *run) revive() error {
 		if r.restarts++; r.fault.alone || r.restarts > maxRestarts || m.err == nil {
 			return fmt.Errorf("the manager of %s ended by itself: %w", m.name, m.waits())
 		}
-		if err := r.newMember(nil); err != nil {
+		if err := r.newMember(ctx, nil); err != nil {
 			return err
 		}
 	}

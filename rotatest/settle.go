@@ -80,9 +80,12 @@ func (r *run) unsettled(ctx context.Context) (string, error) {
 	if r.kit.o.Settled == nil {
 		return "", nil
 	}
-	ok, err := r.kit.o.Settled(ctx, r.client)
-	if err != nil {
-		return "", fmt.Errorf("Options.Settled: %w", err)
+	ok := false
+	if err := callback(ctx, "Options.Settled", func() (err error) {
+		ok, err = r.kit.o.Settled(ctx, r.client)
+		return err
+	}); err != nil {
+		return "", err
 	}
 	if !ok {
 		return "Options.Settled says that it has not", nil
@@ -106,7 +109,7 @@ func (r *run) awaitFor(ctx context.Context, patience time.Duration, what string,
 		r.reconciles.forget()
 		reason, err := waits(ctx)
 		if err == nil {
-			err = r.revive()
+			err = r.revive(ctx)
 		}
 		switch {
 		case err != nil:

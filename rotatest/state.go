@@ -55,16 +55,28 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 	r.noteStrangers(slices.DeleteFunc(slices.Clone(kept), func(obj *unstructured.Unstructured) bool {
 		return r.kit.namespaces[obj.GetName()] != nil && isNamespace(obj)
 	}))
-	for i, obj := range kept {
-		if r.kit.o.Normalize == nil {
-			break
-		}
-		kept[i] = obj.DeepCopy()
-		r.kit.o.Normalize(kept[i])
+	if kept, err = r.normalized(ctx, kept); err != nil {
+		return nil, err
 	}
 	s := normalize(kept)
 	s.places, s.failing = places, r.reconciles.fails()
 	return s, nil
+}
+
+// normalized returns copies of the objects as Options.Normalize makes them.
+func (r *run) normalized(ctx context.Context, all []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if r.kit.o.Normalize == nil {
+		return all, nil
+	}
+	copies := make([]*unstructured.Unstructured, len(all))
+	err := callback(ctx, "Options.Normalize", func() error {
+		for i, obj := range all {
+			copies[i] = obj.DeepCopy()
+			r.kit.o.Normalize(copies[i])
+		}
+		return nil
+	})
+	return copies, err
 }
 
 // foreign returns an error for objects that members or the test have changed, and that were there before the run: the
