@@ -88,6 +88,7 @@ func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	parts := m.rota.Adapt(adapter.Grant())
 	parts.Observe(observer{r.reconciles, m})
 	m.gate, m.slots = parts.Gate, int(parts.Slots)
+	k.key, k.slots = parts.Key, parts.Slots
 	if err := callback(ctx, "Options.Setup", func() error { return k.o.Setup(m.mgr) }); err != nil {
 		return err
 	}

@@ -101,6 +101,30 @@ func (o observer) Begin(ctx context.Context, kind schema.GroupKind, key types.Na
 	return ctx
 }
 
+// visited are the objects that were reconciled.
+func (r *reconciles) visited() map[object]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[object]bool{}
+	for v := range r.latest {
+		all[v.object] = true
+	}
+	return all
+}
+
+// visitors is how many members reconciled one of the objects.
+func (r *reconciles) visitors(of map[object]bool) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	members := map[*member]bool{}
+	for v := range r.latest {
+		if of[v.object] {
+			members[v.member] = true
+		}
+	}
+	return len(members)
+}
+
 // Result implements controllers.Observer.
 func (o observer) Result(kind schema.GroupKind, key types.NamespacedName, err error) {
 	o.all.mu.Lock()

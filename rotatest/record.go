@@ -148,6 +148,19 @@ func (r *record) touched() (resources []schema.GroupVersionResource, objects map
 	return resources, objects
 }
 
+// reconciled are the objects in whose reconciles members wrote something.
+func (r *record) reconciled() map[object]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[object]bool{}
+	for _, w := range r.writes {
+		if w.by != "" && w.in.kind.Kind != "" {
+			all[w.in] = true
+		}
+	}
+	return all
+}
+
 // noisy returns the Leases that were created.
 func (r *record) noisy() []write {
 	r.mu.Lock()

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/slot"
 )
 
 var seedFlag = flag.Uint64("rotatest.seed", 1, "what rotatest chooses lags, moves and kills by")
@@ -50,6 +51,10 @@ type kit struct {
 	started int
 	// sorts are the sorts of writes of one member, by phase.
 	sorts map[string]sorts
+	// workload are the objects on which one member works. Its rota's slots and key come from the members'.
+	workload map[object]bool
+	slots    slot.Count
+	key      slot.Key
 	// versions are those in which its objects were read.
 	versions map[schema.GroupResource]string
 }
@@ -147,9 +152,13 @@ func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 		order, number := r.record.sorts(phase)
 		k.sorts[phase] = sorts{order, number}
 	}
-	k.versions = maps.Clone(r.record.versions)
+	k.versions, k.workload = maps.Clone(r.record.versions), r.workload()
 	if len(k.sorts[creating].order)+len(k.sorts[changing].order) == 0 {
 		return nil, errors.New("the operator wrote nothing: does Setup add its controllers, and are Objects of its kinds?")
+	}
+	if len(r.reconciles.visited()) == 0 {
+		return nil, errors.New("no sharded controller reconciled anything, so there is nothing to test: does Setup build the " +
+			"operator's controllers with ctrlrt.NewControllerManagedBy, and are Objects of the kinds that they are For?")
 	}
 	return states, nil
 }

@@ -89,6 +89,11 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 	if err := r.await(ctx, "the members share the work", r.unshared); err != nil {
 		return nil, err
 	}
+	if !r.fault.alone {
+		if err := r.spread(ctx); err != nil {
+			return nil, err
+		}
+	}
 	states = map[string]*state{}
 	for _, p := range []struct {
 		name string
@@ -104,6 +109,11 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 	if r.fault.kills && r.killer.total() == 0 {
 		return nil, errors.New("nobody was killed: in no phase did two members make the writes that one member makes, so " +
 			"nothing was tested")
+	}
+	if !r.fault.alone {
+		if err := r.shared(); err != nil {
+			return nil, err
+		}
 	}
 	return states, nil
 }

@@ -1,0 +1,94 @@
+package rotatest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/slot"
+)
+
+// neighbors are items whose slots one of two members would get: their slots are next to each other.
+func neighbors(namespace string, n int) (all []client.Object) {
+	slots := slot.Count(slot.DefaultCount)
+	for i := 0; len(all) < n; i++ {
+		name := fmt.Sprintf("item-%d", i)
+		if slots.Of(slot.HashName(namespace, name)) >= 16 {
+			continue
+		}
+		obj := items(namespace, 1)[0]
+		obj.SetName(name)
+		all = append(all, obj)
+	}
+	return all
+}
+
+// Few objects are tested, or the run says that they were not.
+func TestFewObjects(t *testing.T) {
+	stock := func(mgr *ctrlrt.Manager) error {
+		own := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[mine] != "" }))
+		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, own).Complete(correct(mgr.GetClient()))
+	}
+	for i, c := range []struct {
+		name, fault string
+		of          operator
+		how         func(o *Options, namespace string)
+		says        string // "": nothing
+	}{
+		{"two, which one member would get", "share", totaling, func(o *Options, namespace string) {
+			o.Objects = neighbors(namespace, 2)
+		}, `metadata.annotations.total: -"2" +"1"`},
+		{"one", "share", totaling, func(o *Options, namespace string) { o.Objects = items(namespace, 1) },
+			"only one member had something to do, so nothing was tested: the operator works on ConfigMap "},
+		{"one namespace", "share", totaling, func(o *Options, _ string) { o.Rota.Key = slot.KeyNamespace },
+			"and 5 more in the same slot. All objects of a namespace have one owner"},
+		{"one, which moves", "moves", correct, func(o *Options, namespace string) { o.Objects = items(namespace, 1) }, ""},
+		{"nothing is sharded", "reference", correct, func(o *Options, _ string) {
+			o.Setup, o.Manager.LeaderElection = stock, true
+		}, "no sharded controller reconciled anything"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if i > 0 {
+				slow(t)
+			}
+			failed := try(t, c.of, func(o *Options, _ *kit) {
+				o.Change = nil
+				c.how(o, o.Objects[0].GetNamespace())
+			}, c.fault)
+			if report := strings.Join([]string{failed["reference"], failed["share"], failed["moves"]}, ""); c.says == "" && report != "" ||
+				!strings.Contains(report, c.says) {
+				t.Errorf("want %q in the report: %s", c.says, report)
+			}
+		})
+	}
+}
+
+// Chance gives one member all objects of which nobody knows the slots before. That is no failure.
+func TestSharedByChance(t *testing.T) {
+	m := lone(1, 1)
+	r := m.run
+	visit1 := func(name string) {
+		observer{r.reconciles, m}.Begin(t.Context(), schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: "a", Name: name})
+	}
+	for _, key := range []slot.Key{slot.KeyName, slot.KeyUID} {
+		r.kit.slots, r.kit.key = slot.DefaultCount, key
+		r.reconciles, r.happened = newReconciles(r), nil
+		visit1("one")
+		if err := r.shared(); err == nil || !strings.Contains(err.Error(), "only one member had something to do") {
+			t.Errorf("%v: got %v of one object", key, err)
+		}
+		visit1("two")
+		if err := r.shared(); err != nil || !strings.Contains(r.told(), "one member worked on all 2 objects, by chance") {
+			t.Errorf("%v: got %v of two objects, and told %q", key, err, r.told())
+		}
+	}
+}
