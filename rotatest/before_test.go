@@ -58,7 +58,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// What was there before cannot be restored.
+// What was there before cannot be restored, so it is not written.
 func TestChangedBefore(t *testing.T) {
 	slow(t)
 	cfg := controlplane.For(t).Config()
@@ -71,15 +71,48 @@ func TestChangedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Delete(context.WithoutCancel(t.Context()), old) }()
-	failed := try(t, correct, func(o *Options, _ *kit) {
-		o.Change = func(ctx context.Context, c client.Client) error {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+	const place = "ConfigMap default/rotatest-before: "
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
+	apply := client.RawPatch(types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}`))
+	for _, c := range []struct {
+		says  string
+		write func(context.Context, client.Client) error
+	}{
+		{place + "patch configmaps default/rotatest-before by the test", func(ctx context.Context, c client.Client) error {
 			return c.Patch(ctx, old.DeepCopy(), patch)
+		}},
+		{place + "apply configmaps default/rotatest-before by the test", func(ctx context.Context, c client.Client) error {
+			_ = c.Patch(ctx, old.DeepCopy(), apply, client.FieldOwner("a")) // whoever takes no notice is told, too
+			return nil
+		}},
+		{place + "update configmaps default/rotatest-before by the test", func(ctx context.Context, c client.Client) error {
+			changed := old.DeepCopy()
+			changed.Data = map[string]string{"a": "b"}
+			return c.Update(ctx, changed)
+		}},
+		{place + "delete configmaps default/ by the test", func(ctx context.Context, c client.Client) error {
+			return c.DeleteAllOf(ctx, old.DeepCopy(), client.InNamespace("default"), client.MatchingFields{"metadata.name": old.Name})
+		}},
+	} {
+		failed := try(t, correct, func(o *Options, _ *kit) { o.Change = c.write }, "share")
+		if report := failed["reference"]; !strings.Contains(report, "these objects were there before") ||
+			!strings.Contains(report, c.says) {
+			t.Errorf("the report does not say %q: %s", c.says, report)
 		}
-	}, "share")
-	if report := failed["reference"] + failed["share"]; !strings.Contains(report, "these objects were there before") ||
-		!strings.Contains(report, "ConfigMap default/rotatest-before: patch configmaps default/rotatest-before by the test") {
-		t.Errorf("the report does not say so: %s", report)
+	}
+	spoiling := func(c client.Client) reconcile.Func {
+		return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+			return ctrl.Result{}, c.Patch(ctx, old.DeepCopy(), patch)
+		}
+	}
+	failed := try(t, spoiling, func(*Options, *kit) {}, "share")
+	const says = place + "patch configmaps default/rotatest-before (in the reconcile of ConfigMap "
+	if report := failed["reference"]; !strings.Contains(report, says) {
+		t.Errorf("the report does not say %q: %s", says, report)
+	}
+	var now corev1.ConfigMap
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(old), &now); err != nil || len(now.Data) > 0 {
+		t.Errorf("it was changed: %v, %v", now.Data, err)
 	}
 }
 

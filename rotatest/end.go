@@ -100,7 +100,7 @@ func (r *run) deleteLeft(ctx context.Context, obj *unstructured.Unstructured) er
 func (r *run) letGo(ctx context.Context, failed bool) error {
 	var err error
 	if !r.fault.alone || !failed { // otherwise it has had its time
-		janitor := &run{kit: r.kit, fault: reference, record: r.record, client: r.client, rand: r.rand}
+		janitor := &run{kit: r.kit, fault: reference, record: r.record, guard: r.guard, client: r.client, rand: r.rand}
 		janitor.reconciles = newReconciles(janitor)
 		if err = janitor.newMember(ctx, nil); err == nil {
 			_ = janitor.awaitFor(ctx, finalizerTime, "finalizers are gone", func(ctx context.Context) (string, error) {

@@ -46,7 +46,8 @@ type Options struct {
 
 	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Their
 	// namespaces are created if they are missing, and stay. Namespaces themselves are refused here: create them in Change.
-	// What was there before, but for Namespaces, neither the operator nor Change may write, since Run cannot restore it.
+	// What was there before, but for Namespaces, neither the operator nor Change may write, since Run cannot restore it:
+	// such a write gets an error, and Run fails.
 	// Give six or more of the sharded kind. Run fails where all are in one slot, so that one member does everything.
 	Objects []client.Object
 	// Change changes, creates or deletes objects in each run once those of Objects have settled. It must do the same each

@@ -76,6 +76,8 @@ type record struct {
 	// noise are the writes of noise that created Leases. They are only cleaned up.
 	noise []write
 	last  time.Time
+	// places are those of objects that were created.
+	places map[place]bool
 	// versions are those by which resources are asked for.
 	versions map[schema.GroupResource]string
 }
@@ -83,7 +85,7 @@ type record struct {
 // newRecord makes an empty record. Resources are asked for by the given versions, as far as there are any.
 func newRecord(versions map[schema.GroupResource]string) *record {
 	now := time.Now()
-	r := &record{start: now, last: now, versions: map[schema.GroupResource]string{}}
+	r := &record{start: now, last: now, places: map[place]bool{}, versions: map[schema.GroupResource]string{}}
 	maps.Copy(r.versions, versions)
 	return r
 }
@@ -100,6 +102,7 @@ func (r *record) add(w write) {
 	r.last = time.Now()
 	w.at, w.phase = r.last.Sub(r.start), r.phase
 	r.writes = append(r.writes, w)
+	r.places[w.place()] = r.places[w.place()] || w.created
 	if of := w.Resource.GroupResource(); r.versions[of] == "" {
 		r.versions[of] = w.Resource.Version
 	}
@@ -146,6 +149,13 @@ func (r *record) touched() (resources []schema.GroupVersionResource, objects map
 		objects[w.place()] = w
 	}
 	return resources, objects
+}
+
+// made reports whether the run created an object there.
+func (r *record) made(p place) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.Name != "" && r.places[p]
 }
 
 // reconciled are the objects in whose reconciles members wrote something.

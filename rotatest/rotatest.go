@@ -47,6 +47,8 @@ type kit struct {
 	// namespaces are those that there were before the first run. controllers says that somebody deletes them.
 	namespaces  map[string]*unstructured.Unstructured
 	controllers bool
+	// begun is when the first run began, by the API server's clock.
+	begun time.Time
 	// started is how many Pods there were.
 	started int
 	// sorts are the sorts of writes of one member, by phase.
@@ -245,6 +247,9 @@ func (k *kit) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := k.claim(ctx); err != nil {
+		return err
+	}
+	if k.begun, err = k.clock(ctx); err != nil {
 		return err
 	}
 	k.store, err = store.NewKubernetes(cfg, store.Options{Namespace: rotaName, Name: rotaName})

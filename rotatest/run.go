@@ -30,6 +30,7 @@ type run struct {
 	// client is the test's.
 	client     client.Client
 	record     *record
+	guard      *guard
 	reconciles *reconciles
 	log        notes
 	killer     killer
@@ -69,8 +70,9 @@ func (k *kit) newRun(f *fault) (*run, error) {
 	r := &run{kit: k, fault: f, record: newRecord(k.versions),
 		rand: rand.New(rand.NewPCG(k.seed, uint64(len(f.name))))} //nolint:gosec // no secret
 	r.reconciles = newReconciles(r)
+	r.guard = &guard{dynamic: k.dynamic, record: r.record, begun: k.begun}
 	var err error
-	r.client, err = k.newClient(&recorder{record: r.record})
+	r.client, err = k.newClient(&recorder{record: r.record, guard: r.guard})
 	return r, err
 }
 
@@ -142,6 +144,9 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 	}
 	if other := <-disturbed; err == nil {
 		err = other
+	}
+	if refused := r.guard.err(); refused != nil {
+		err = refused // whatever came of it
 	}
 	if err != nil {
 		return nil, err

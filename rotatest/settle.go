@@ -106,6 +106,9 @@ func (r *run) awaitFor(ctx context.Context, patience time.Duration, what string,
 ) error {
 	limit := time.Now().Add(patience)
 	for {
+		if err := r.guard.err(); err != nil {
+			return err
+		}
 		r.reconciles.forget()
 		reason, err := waits(ctx)
 		if err == nil {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,9 +46,6 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.foreign(present, objects); err != nil {
-		return nil, err
-	}
 	ignored := func(obj *unstructured.Unstructured) bool { return slices.Contains(r.kit.o.Ignore, groupKind(obj)) }
 	kept := slices.DeleteFunc(r.withoutGarbage(present), ignored) // which may own others
 	r.noteStrangers(slices.DeleteFunc(slices.Clone(kept), func(obj *unstructured.Unstructured) bool {
@@ -77,34 +73,6 @@ func (r *run) normalized(ctx context.Context, all []*unstructured.Unstructured) 
 		return nil
 	})
 	return copies, err
-}
-
-// foreign returns an error for objects that members or the test have changed, and that were there before the run: the
-// next run would find what this one made of them.
-func (r *run) foreign(present []*unstructured.Unstructured, touched map[place]write) error {
-	before := r.record.start.Add(-time.Second) // creationTimestamp has no fractions
-	changes := map[object]write{}
-	for p, w := range touched {
-		if kind, err := r.kit.mapper.KindFor(w.Resource); err == nil {
-			changes[object{kind.GroupKind(), p.ObjectKey}] = w
-		}
-	}
-	var texts []string
-	for _, obj := range present {
-		_, created := r.record.creation(obj.GetUID())
-		if since := obj.GetCreationTimestamp(); created || isNamespace(obj) || !since.Time.Before(before) {
-			continue
-		}
-		if w, changed := changes[object{groupKind(obj), client.ObjectKeyFromObject(obj)}]; changed {
-			texts = append(texts, fmt.Sprintf("%s: %s", nameOf(obj), w))
-		}
-	}
-	if len(texts) == 0 {
-		return nil
-	}
-	slices.Sort(texts)
-	return fmt.Errorf("these objects were there before, and were changed. The next run would not find them as they were, "+
-		"so delete them before, and create them in Options.Objects or Options.Change:\n%s", indent(strings.Join(texts, "\n")))
 }
 
 // present returns those of the objects that are there. With an error, it returns those that it found.

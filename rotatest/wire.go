@@ -59,7 +59,7 @@ func (w *wire) operators(next http.RoundTripper) http.RoundTripper {
 	if w.member.run.fault.lags {
 		next = cable.LateWatches(next, w.lag)
 	}
-	return (&recorder{member: w.member, record: w.member.run.record}).over(next)
+	return (&recorder{member: w.member, record: w.member.run.record, guard: w.member.run.guard}).over(next)
 }
 
 // answerTime is how long the answer to a write may take.
@@ -143,6 +143,7 @@ func (w *wire) lag(watch *http.Request) time.Duration {
 type recorder struct {
 	member *member
 	record *record
+	guard  *guard
 	// next is for all requests, but for the writes of members: direct is for those.
 	next, direct http.RoundTripper
 }
@@ -150,9 +151,9 @@ type recorder struct {
 // over returns the recorder over another transport. A config may be made into several.
 func (r *recorder) over(next http.RoundTripper) http.RoundTripper {
 	if r.member == nil {
-		return &recorder{nil, r.record, next, next}
+		return &recorder{nil, r.record, r.guard, next, next}
 	}
-	return &recorder{r.member, r.record, cable.Plugged(r.member.wire.plugged, next), next}
+	return &recorder{r.member, r.record, r.guard, cable.Plugged(r.member.wire.plugged, next), next}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -162,6 +163,16 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return r.next.RoundTrip(req)
 	}
 	done := write{verb: verbOf(req), About: about}
+	if r.member != nil {
+		done.by = r.member.name
+		done.in, _ = req.Context().Value(reconcileKey{}).(object)
+	}
+	if err := r.guard.check(req, done); err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, err
+	}
 	if r.member == nil {
 		resp, err := r.next.RoundTrip(req)
 		if err == nil {
@@ -169,8 +180,6 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return resp, err
 	}
-	done.by = r.member.name
-	done.in, _ = req.Context().Value(reconcileKey{}).(object)
 	if !isNoise(about.Resource) {
 		r.member.run.reconciles.writes(r.member, done)
 	}

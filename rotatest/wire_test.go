@@ -16,6 +16,7 @@ import (
 func lone(seed uint64, number int) *member {
 	r := &run{kit: &kit{seed: seed}, fault: reference, record: newRecord(nil)}
 	r.reconciles = newReconciles(r)
+	r.guard = &guard{record: r.record}
 	m := &member{run: r, name: "member-1", number: number, stop: func() {}}
 	m.wire = newWire(m)
 	r.members = []*member{m}
