@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ func (r *run) end(ctx context.Context, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
 	r.record.enter(cleaning)
-	return errors.Join(r.stopAll(), r.clear(ctx, failed), r.restoreNamespaces(ctx))
+	return errors.Join(r.stopAll(), r.strays(ctx), r.clear(ctx, failed), r.restoreNamespaces(ctx))
 }
 
 // clear deletes what the run created, but for namespaces.
@@ -74,7 +75,9 @@ func (r *run) left(ctx context.Context) (left []*unstructured.Unstructured, err 
 	}
 	for _, w := range r.record.noisy() {
 		places[w.place()] = true
-		if !slices.Contains(resources, w.Resource) {
+		if !slices.ContainsFunc(resources, func(of schema.GroupVersionResource) bool {
+			return of.GroupResource() == w.Resource.GroupResource()
+		}) {
 			resources = append(resources, w.Resource)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 // and do not call t.Fatal or what calls it, such as require.NoError.
 type Options struct {
 	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
-	// test suite has started either. Its user may do everything.
+	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may do everything.
 	Config *rest.Config
 	// Scheme has the kinds of the operator and of Objects. Default: that of Manager, or client-go's.
 	Scheme *runtime.Scheme
@@ -64,7 +64,7 @@ type Options struct {
 	// Normalize takes out of an object what differs between two runs although nothing is wrong, such as generated
 	// passwords, or names that the operator makes up. It gets a copy. docs/rotatest.md lists what Run takes out itself.
 	Normalize func(obj *unstructured.Unstructured)
-	// Ignore are kinds that are not compared. Events and Leases never are.
+	// Ignore are kinds that are not compared, and that others may create. Events and Leases never are compared.
 	Ignore []schema.GroupKind
 	// ForeignWrites says that reconciles write objects of sharded kinds besides their own on purpose, although another
 	// member may reconcile them at that time. Otherwise such writes are failures.

@@ -73,7 +73,7 @@ type record struct {
 	start  time.Time
 	phase  string
 	writes []write
-	// noise are the writes of noise that created Leases. They are only cleaned up.
+	// noise are the writes of noise that created Leases, and those of strays. They are only cleaned up.
 	noise []write
 	last  time.Time
 	// places are those of objects that were created.
@@ -171,7 +171,14 @@ func (r *record) reconciled() map[object]bool {
 	return all
 }
 
-// noisy returns the Leases that were created.
+// adopt has an object cleaned up that nobody recorded.
+func (r *record) adopt(w write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.noise = append(r.noise, w)
+}
+
+// noisy returns the Leases and strays that were created.
 func (r *record) noisy() []write {
 	r.mu.Lock()
 	defer r.mu.Unlock()

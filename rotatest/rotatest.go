@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -42,8 +43,11 @@ type kit struct {
 
 	mapper  meta.RESTMapper
 	dynamic dynamic.Interface
-	own     client.Client // for the rota's objects
-	store   *store.Kubernetes
+	// metadata reads what resources has: those whose objects can be in a namespace.
+	metadata  metadata.Interface
+	resources []schema.GroupVersionResource
+	own       client.Client // for the rota's objects
+	store     *store.Kubernetes
 	// namespaces are those that there were before the first run. controllers says that somebody deletes them.
 	namespaces  map[string]*unstructured.Unstructured
 	controllers bool
@@ -241,6 +245,12 @@ func (k *kit) prepare(ctx context.Context) error {
 		return err
 	}
 	if k.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return err
+	}
+	if k.metadata, err = metadata.NewForConfig(cfg); err != nil {
+		return err
+	}
+	if k.resources, err = resourcesIn(server); err != nil {
 		return err
 	}
 	if k.own, err = client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme}); err != nil {

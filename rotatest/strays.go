@@ -1,0 +1,120 @@
+package rotatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/internal/writes"
+)
+
+// resourcesIn returns the namespaced resources that can be listed and deleted, without noise. Groups that do not answer
+// are left out: nobody can have written their objects.
+func resourcesIn(server discovery.DiscoveryInterface) (all []schema.GroupVersionResource, err error) {
+	lists, err := discovery.ServerPreferredNamespacedResources(server)
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, fmt.Errorf("ask the API server for its resources: %w", err)
+	}
+	usable := discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}
+	for _, list := range discovery.FilteredBy(usable, lists) {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("ask the API server for its resources: %w", err)
+		}
+		for _, r := range list.APIResources {
+			if of := version.WithResource(r.Name); !isNoise(of) {
+				all = append(all, of)
+			}
+		}
+	}
+	return all, nil
+}
+
+// strays returns an error for objects that somebody whose writes are not recorded created in the namespaces of the run,
+// but for kinds of Ignore. They are cleaned up with the others.
+func (r *run) strays(ctx context.Context) error {
+	within := r.places()
+	var texts []string
+	var errs []error
+	for _, resource := range r.kit.resources {
+		kind, err := r.kit.mapper.KindFor(resource)
+		if err != nil || slices.Contains(r.kit.o.Ignore, kind.GroupKind()) {
+			continue // its CRD was deleted, or others may write them
+		}
+		list, err := r.kit.metadata.Resource(resource).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("list %s: %w", resource.Resource, err))
+			continue
+		}
+		for i := range list.Items {
+			obj := &list.Items[i]
+			w := write{About: writes.About{Resource: resource, Name: client.ObjectKeyFromObject(obj)}, verb: "create",
+				uid: obj.UID, created: true}
+			if !within[obj.Namespace] || !obj.CreationTimestamp.After(r.kit.begun) || r.record.made(w.place()) {
+				continue
+			}
+			if by := managersOf(obj); !r.kit.expected(by) {
+				r.record.adopt(w)
+				texts = append(texts, fmt.Sprintf("%s by %s", describe(kind.Kind, w.Name), strings.Join(by, ", ")))
+			}
+		}
+	}
+	if len(texts) > 0 {
+		slices.Sort(texts)
+		if n := len(texts); n > mostStrays {
+			texts = append(texts[:mostStrays], fmt.Sprintf("and %d more", n-mostStrays))
+		}
+		errs = append(errs, fmt.Errorf("these objects were created by a client that rotatest does not know, so it neither saw "+
+			"nor compared them. Have the operator use mgr.GetClient(), or make its clients of mgr.GetConfig(), and use the "+
+			"client that Options.Change gets. They are deleted:\n%s", indent(strings.Join(texts, "\n"))))
+	}
+	return errors.Join(errs...)
+}
+
+const mostStrays = 6
+
+// places are the namespaces of Objects, and those that the run created.
+func (r *run) places() map[string]bool {
+	all := map[string]bool{}
+	for _, obj := range r.kit.o.Objects {
+		all[obj.GetNamespace()] = true
+	}
+	_, objects := r.record.touched()
+	for p, w := range objects {
+		if p.GroupResource == namespaces.GroupResource() && w.created {
+			all[p.Name] = true
+		}
+	}
+	delete(all, "")
+	return all
+}
+
+// expected says of an object's field managers that neither the operator nor the test wrote it: where controllers run,
+// everybody but this process; otherwise the API server itself.
+func (k *kit) expected(managers []string) bool {
+	if !k.controllers {
+		return slices.Equal(managers, []string{"kube-apiserver"})
+	}
+	process, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
+	return !slices.Contains(managers, process)
+}
+
+func managersOf(obj *metav1.PartialObjectMetadata) (managers []string) {
+	for _, entry := range obj.ManagedFields {
+		managers = append(managers, entry.Manager)
+	}
+	slices.Sort(managers)
+	return slices.Compact(managers)
+}
