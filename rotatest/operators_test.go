@@ -212,6 +212,62 @@ func trusting(c client.Client) reconcile.Func {
 	}
 }
 
+// tidy makes a child with a known name, and deletes children that their items have not known for a while. Its cache may
+// be behind for longer, and then it deletes what it has made.
+func tidy(c client.Client) reconcile.Func {
+	const while = 150 * time.Millisecond
+	var unknown sync.Map
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		cm, err := item(ctx, c, req)
+		if cm == nil {
+			return ctrl.Result{}, err
+		}
+		made := child(cm)
+		made.GenerateName, made.Name = "", cm.Name+"-data"
+		var there corev1.Secret
+		switch err := c.Get(ctx, client.ObjectKeyFromObject(made), &there); {
+		case apierrors.IsNotFound(err):
+			err = client.IgnoreAlreadyExists(c.Create(ctx, made))
+			if err != nil {
+				return ctrl.Result{}, err
+			}
+		case err != nil:
+			return ctrl.Result{}, err
+		case cm.Annotations["child"] != made.Name:
+			if _, before := unknown.LoadOrStore(there.UID, true); !before {
+				return ctrl.Result{RequeueAfter: while}, nil
+			}
+			return ctrl.Result{RequeueAfter: while}, client.IgnoreNotFound(c.Delete(ctx, &there))
+		}
+		return retry(note(ctx, c, cm, "child", made.Name))
+	}
+}
+
+// replacer deletes and makes its child again whenever the value changes.
+func replacer(c client.Client) reconcile.Func {
+	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		cm, err := item(ctx, c, req)
+		if cm == nil {
+			return ctrl.Result{}, err
+		}
+		made := child(cm)
+		made.GenerateName, made.Name = "", cm.Name+"-job"
+		made.StringData = map[string]string{"value": cm.Data["value"]}
+		var there corev1.Secret
+		err = c.Get(ctx, client.ObjectKeyFromObject(made), &there, ctrlrt.Live)
+		if err == nil && string(there.Data["value"]) != cm.Data["value"] {
+			if err := c.Delete(ctx, &there, client.Preconditions{UID: &there.UID}); err != nil {
+				return retry(err)
+			}
+			return ctrl.Result{}, client.IgnoreAlreadyExists(c.Create(ctx, made))
+		}
+		if apierrors.IsNotFound(err) {
+			err = client.IgnoreAlreadyExists(c.Create(ctx, made))
+		}
+		return ctrl.Result{}, err
+	}
+}
+
 // restless writes each time that it runs.
 func restless(c client.Client) reconcile.Func {
 	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

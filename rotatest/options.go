@@ -66,6 +66,9 @@ type Options struct {
 	Normalize func(obj *unstructured.Unstructured)
 	// Ignore are kinds that are not compared, and that others may create. Events and Leases never are compared.
 	Ignore []schema.GroupKind
+	// Recreates are kinds whose objects the operator deletes and makes again on purpose, however often, such as Jobs. Those
+	// of others must not be made again under the same name more often than with one member: their data would be lost.
+	Recreates []schema.GroupKind
 	// ForeignWrites says that reconciles write objects of sharded kinds besides their own on purpose, although another
 	// member may reconcile them at that time. Otherwise such writes are failures.
 	ForeignWrites bool

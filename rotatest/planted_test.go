@@ -124,6 +124,8 @@ func TestPlantedBugs(t *testing.T) {
 		{"a share is taken for all", "share", totaling,
 			[]string{`metadata.annotations.total: -"6" +"`, "List by a controller of the kind that it is For"}, false},
 		{"memory is lost", "moves", remembering, []string{`metadata.annotations.versions: -"2" +"1"`}, false},
+		{"what is not known yet is made again", "lag", tidy, []string{"-data was deleted and made again ",
+			"with one member 0 times: delete secrets ", ", and then create secrets "}, false},
 		{"a cache that is behind is trusted", "lag", trusting, []string{"<generated 2> is one too many"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

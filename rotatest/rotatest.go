@@ -102,6 +102,9 @@ func Run(t *testing.T, o Options) {
 		t.Fatalf("rotatest: with one member and without any fault: %v", err)
 	}
 	for phase, s := range want {
+		if texts := k.remadeMore(&state{}, s); len(texts) > 0 {
+			t.Logf("rotatest: with one member, too, up to phase %q:\n%s", phase, indent(strings.Join(texts, "\n")))
+		}
 		if len(s.failing) > 0 {
 			t.Logf("rotatest: with one member, too, reconciles go on failing in phase %q:\n%s", phase,
 				indent(failureText(s.failing)))

@@ -28,6 +28,8 @@ type state struct {
 	places map[place]bool
 	// failing are the errors of objects whose last reconcile failed.
 	failing map[object]string
+	// remade are the objects that were deleted and made again, up to now.
+	remade map[place]remade
 }
 
 // snapshot reads the state. Where that of one member is given, its objects are looked for, too: one that was there
@@ -55,7 +57,7 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 		return nil, err
 	}
 	s := normalize(kept)
-	s.places, s.failing = places, r.reconciles.fails()
+	s.places, s.failing, s.remade = places, r.reconciles.fails(), r.record.remade()
 	return s, nil
 }
 
@@ -173,6 +175,7 @@ func (r *run) compare(want, got *state) string {
 		}
 		parts = append(parts, text)
 	}
+	parts = append(parts, r.kit.remadeMore(want, got)...)
 	const most = 10
 	if n := len(parts); n > most {
 		parts = append(parts[:most], fmt.Sprintf("and %d more objects", n-most))

@@ -1,0 +1,52 @@
+package rotatest
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestRemade(t *testing.T) {
+	type step struct {
+		verb, name string
+		created    bool
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		times int
+		by    string // which deletion
+	}{
+		{"made", []step{{"create", "a", true}, {"update", "a", false}}, 0, ""},
+		{"deleted", []step{{"create", "a", true}, {"delete", "a", false}}, 0, ""},
+		{"made again", []step{{"create", "a", true}, {"delete", "a", false}, {"create", "a", true}}, 1, "a"},
+		{"applied again", []step{{"apply", "a", true}, {"delete", "a", false}, {"apply", "a", true}, {"apply", "a", false}}, 1, "a"},
+		{"its collection was deleted", []step{{"create", "a", true}, {"delete", "", false}, {"create", "a", true}}, 1, ""},
+		{"another was", []step{{"create", "a", true}, {"delete", "b", false}, {"create", "b", true}}, 0, ""},
+		{"twice", []step{{"create", "a", true}, {"delete", "a", false}, {"create", "a", true}, {"delete", "a", false}, {"create", "a", true}}, 2, "a"},
+	} {
+		r := newRecord(nil)
+		for _, s := range c.steps {
+			w := write{verb: s.verb, created: s.created}
+			w.Resource, w.Name = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, client.ObjectKey{Namespace: "n", Name: s.name}
+			r.add(w)
+		}
+		got := r.remade()[place{schema.GroupResource{Resource: "secrets"}, client.ObjectKey{Namespace: "n", Name: "a"}}]
+		if got.times != c.times || got.deleted.Name.Name != c.by || (got.deleted.verb == "delete") != (c.times > 0) {
+			t.Errorf("%s: %d times after the deletion of %q", c.name, got.times, got.deleted.Name)
+		}
+	}
+}
+
+// What an operator makes again with one member, too, is no failure; nor what it may make again.
+func TestRecreates(t *testing.T) {
+	slow(t)
+	if failed := try(t, replacer, func(*Options, *kit) {}, "moves lag kill"); len(failed) > 0 {
+		t.Errorf("it fails: %v", failed)
+	}
+	allowed := func(o *Options, _ *kit) { o.Recreates = []schema.GroupKind{{Kind: "Secret"}} }
+	if failed := try(t, tidy, allowed, "lag"); len(failed) > 0 {
+		t.Errorf("it fails with Recreates: %v", failed)
+	}
+}
