@@ -26,6 +26,8 @@ type write struct {
 	// created says that the object did not exist before. uid is the object's, if the answer told.
 	created bool
 	uid     types.UID
+	// generateName is the created object's.
+	generateName string
 	// version is the object's resourceVersion after it, if the answer told.
 	version string
 	phase   string

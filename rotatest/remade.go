@@ -63,3 +63,34 @@ func (k *kit) remadeMore(want, got *state) (texts []string) {
 	slices.Sort(texts)
 	return texts
 }
+
+// generated is how many objects with generated names were created, by the name without its end.
+func (r *record) generated() map[place]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number := map[place]int{}
+	for _, w := range r.writes {
+		if w.created && w.generateName != "" {
+			p := w.place()
+			p.Name = w.generateName
+			number[p]++
+		}
+	}
+	return number
+}
+
+// tellGenerated tells of objects with generated names that were made more often than with one member. Those that are too
+// many are gone, so it may be right: the operator saw what it had made twice. Or it deleted the wrong one.
+func (r *run) tellGenerated() {
+	var texts []string
+	for p, n := range r.record.generated() {
+		if before := r.kit.generated[p]; n > before {
+			texts = append(texts, fmt.Sprintf("of %s %s<generated> %d were made, with one member %d, and some deleted: make sure "+
+				"that the right ones stay", p.Resource, p.ObjectKey, n, before))
+		}
+	}
+	slices.Sort(texts)
+	for _, text := range texts {
+		r.tell("%s", text)
+	}
+}

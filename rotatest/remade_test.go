@@ -1,6 +1,7 @@
 package rotatest
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,26 @@ func TestRemade(t *testing.T) {
 		if got.times != c.times || got.deleted.Name.Name != c.by || (got.deleted.verb == "delete") != (c.times > 0) {
 			t.Errorf("%s: %d times after the deletion of %q", c.name, got.times, got.deleted.Name)
 		}
+	}
+}
+
+// Of generated names, nobody knows which object was the right one. The log tells of them.
+func TestGeneratedAreTold(t *testing.T) {
+	r := lone(1, 1).run
+	made := write{verb: "create", created: true, generateName: "a-"}
+	made.Resource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	for _, name := range []string{"a-1", "a-2", "a-3"} {
+		made.Name = client.ObjectKey{Namespace: "n", Name: name}
+		r.record.add(made)
+	}
+	r.kit.generated = r.record.generated()
+	if r.tellGenerated(); r.told() != "" {
+		t.Errorf("as often as with one member: %s", r.told())
+	}
+	r.record.add(made)
+	const want = "of secrets n/a-<generated> 4 were made, with one member 3, and some deleted"
+	if r.tellGenerated(); !strings.Contains(r.told(), want) {
+		t.Errorf("it does not say %q: %s", want, r.told())
 	}
 }
 

@@ -61,6 +61,8 @@ type kit struct {
 	workload map[object]bool
 	slots    slot.Count
 	key      slot.Key
+	// generated is how many objects with generated names it creates.
+	generated map[place]int
 	// versions are those in which its objects were read.
 	versions map[schema.GroupResource]string
 }
@@ -161,7 +163,7 @@ func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 		order, number := r.record.sorts(phase)
 		k.sorts[phase] = sorts{order, number}
 	}
-	k.versions, k.workload = maps.Clone(r.record.versions), r.workload()
+	k.versions, k.workload, k.generated = maps.Clone(r.record.versions), r.workload(), r.record.generated()
 	if len(k.sorts[creating].order)+len(k.sorts[changing].order) == 0 {
 		return nil, errors.New("the operator wrote nothing: does Setup add its controllers, and are Objects of its kinds?")
 	}

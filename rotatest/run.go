@@ -116,6 +116,7 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 		if err := r.shared(); err != nil {
 			return nil, err
 		}
+		r.tellGenerated()
 	}
 	return states, nil
 }

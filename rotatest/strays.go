@@ -98,6 +98,7 @@ func (r *run) places() map[string]bool {
 		}
 	}
 	delete(all, "")
+	delete(all, rotaName) // the rota's own objects are there
 	return all
 }
 

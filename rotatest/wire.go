@@ -196,7 +196,7 @@ func (r *recorder) note(done write, resp *http.Response) {
 		if done.Name.Name == "" {
 			done.Name.Name = answer.Name
 		}
-		done.version = answer.ResourceVersion
+		done.version, done.generateName = answer.ResourceVersion, answer.GenerateName
 		if done.Subresource == "" {
 			done.uid = answer.UID
 		}
