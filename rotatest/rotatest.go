@@ -252,7 +252,9 @@ func (k *kit) prepare(ctx context.Context) error {
 	if k.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return err
 	}
-	if k.metadata, err = metadata.NewForConfig(cfg); err != nil {
+	silent := rest.CopyConfig(cfg)
+	silent.WarningHandler = rest.NoWarnings{} // it lists old kinds, too
+	if k.metadata, err = metadata.NewForConfig(silent); err != nil {
 		return err
 	}
 	if k.resources, err = resourcesIn(server); err != nil {
