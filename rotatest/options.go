@@ -27,7 +27,8 @@ import (
 // and do not call t.Fatal or what calls it, such as require.NoError.
 type Options struct {
 	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
-	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may do everything.
+	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may
+	// do everything.
 	Config *rest.Config
 	// Scheme has the kinds of the operator and of Objects. Default: that of Manager, or client-go's.
 	Scheme *runtime.Scheme
@@ -47,8 +48,8 @@ type Options struct {
 	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Their
 	// namespaces are created if they are missing, and stay. Namespaces themselves are refused here: create them in Change.
 	// What was there before, but for Namespaces, neither the operator nor Change may write, since Run cannot restore it:
-	// such a write gets an error, and Run fails.
-	// Give six or more of the sharded kind. Run fails where all are in one slot, so that one member does everything.
+	// such a write gets an error, and Run fails. Give six or more objects of the sharded kind. Where all are in one slot,
+	// so that one member does everything, Run fails.
 	Objects []client.Object
 	// Change changes, creates or deletes objects in each run once those of Objects have settled. It must do the same each
 	// time. What it creates is deleted at the end of the run. nil: nothing changes.
