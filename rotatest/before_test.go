@@ -91,7 +91,8 @@ func TestChangedBefore(t *testing.T) {
 			return c.Update(ctx, changed)
 		}},
 		{place + "delete configmaps default/ by the test", func(ctx context.Context, c client.Client) error {
-			return c.DeleteAllOf(ctx, old.DeepCopy(), client.InNamespace("default"), client.MatchingFields{"metadata.name": old.Name})
+			named := client.MatchingFields{"metadata.name": old.Name}
+			return c.DeleteAllOf(ctx, old.DeepCopy(), client.InNamespace("default"), named)
 		}},
 	} {
 		failed := try(t, correct, func(o *Options, _ *kit) { o.Change = c.write }, "share")

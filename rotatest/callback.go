@@ -13,7 +13,8 @@ import (
 func callback(ctx context.Context, name string, call func() error) error {
 	result := make(chan error, 1) // nobody may wait any more
 	go func() {
-		err := fmt.Errorf("%s ended its goroutine, as t.FailNow, t.Fatal, t.Skip and require do: return the error instead", name)
+		err := fmt.Errorf("%s ended its goroutine, as t.FailNow, t.Fatal, t.Skip and require do: return the error instead",
+			name)
 		defer func() {
 			if value := recover(); value != nil {
 				err = &panicError{name, value, string(debug.Stack())}

@@ -32,8 +32,7 @@ type guard struct {
 
 var errThereBefore = errors.New("rotatest refused this write, since the object was there before the run")
 
-// clock returns the API server's time, once it is over: what is created later has a later creationTimestamp, which is in
-// whole seconds.
+// clock returns the API server's time, once that second is over: what is created later has a later creationTimestamp.
 func (k *kit) clock(ctx context.Context) (time.Time, error) {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rotaName, GenerateName: "clock-"}}
 	if err := k.own.Create(ctx, probe, client.DryRunAll); err != nil {
@@ -45,8 +44,9 @@ func (k *kit) clock(ctx context.Context) (time.Time, error) {
 // check returns an error for a write that must not be sent. It asks the API server only about what the run did not
 // create.
 func (g *guard) check(req *http.Request, w write) error {
+	restored := isNoise(w.Resource) || w.Resource.GroupResource() == namespaces.GroupResource()
 	creates := w.verb == "create" && w.Subresource == "" // it is no write of an object that is there
-	if isNoise(w.Resource) || creates || w.Resource.GroupResource() == namespaces.GroupResource() || g.record.made(w.place()) {
+	if restored || creates || g.record.made(w.place()) {
 		return nil
 	}
 	targets, err := g.targets(req, w)
@@ -80,7 +80,9 @@ func (g *guard) targets(req *http.Request, w write) ([]*unstructured.Unstructure
 		return []*unstructured.Unstructured{obj}, nil
 	}
 	query := req.URL.Query() // it deletes a collection
-	list, err := api.List(ctx, metav1.ListOptions{LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector")})
+	list, err := api.List(ctx, metav1.ListOptions{
+		LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector"),
+	})
 	if err != nil {
 		return nil, readable(err)
 	}
@@ -107,7 +109,7 @@ func (g *guard) err() error {
 		return nil
 	}
 	texts := slices.Sorted(slices.Values(g.refused))
-	return fmt.Errorf("these objects were there before, and writes of them were refused: the next run would not find them "+
-		"as they were. Leave them out, such as by a predicate, or delete them before and create them in Options.Objects or "+
-		"Options.Change:\n%s", indent(strings.Join(texts, "\n")))
+	return fmt.Errorf("these objects were there before, and writes of them were refused: the next run would not find "+
+		"them as they were. Leave them out, such as by a predicate, or delete them before and create them in "+
+		"Options.Objects or Options.Change:\n%s", indent(strings.Join(texts, "\n")))
 }

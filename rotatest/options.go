@@ -23,8 +23,8 @@ import (
 
 // Options say what operator to run, and on which objects. Config, Setup, and Objects or Change are required.
 //
-// Setup, Change, Settled and Normalize are called one at a time, in goroutines other than the test's: they return errors,
-// and do not call t.Fatal or what calls it, such as require.NoError.
+// Setup, Change, Settled and Normalize are called one at a time, not in the test's goroutine. They return errors, and
+// do not call t.Fatal or what calls it, such as require.NoError.
 type Options struct {
 	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
 	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may
@@ -67,8 +67,8 @@ type Options struct {
 	Normalize func(obj *unstructured.Unstructured)
 	// Ignore are kinds that are not compared, and that others may create. Events and Leases never are compared.
 	Ignore []schema.GroupKind
-	// Recreates are kinds whose objects the operator deletes and makes again on purpose, however often, such as Jobs. Those
-	// of others must not be made again under the same name more often than with one member: their data would be lost.
+	// Recreates are kinds whose objects the operator deletes and makes again on purpose, however often, such as Jobs.
+	// Others must not be made again under the same name more often than with one member: their data would be lost.
 	Recreates []schema.GroupKind
 	// ForeignWrites says that reconciles write objects of sharded kinds besides their own on purpose, although another
 	// member may reconcile them at that time. Otherwise such writes are failures.

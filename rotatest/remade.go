@@ -11,8 +11,8 @@ type remade struct {
 	deleted, made write
 }
 
-// remade returns the objects that were created more than once, so that they were deleted in between: what was in them is
-// lost, even if they are as they were.
+// remade returns the objects that were created more than once, so that they were deleted in between: what was in them
+// is lost, even if they are as they were.
 func (r *record) remade() map[place]remade {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,14 +79,14 @@ func (r *record) generated() map[place]int {
 	return number
 }
 
-// tellGenerated tells of objects with generated names that were made more often than with one member. Those that are too
-// many are gone, so it may be right: the operator saw what it had made twice. Or it deleted the wrong one.
+// tellGenerated tells of objects with generated names that were made more often than with one member. Those that are
+// too many are gone, so it may be right: the operator saw what it had made twice. Or it deleted the wrong one.
 func (r *run) tellGenerated() {
 	var texts []string
 	for p, n := range r.record.generated() {
 		if before := r.kit.generated[p]; n > before {
-			texts = append(texts, fmt.Sprintf("of %s %s<generated> %d were made, with one member %d, and some deleted: make sure "+
-				"that the right ones stay", p.Resource, p.ObjectKey, n, before))
+			texts = append(texts, fmt.Sprintf("of %s %s<generated> %d were made, with one member %d, and some deleted: make "+
+				"sure that the right ones stay", p.Resource, p.ObjectKey, n, before))
 		}
 	}
 	slices.Sort(texts)

@@ -22,15 +22,18 @@ func TestRemade(t *testing.T) {
 		{"made", []step{{"create", "a", true}, {"update", "a", false}}, 0, ""},
 		{"deleted", []step{{"create", "a", true}, {"delete", "a", false}}, 0, ""},
 		{"made again", []step{{"create", "a", true}, {"delete", "a", false}, {"create", "a", true}}, 1, "a"},
-		{"applied again", []step{{"apply", "a", true}, {"delete", "a", false}, {"apply", "a", true}, {"apply", "a", false}}, 1, "a"},
+		{"applied again", []step{{"apply", "a", true}, {"delete", "a", false}, {"apply", "a", true},
+			{"apply", "a", false}}, 1, "a"},
 		{"its collection was deleted", []step{{"create", "a", true}, {"delete", "", false}, {"create", "a", true}}, 1, ""},
 		{"another was", []step{{"create", "a", true}, {"delete", "b", false}, {"create", "b", true}}, 0, ""},
-		{"twice", []step{{"create", "a", true}, {"delete", "a", false}, {"create", "a", true}, {"delete", "a", false}, {"create", "a", true}}, 2, "a"},
+		{"twice", []step{{"create", "a", true}, {"delete", "a", false}, {"create", "a", true}, {"delete", "a", false},
+			{"create", "a", true}}, 2, "a"},
 	} {
 		r := newRecord(nil)
 		for _, s := range c.steps {
 			w := write{verb: s.verb, created: s.created}
-			w.Resource, w.Name = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, client.ObjectKey{Namespace: "n", Name: s.name}
+			w.Resource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+			w.Name = client.ObjectKey{Namespace: "n", Name: s.name}
 			r.add(w)
 		}
 		got := r.remade()[place{schema.GroupResource{Resource: "secrets"}, client.ObjectKey{Namespace: "n", Name: "a"}}]

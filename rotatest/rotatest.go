@@ -168,8 +168,8 @@ func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 		return nil, errors.New("the operator wrote nothing: does Setup add its controllers, and are Objects of its kinds?")
 	}
 	if len(r.reconciles.visited()) == 0 {
-		return nil, errors.New("no sharded controller reconciled anything, so there is nothing to test: does Setup build the " +
-			"operator's controllers with ctrlrt.NewControllerManagedBy, and are Objects of the kinds that they are For?")
+		return nil, errors.New("no sharded controller reconciled anything, so there is nothing to test: does Setup build " +
+			"the operator's controllers with ctrlrt.NewControllerManagedBy, and are Objects of the kinds that they are For?")
 	}
 	return states, nil
 }

@@ -82,7 +82,8 @@ func (r *run) swap(ctx context.Context, from, to *member, of slot.Set) error {
 	return nil
 }
 
-// shared returns an error if one member worked on everything, so that nothing was tested. Chance is no error: it says so.
+// shared returns an error if one member worked on everything, so that nothing was tested. Chance is no error: the log
+// says so.
 func (r *run) shared() error {
 	all := r.workload()
 	maps.Copy(all, r.kit.workload)

@@ -35,7 +35,9 @@ func neighbors(namespace string, n int) (all []client.Object) {
 // Few objects are tested, or the run says that they were not.
 func TestFewObjects(t *testing.T) {
 	stock := func(mgr *ctrlrt.Manager) error {
-		own := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[mine] != "" }))
+		own := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
+			return obj.GetLabels()[mine] != ""
+		}))
 		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, own).Complete(correct(mgr.GetClient()))
 	}
 	for i, c := range []struct {
@@ -64,8 +66,8 @@ func TestFewObjects(t *testing.T) {
 				o.Change = nil
 				c.how(o, o.Objects[0].GetNamespace())
 			}, c.fault)
-			if report := strings.Join([]string{failed["reference"], failed["share"], failed["moves"]}, ""); c.says == "" && report != "" ||
-				!strings.Contains(report, c.says) {
+			report := failed["reference"] + failed["share"] + failed["moves"]
+			if c.says == "" && report != "" || !strings.Contains(report, c.says) {
 				t.Errorf("want %q in the report: %s", c.says, report)
 			}
 		})
@@ -76,17 +78,18 @@ func TestFewObjects(t *testing.T) {
 func TestSharedByChance(t *testing.T) {
 	m := lone(1, 1)
 	r := m.run
-	visit1 := func(name string) {
-		observer{r.reconciles, m}.Begin(t.Context(), schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: "a", Name: name})
+	visited := func(name string) {
+		key := types.NamespacedName{Namespace: "a", Name: name}
+		observer{r.reconciles, m}.Begin(t.Context(), schema.GroupKind{Kind: "ConfigMap"}, key)
 	}
 	for _, key := range []slot.Key{slot.KeyName, slot.KeyUID} {
 		r.kit.slots, r.kit.key = slot.DefaultCount, key
 		r.reconciles, r.happened = newReconciles(r), nil
-		visit1("one")
+		visited("one")
 		if err := r.shared(); err == nil || !strings.Contains(err.Error(), "only one member had something to do") {
 			t.Errorf("%v: got %v of one object", key, err)
 		}
-		visit1("two")
+		visited("two")
 		if err := r.shared(); err != nil || !strings.Contains(r.told(), "one member worked on all 2 objects, by chance") {
 			t.Errorf("%v: got %v of two objects, and told %q", key, err, r.told())
 		}

@@ -76,8 +76,8 @@ func (r *run) strays(ctx context.Context) error {
 		if n := len(texts); n > mostStrays {
 			texts = append(texts[:mostStrays], fmt.Sprintf("and %d more", n-mostStrays))
 		}
-		errs = append(errs, fmt.Errorf("these objects were created by a client that rotatest does not know, so it neither saw "+
-			"nor compared them. Have the operator use mgr.GetClient(), or make its clients of mgr.GetConfig(), and use the "+
+		errs = append(errs, fmt.Errorf("these objects were created by a client that rotatest does not know, so it neither "+
+			"saw nor compared them. Have the operator use mgr.GetClient(), or make its clients of mgr.GetConfig(), and use the "+
 			"client that Options.Change gets. They are deleted:\n%s", indent(strings.Join(texts, "\n"))))
 	}
 	return errors.Join(errs...)
