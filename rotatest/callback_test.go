@@ -49,6 +49,19 @@ func TestCallback(t *testing.T) {
 
 func panicky() { panic("oh") }
 
+// Run panics when it has cleaned up, whatever the panic came with.
+func TestPanicsAgain(t *testing.T) {
+	defer func() {
+		if p, ok := recover().(*panicError); !ok || p.value != "oh" {
+			t.Errorf("it did not panic with the callback's value: %v", p)
+		}
+	}()
+	err := callback(t.Context(), "Options.Setup", func() error { panicky(); return nil })
+	repanic(nil)
+	repanic(errors.New("no panic"))
+	repanic(errors.Join(errors.New("what the clean-up said"), &phaseError{creating, err}))
+}
+
 // Wherever a callback ends its goroutine or panics, the run fails at once, and its objects are deleted.
 func TestCallbacksThatDoNotReturn(t *testing.T) {
 	const ended = " ended its goroutine, as t.FailNow"
