@@ -51,13 +51,19 @@ func read(mod *module, name string) (*Report, error) {
 	s.findIgnores()
 	s.broken()
 	s.versions()
+	s.reach = newReach(mod)
+	s.values = s.valuesOf()
 	s.findManagers()
 	s.findControllers()
+	s.findHidden()
+	// First what speaks against sharding a controller, then what depends on which kinds are sharded.
 	s.judge()
 	s.findReads()
+	s.findState()
+	s.tellReads()
+	s.tellSources()
 	s.findRunnables()
 	s.findClients()
-	s.findState()
 	s.findLate()
 	s.findTests()
 	s.decide()
@@ -79,8 +85,11 @@ type source struct {
 
 	managers    []*manager
 	controllers []*controller
-	// reach says which functions each function may call; made when it is first needed.
-	reach *reach
+	// reach says which functions each function may call, and values what variables get.
+	reach  *reach
+	values *values
+	// lists are the lists of objects.
+	lists []listing
 	// live are variables, fields and parameters that hold readers which ask the API server.
 	live map[any]bool
 	// edits are what --write does, by file.

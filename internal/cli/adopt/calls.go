@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/packages"
 )
@@ -133,48 +132,12 @@ func namedOf(t types.Type) *types.Named {
 
 // isNamed reports whether a type, or what it points to, is the one of that name.
 func isNamed(t types.Type, pkg, name string) bool {
+	if t == nil {
+		return false
+	}
 	named := namedOf(t)
 	return named != nil && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == pkg && named.Obj().Name() == name
 }
-
-// kind is a kind of object, by the Go type that stands for it. Kinds that are known by their names alone, such as
-// unstructured ones, have no package. The zero value is a kind that is not known before the program runs.
-type kind struct {
-	pkg, name string
-}
-
-func (k kind) known() bool { return k != kind{} }
-
-// String names the kind as Go source does.
-func (k kind) String() string {
-	if i := strings.LastIndex(k.pkg, "/"); i >= 0 {
-		return k.pkg[i+1:] + "." + k.name
-	}
-	return k.name
-}
-
-// full names the kind with the whole path of its package.
-func (k kind) full() string { return strings.TrimPrefix(k.pkg+"."+k.name, ".") }
-
-// kindOf returns the kind of an object or a list that is passed.
-func kindOf(info *types.Info, e ast.Expr) kind {
-	t := info.TypeOf(e)
-	if t == nil {
-		return kind{}
-	}
-	named := namedOf(t)
-	if named == nil || named.Obj().Pkg() == nil || types.IsInterface(named) {
-		return kind{}
-	}
-	k := kind{named.Obj().Pkg().Path(), named.Obj().Name()}
-	if strings.HasPrefix(k.pkg, "k8s.io/apimachinery/") || k.pkg == runtimePath+"/pkg/client" {
-		return kind{} // unstructured or metadata alone: which one is known when the program runs
-	}
-	return k
-}
-
-// item returns the kind of a list's items.
-func (k kind) item() kind { return kind{k.pkg, strings.TrimSuffix(k.name, "List")} }
 
 // field returns the value of a field of a composite literal, or nil.
 func field(lit *ast.CompositeLit, name string) *ast.KeyValueExpr {
@@ -213,15 +176,31 @@ func text(info *types.Info, e ast.Expr) string {
 	return constant.StringVal(v)
 }
 
-// truth returns the value of a constant bool, also through a pointer that a function such as ptr.To makes.
+// truth returns the value of a constant bool, also through a pointer that a function such as ptr.To makes: a generic
+// one of a value to a pointer to it. What another function makes of a constant is known when it runs.
 func truth(info *types.Info, e ast.Expr) (value, known bool) {
 	if v := info.Types[e].Value; v != nil && v.Kind() == constant.Bool {
 		return constant.BoolVal(v), true
 	}
-	if c, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(c.Args) == 1 {
+	if c, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(c.Args) == 1 && makesPointer(objectOf(info, c.Fun)) {
 		return truth(info, c.Args[0])
 	}
 	return false, false
+}
+
+// makesPointer reports whether a function is one of a value of any type to a pointer to it, func[T any](T) *T.
+func makesPointer(obj types.Object) bool {
+	fn, ok := obj.(*types.Func)
+	if !ok {
+		return false
+	}
+	sig := fn.Origin().Type().(*types.Signature)
+	if sig.TypeParams().Len() != 1 || sig.Params().Len() != 1 || sig.Results().Len() != 1 {
+		return false
+	}
+	p, ok := sig.Results().At(0).Type().(*types.Pointer)
+	return ok && types.Identical(p.Elem(), sig.TypeParams().At(0)) &&
+		types.Identical(sig.Params().At(0).Type(), sig.TypeParams().At(0))
 }
 
 // isNil reports whether an expression is nil.

@@ -9,8 +9,8 @@ import (
 // findClients looks at clients, informers, queues and leader elections that do not come from a manager.
 func (s *source) findClients() {
 	for _, c := range s.calls {
-		if c.test {
-			continue
+		if c.test || ast.IsGenerated(s.module.file(c.CallExpr)) {
+			continue // what is generated is looked at where it is called
 		}
 		at := s.module.at(c.CallExpr)
 		name := c.name
@@ -21,19 +21,22 @@ func (s *source) findClients() {
 			s.found(Must, codeElectionOwn, at, "leader.Become")
 		case c.is(clientGo+"/informers", "NewSharedInformerFactory", "NewSharedInformerFactoryWithOptions",
 			"NewFilteredSharedInformerFactory"), generatedFactory(c):
-			s.found(Look, codeClientInformer, at, "a factory of informers: %s.%s", pkgOf(c), name)
+			s.found(Look, codeClientInformer, at, "a factory of informers: %s.%s", pkgOf(c.callee), name)
 		case c.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer", "NewIndexerInformer",
 			"NewReflector", "NewNamedReflector", "NewInformerWithOptions"):
 			s.found(Look, codeClientInformer, at, "an informer: cache.%s", name)
+		case c.recv == "" && strings.HasPrefix(name, "New") && isNamed(c.in.TypesInfo.TypeOf(c.CallExpr), clientGo+"/tools/cache",
+			"SharedIndexInformer"): // one that informer-gen has written
+			s.found(Look, codeClientInformer, at, "an informer: %s.%s", pkgOf(c.callee), name)
 		case c.pkg == clientGo+"/util/workqueue" && strings.HasPrefix(name, "New") && strings.Contains(name, "Queue"):
 			s.found(Look, codeQueue, at, "a work queue: workqueue.%s", name)
 		case s.makesClient(c) && !s.ofManager(c):
-			s.found(Look, codeClient, at, "a client of its own: %s.%s", pkgOf(c), name)
+			s.found(Look, codeClient, at, "a client of its own: %s.%s", pkgOf(c.callee), name)
 		}
 	}
 }
 
-func pkgOf(c *call) string { return c.pkg[strings.LastIndex(c.pkg, "/")+1:] }
+func pkgOf(c callee) string { return c.pkg[strings.LastIndex(c.pkg, "/")+1:] }
 
 // generatedFactory reports whether a call makes a factory that client-gen has written.
 func generatedFactory(c *call) bool {

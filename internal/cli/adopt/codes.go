@@ -10,6 +10,7 @@ const (
 	codeManager        = "Manager"
 	codeAdopted        = "Adopted"
 	codeManagers       = "SeveralManagers"
+	codeUnseen         = "NotSeen"
 	codeElection       = "LeaderElection"
 	codeElectionOwn    = "OwnLeaderElection"
 	codeNoElection     = "NoLeaderElection"
@@ -23,6 +24,7 @@ const (
 	codeWatches        = "Watches"
 	codeRawSource      = "RawSource"
 	codeListOwn        = "ListOfShare"
+	codeListMapped     = "ListInHandler"
 	codeListChildren   = "ListOfChildren"
 	codeListOther      = "ListOfOthers"
 	codeListIndex      = "ListByIndex"
@@ -78,6 +80,9 @@ var codes = map[string]explanation{
 	codeAdopted: {"it is one of package ctrlrt already", "", inGo},
 	codeManagers: {"one Rota serves one manager", "give each manager a rota.New with a name of its own, or leave those " +
 		"stock that have no controllers to share", inGo},
+	codeUnseen: {"what makes it is not followed, so nothing is said of it, and findings are missing",
+		"call controller-runtime's function where the manager or the controller is made, or look through docs/adopt.md " +
+			"for it; name the folder of the program, if this is not it", inGo},
 	codeElection: {"with it one replica would do what is not sharded, and the old leader and Rota's replicas could work " +
 		"at once while the new version is rolled out",
 		"leave LeaderElection out, and name the Lease: rota.Options{LeaderElectionID: …}. Members then wait for the old " +
@@ -106,6 +111,8 @@ var codes = map[string]explanation{
 	codeListOwn: {"List in a sharded controller returns this replica's share, not all objects",
 		"ctrlrt.Live as an option for all of them from the API server; mgr.KeepWhole if it is often; ctrlrt.Share if the " +
 			"share is meant", inGo},
+	codeListMapped: {"in a handler it returns this replica's share, also by an index. The other replicas get the same event, " +
+		"and make requests for theirs", "", inGo},
 	codeListChildren: {"children are where their owners are, so a list of this object's children is whole. Those " +
 		"without an owner are in no cache", "nothing; ctrlrt.Live as an option where children are adopted", inGo},
 	codeListOther: {"the API server answers, since this replica's cache holds a share of the kind: a request each time",

@@ -30,11 +30,16 @@ type controller struct {
 	watches    []kind
 	build      bool
 	reconciler *types.Named
+	// generic is the type that has its Reconcile, with the types that stand for its parameters.
+	generic *types.Named
 	// roots are the functions that run for this controller: Reconcile, and those that the builder's calls name.
-	roots []*types.Func
-
-	// reached are the functions of the module that may run for it, by full name.
-	reached map[string]bool
+	roots []root
+	// reached are the functions of the module that may run for it, and for what.
+	reached map[string]role
+	// whole: its manager is one of mgr.Whole(). everywhere: it needs no leader.
+	whole, everywhere bool
+	// sources are its raw ones.
+	sources []rawSource
 
 	// refused says why it cannot be sharded as it is, doubts why that may be wrong.
 	refused, doubts []string
@@ -82,11 +87,23 @@ func (s *source) findControllers() {
 			continue
 		}
 		if !c.raw {
+			c.whole = len(call.Args) == 1 && s.isWhole(given{Expr: call.Args[0], info: c.info})
 			s.follow(c, call.CallExpr)
 			s.read(c)
+		} else if len(call.Args) > 1 {
+			if kv := field(literal(call.Args[len(call.Args)-1]), "Reconciler"); kv != nil {
+				s.finder(c, reconciling).reconciler(given{Expr: kv.Value, info: c.info})
+			}
 		}
 		s.controllers = append(s.controllers, c)
 	}
+	for _, c := range s.controllers {
+		c.reachAll(s.reach)
+	}
+}
+
+func (s *source) finder(c *controller, role role) *finder {
+	return &finder{s, c, role, map[ast.Expr]bool{}}
 }
 
 // follow collects the calls of a builder's methods, from an expression that has the builder.
@@ -168,10 +185,10 @@ func (s *source) read(c *controller) {
 			}
 			if lit := literal(m.Args[0]); lit != nil && isNamed(c.info.TypeOf(lit), runtimePath+"/pkg/source", "Kind") {
 				if kv := field(lit, "Type"); kv != nil { // as older versions have it
-					return kindOf(c.info, kv.Value)
+					return s.kindOf(c.info, kv.Value, nil)
 				}
 			}
-			return kindOf(c.info, m.Args[0])
+			return s.kindOf(c.info, m.Args[0], nil)
 		}
 		switch name {
 		case "For":
@@ -197,11 +214,14 @@ func (s *source) read(c *controller) {
 		case "Complete", "Build":
 			c.build = c.build || name == "Build"
 			for _, arg := range m.Args {
-				s.reconcilerOf(c, arg)
+				if !s.finder(c, reconciling).reconciler(given{Expr: arg, info: c.info}) {
+					c.doubt("its reconciler was not found: %s", types.ExprString(arg))
+				}
 			}
+			continue
 		}
-		for _, arg := range m.Args {
-			c.roots = append(c.roots, functionsIn(c.info, arg)...)
+		for i, arg := range m.Args {
+			s.finder(c, roleOf(name, i)).handlers(given{Expr: arg, info: c.info})
 		}
 	}
 }
@@ -219,63 +239,6 @@ func (s *source) everyOwner(m *ast.CallExpr) bool {
 		sel, ok := ast.Unparen(e).(*ast.SelectorExpr)
 		return ok && sel.Sel.Name == "MatchEveryOwner"
 	})
-}
-
-// reconcilerOf finds the type whose Reconcile is called, also behind an adapter such as reconcile.AsReconciler.
-func (s *source) reconcilerOf(c *controller, e ast.Expr) {
-	t := c.info.TypeOf(e)
-	if named := namedOf(t); named != nil && !types.IsInterface(named) {
-		if m := types.NewMethodSet(types.NewPointer(named)).Lookup(nil, "Reconcile"); m != nil {
-			if fn, ok := m.Obj().(*types.Func); ok {
-				c.roots, c.reconciler = append(c.roots, fn), named
-				return
-			}
-		}
-	}
-	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
-		for _, arg := range call.Args {
-			if c.reconciler == nil {
-				s.reconcilerOf(c, arg)
-			}
-		}
-	}
-}
-
-// functionsIn returns the functions that an expression names, and those that function literals in it name.
-func functionsIn(info *types.Info, e ast.Node) []*types.Func {
-	var out []*types.Func
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			if fn, ok := info.Uses[id].(*types.Func); ok {
-				out = append(out, fn.Origin())
-			}
-		}
-		return true
-	})
-	return out
-}
-
-// rawSource says what is to be said of a WatchesRawSource.
-func (s *source) rawSource(c *controller, m *ast.CallExpr) {
-	text := "a source of its own"
-	ast.Inspect(m, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		obj := objectOf(c.info, call.Fun)
-		if obj == nil || obj.Pkg() == nil || obj.Pkg().Path() != runtimePath+"/pkg/source" {
-			return true
-		}
-		switch {
-		case strings.HasSuffix(obj.Name(), "Channel"):
-			text = "a channel"
-		case strings.HasSuffix(obj.Name(), "Kind") && len(call.Args) > 1:
-			text = "a cache's " + nameOr(kindOf(c.info, call.Args[1]))
-		}
-		return true
-	})
-	s.found(Look, codeRawSource, s.module.at(m.Fun.(*ast.SelectorExpr).Sel), "%s has %s as a source", c.title(), text)
 }
 
 // controllerOptions reads what WithOptions gets.
@@ -296,6 +259,7 @@ func (s *source) controllerOptions(c *controller, m *ast.CallExpr) {
 		case known && value:
 			c.refused = append(c.refused, "NeedLeaderElection is true")
 		case known:
+			c.everywhere = true
 			c.refused = append(c.refused, everywhere+": it runs on every replica, which Rota leaves as it is")
 		default:
 			c.refused = append(c.refused, "NeedLeaderElection is decided when the program runs")

@@ -10,7 +10,7 @@ import (
 )
 
 // quiet are findings that most of the forms have, since they are short.
-var quiet = []string{codeNoManifest, codeNoElection, codeProbes, codeReplicas, codeVersion}
+var quiet = []string{codeUnseen, codeNoManifest, codeNoElection, codeProbes, codeReplicas, codeVersion}
 
 // TestForms: managers and manifests are made in many ways. What is not surely right is left, and the report says why.
 func TestForms(t *testing.T) {

@@ -16,6 +16,9 @@ func (s *source) judge() {
 	}
 	for _, c := range s.controllers {
 		refuse := func(text string) { c.refused = append(c.refused, text) }
+		if c.whole && !c.adopted {
+			continue
+		}
 		switch {
 		case c.raw:
 			refuse("it is made without a builder")
@@ -29,10 +32,10 @@ func (s *source) judge() {
 		if c.raw || !c.hasFor {
 			continue
 		}
-		if c.kind.known() && slices.Contains(c.owns, c.kind) {
+		if c.kind.mayBeIn(c.owns) {
 			refuse("it is For and Owns one kind")
 		}
-		if c.kind.known() && slices.Contains(c.watches, c.kind) {
+		if c.kind.mayBeIn(c.watches) {
 			refuse("it Watches the kind that it is For")
 		}
 		if !c.adopted && names[c.title()] > 1 {
@@ -42,19 +45,28 @@ func (s *source) judge() {
 }
 
 // canShard reports whether a controller can be sharded as far as its builder goes.
-func (c *controller) canShard() bool { return len(c.refused) == 0 && !c.isDuty }
+func (c *controller) canShard() bool { return len(c.refused) == 0 && !c.isDuty && !c.stays() }
 
-// isSharded reports whether a kind's objects are shared, by the controllers that can be: as For or as Owns.
+// stays reports whether it is built by controller-runtime on a manager of mgr.Whole(), as is right with Rota, too.
+func (c *controller) stays() bool { return c.whole && !c.adopted }
+
+// shards reports whether it is sharded after all: by its builder, and by what it does.
+func (c *controller) shards() bool {
+	what, _ := c.becomes()
+	return what == Sharded && c.canShard()
+}
+
+// isSharded reports whether a kind's objects are shared, by the controllers that are: as For or as Owns.
 func (s *source) isSharded(k kind) bool {
 	return k.known() && slices.ContainsFunc(s.controllers, func(c *controller) bool {
-		return c.canShard() && (c.kind == k || slices.Contains(c.owns, k) && !s.watched(k))
+		return c.shards() && (k.may(c.kind) || k.mayBeIn(c.owns) && !s.watched(k))
 	})
 }
 
 // watched reports whether a sharded controller watches a kind, so that a kind that is only owned is whole.
 func (s *source) watched(k kind) bool {
 	return slices.ContainsFunc(s.controllers, func(c *controller) bool {
-		return c.canShard() && slices.Contains(c.watches, k)
+		return c.shards() && k.mayBeIn(c.watches)
 	})
 }
 
@@ -89,6 +101,8 @@ func (c *controller) becomes() (what, reason string) {
 		return Duty, ""
 	case c.adopted:
 		return Sharded, strings.Join(c.refused, "; ")
+	case c.stays():
+		return Stays, ""
 	case c.raw, c.typed, c.escapes, c.build && len(c.refused)+len(c.doubts) > 0:
 		return ByHand, strings.Join(append(slices.Clone(c.refused), c.doubts...), "; ")
 	case len(c.refused) > 0 && strings.HasPrefix(c.refused[0], everywhere):
@@ -104,6 +118,8 @@ func (s *source) tell(c *controller, out Controller) {
 	switch {
 	case c.adopted && len(c.refused) > 0 && !c.isDuty:
 		s.found(Must, codeByHand, c.at, "controller %s is refused: %s", c.title(), out.Reason)
+	case c.stays():
+		s.tellWhole(c)
 	case c.adopted:
 		s.found(Fine, codeAdopted, c.at, "controller %s is built by package ctrlrt", c.title())
 	case out.Becomes == Sharded:
@@ -116,4 +132,14 @@ func (s *source) tell(c *controller, out Controller) {
 	default:
 		s.found(Must, codeByHand, c.at, "controller %s: %s", c.title(), out.Reason)
 	}
+}
+
+// tellWhole adds the finding of a controller that is built on mgr.Whole(). It needs a leader, as with any manager.
+func (s *source) tellWhole(c *controller) {
+	elected := func(m Manager) bool { return m.LeaderElection != off }
+	if slices.ContainsFunc(s.report.Managers, elected) || c.everywhere {
+		s.found(Fine, codeAdopted, c.at, "controller %s is built on mgr.Whole(), and reconciles all objects", c.title())
+		return
+	}
+	s.found(Must, codeByHand, c.at, "controller %s is built on mgr.Whole(), and there is no leader election", c.title())
 }

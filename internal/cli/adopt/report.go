@@ -55,6 +55,8 @@ const (
 	Sharded = "sharded"
 	// Duty: it can be built with ctrlrt.NewDutyControllerManagedBy, and one replica at a time runs it.
 	Duty = "duty"
+	// Stays: it is built on mgr.Whole(), and stays as it is.
+	Stays = "stays"
 	// ByHand: neither is possible as it is written; the findings say why.
 	ByHand = "by hand"
 )
@@ -69,7 +71,7 @@ type Controller struct {
 	For     string   `json:"for,omitempty"`
 	Owns    []string `json:"owns,omitempty"`
 	Watches []string `json:"watches,omitempty"`
-	// Becomes is Sharded, Duty or ByHand, and Reason says why it is not Sharded.
+	// Becomes is Sharded, Duty, Stays or ByHand, and Reason says why it is not Sharded.
 	Becomes string `json:"becomes"`
 	Reason  string `json:"reason,omitempty"`
 	// Doubtful: it could be sharded, if what Reason says does not matter.

@@ -24,7 +24,7 @@ func (s *source) findRunnables() {
 				s.found(Must, codeReadyName, at, `a readiness check is named "rota"`)
 			}
 		case c.method(runtimePath+"/pkg/cache", "Informers", "GetInformer") && len(c.Args) >= 2:
-			if k := kindOf(c.in.TypesInfo, c.Args[1]); s.isSharded(k) {
+			if k := s.kindOf(c.in.TypesInfo, c.Args[1], nil); s.isSharded(k) {
 				s.found(Must, codeInformer, at, "an informer of %s from a manager's cache", k)
 			}
 		case c.is(runtimePath, "NewWebhookManagedBy"), c.is(builderPath, "WebhookManagedBy"):
@@ -79,18 +79,15 @@ func (s *source) needsLeader(t types.Type) (leads, known bool) {
 	if !ok {
 		return false, false
 	}
-	if s.reach == nil {
-		s.runsFor(nil, nil)
-	}
-	decl := s.reach.decls[fn.FullName()]
-	if decl == nil || len(decl.Body.List) != 1 {
+	f := s.reach.functions[fn.Origin().FullName()]
+	if f == nil || len(f.body.List) != 1 {
 		return false, false
 	}
-	ret, ok := decl.Body.List[0].(*ast.ReturnStmt)
+	ret, ok := f.body.List[0].(*ast.ReturnStmt)
 	if !ok || len(ret.Results) != 1 {
 		return false, false
 	}
-	return truth(s.reach.infos[fn.FullName()], ret.Results[0])
+	return truth(f.info, ret.Results[0])
 }
 
 // conversions looks for kinds that a conversion webhook converts.

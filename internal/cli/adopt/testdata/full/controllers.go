@@ -103,7 +103,9 @@ func (r *plainReconciler) mapped(ctx context.Context, _ client.Object) []ctrl.Re
 
 type serviceReconciler struct {
 	client.Client
-	seen map[string]bool // want Memory
+	seen map[string]bool
+	// labels are only read.
+	labels map[string]string
 }
 
 var last = map[string]string{}
@@ -113,7 +115,8 @@ func (r *serviceReconciler) Reconcile(ctx context.Context, service *corev1.Servi
 	if err := r.List(ctx, &all); err != nil { // want ListOfShare
 		return ctrl.Result{}, err
 	}
-	last[service.Name] = ""                                 // want Memory
+	last[service.Name] = r.labels["of"]                     // want Memory
+	r.seen[service.Name] = true                             // want Memory
 	go func() {}()                                          // want Goroutine
 	return ctrl.Result{}, r.Update(context.TODO(), service) // want Context
 }
