@@ -92,14 +92,17 @@ func report(t *testing.T, dir string) *Report {
 }
 
 // forms are the folders of testdata/forms.
-func forms(t *testing.T) (out []string) {
+func forms(t *testing.T) []string { return folders(t, "forms") }
+
+// folders are those in one of testdata.
+func folders(t *testing.T, dir string) (out []string) {
 	t.Helper()
-	list, err := os.ReadDir(filepath.Join("testdata", "forms"))
+	list, err := os.ReadDir(filepath.Join("testdata", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range list {
-		out = append(out, "forms/"+d.Name())
+		out = append(out, dir+"/"+d.Name())
 	}
 	return out
 }
@@ -175,7 +178,7 @@ func TestWritten(t *testing.T) {
 // TestCompiles: what is written in all of testdata compiles with the real packages.
 func TestCompiles(t *testing.T) {
 	var all []Change
-	for _, dir := range append(forms(t), "full") {
+	for _, dir := range append(append(forms(t), folders(t, "shapes")...), "full") {
 		list, _ := changes(t, report(t, dir))
 		all = append(all, list...)
 	}
