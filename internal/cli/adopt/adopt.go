@@ -90,8 +90,6 @@ type source struct {
 	values *values
 	// lists are the lists of objects.
 	lists []listing
-	// live are variables, fields and parameters that hold readers which ask the API server.
-	live map[any]bool
 	// edits are what --write does, by file.
 	edits edits
 	// units are the edits of Go files, dropped those that are left since the source would not compile with them, and why.

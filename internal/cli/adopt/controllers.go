@@ -23,13 +23,14 @@ type controller struct {
 	// chain are the calls of the builder's methods.
 	chain []*ast.CallExpr
 
-	name       string
-	kind       kind
-	hasFor     bool
-	owns       []kind
-	watches    []kind
-	build      bool
-	reconciler *types.Named
+	name    string
+	kind    kind
+	hasFor  bool
+	owns    []kind
+	watches []kind
+	// completes: its builder is completed; build: by Build.
+	completes, build bool
+	reconciler       *types.Named
 	// generic is the type that has its Reconcile, with the types that stand for its parameters.
 	generic *types.Named
 	// roots are the functions that run for this controller: Reconcile, and those that the builder's calls name.
@@ -212,7 +213,7 @@ func (s *source) read(c *controller) {
 				s.controllerOptions(c, m)
 			}
 		case "Complete", "Build":
-			c.build = c.build || name == "Build"
+			c.build, c.completes = c.build || name == "Build", true
 			for _, arg := range m.Args {
 				if !s.finder(c, reconciling).reconciler(given{Expr: arg, info: c.info}) {
 					c.doubt("its reconciler was not found: %s", types.ExprString(arg))

@@ -27,8 +27,8 @@ func (s *source) findGoroutines() {
 	}
 }
 
-// startsGoroutine reports whether a node starts a goroutine: a go statement, or the method Go of a group, which is
-// returned then.
+// startsGoroutine reports whether a node starts a goroutine: a go statement, time.AfterFunc, or the method Go of a
+// group, which is returned then.
 func startsGoroutine(info *types.Info, n ast.Node) (group types.Object, starts bool) {
 	switch n := n.(type) {
 	case *ast.GoStmt:
@@ -37,6 +37,8 @@ func startsGoroutine(info *types.Info, n ast.Node) (group types.Object, starts b
 		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && sel.Sel.Name == "Go" && isGroup(info.TypeOf(sel.X)) {
 			return objectOf(info, addressed(sel.X)), true
 		}
+		c, ok := calleeIn(info, n.Fun)
+		return nil, ok && c == callee{pkg: "time", name: "AfterFunc"}
 	}
 	return nil, false
 }

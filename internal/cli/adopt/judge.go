@@ -29,6 +29,9 @@ func (s *source) judge() {
 		case !c.hasFor:
 			refuse("it has no For, so there is no kind to shard by")
 		}
+		if !c.raw && !c.escapes && !c.completes {
+			c.doubt("where its builder is completed was not found")
+		}
 		if c.raw || !c.hasFor {
 			continue
 		}

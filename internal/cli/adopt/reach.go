@@ -29,6 +29,18 @@ func (f *function) params() (out []types.Object) {
 	return out
 }
 
+// argument returns what a call hands to the parameter that an expression of the function is, or the expression itself.
+func (f *function) argument(v given, c *call) given {
+	if v.Expr == nil {
+		return v
+	}
+	obj := objectOf(v.info, v.Expr)
+	if i := slices.Index(f.params(), obj); obj != nil && i >= 0 && i < len(c.Args) {
+		return given{Expr: c.Args[i], info: c.in.TypesInfo}
+	}
+	return v
+}
+
 // receiver is the variable of a method's receiver, or nil.
 func (f *function) receiver() types.Object {
 	decl, ok := f.node.(*ast.FuncDecl)

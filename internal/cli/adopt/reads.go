@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"fmt"
 	"go/ast"
 	"go/types"
 	"slices"
@@ -14,6 +13,8 @@ const clientPath = runtimePath + "/pkg/client"
 type listing struct {
 	*call
 	list ast.Expr
+	// reader is what lists, if that is known.
+	reader given
 	// options are all calls on the way, whose arguments may have options.
 	options []*call
 	key     string
@@ -42,10 +43,11 @@ func (s *source) listings() (out []listing) {
 			if !isNamed(sig.Params().At(i).Type(), clientPath, "ObjectList") {
 				continue
 			}
-			if sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr); ok && s.isLive(info, sel.X) {
-				break
+			l := listing{call: c, list: c.Args[i], options: []*call{c}}
+			if sel, ok := ast.Unparen(c.Fun).(*ast.SelectorExpr); ok {
+				l.reader = given{Expr: sel.X, info: info}
 			}
-			out = append(out, s.callers(listing{call: c, list: c.Args[i], options: []*call{c}}, 0)...)
+			out = append(out, s.callers(l, 0)...)
 			break
 		}
 	}
@@ -71,7 +73,7 @@ func (s *source) callers(l listing, depth int) []listing {
 		if from.call == nil {
 			return []listing{l}
 		}
-		out = append(out, s.callers(listing{call: from.call, list: from.Expr,
+		out = append(out, s.callers(listing{call: from.call, list: from.Expr, reader: f.argument(l.reader, from.call),
 			options: append(slices.Clone(l.options), from.call)}, depth+1)...)
 	}
 	if len(out) == 0 {
@@ -85,11 +87,26 @@ func (l listing) has(pkg string, names ...string) bool {
 	return slices.ContainsFunc(l.options, func(c *call) bool { return hasOption(c, pkg, names...) })
 }
 
+// byField reports whether a list is by a field: an index, or what the API server knows of fields.
+func (s *source) byField(l listing) bool {
+	return l.has(clientPath, "MatchingFields", "MatchingFieldsSelector") || slices.ContainsFunc(l.options, func(c *call) bool {
+		return slices.ContainsFunc(c.Args, func(arg ast.Expr) bool {
+			if !isNamed(c.in.TypesInfo.TypeOf(arg), clientPath, "ListOptions") {
+				return false
+			}
+			lit, _ := s.literalOf(c.in.TypesInfo, arg)
+			return lit != nil && field(lit, "FieldSelector") != nil
+		})
+	})
+}
+
 // findReads looks at lists by reconcilers of their own kinds, which cannot surely be shared. What else is to be said of
 // lists depends on what is sharded after that: see tellReads.
 func (s *source) findReads() {
-	s.findLive()
-	s.lists = slices.DeleteFunc(s.listings(), func(l listing) bool { return l.has(ctrlrtPath, "Live") })
+	s.lists = slices.DeleteFunc(s.listings(), func(l listing) bool {
+		return l.has(ctrlrtPath, "Live") || l.reader.Expr != nil && s.isLive(l.reader)
+	})
+	kept := s.keptWhole()
 	for _, l := range s.lists {
 		at := s.module.at(l.CallExpr)
 		var own, unclear []*controller
@@ -100,7 +117,7 @@ func (s *source) findReads() {
 			case !k.known():
 				s.found(Look, codeListUnknown, at, "a List of a kind that is not in the source, by %s", c.title())
 				c.doubt("it lists a kind that is not in the source, and may be its own (%s:%d)", at.File, at.Line)
-			case !c.canShard():
+			case !c.canShard() || k.mayBeIn(kept):
 			case k.may(c.kind):
 				own = append(own, c)
 				c.doubt("it lists %s, its own kind (%s:%d)", k, at.File, at.Line)
@@ -123,7 +140,7 @@ func (s *source) findReads() {
 func (s *source) tellReads() {
 	kept := s.keptWhole()
 	for _, l := range s.lists {
-		if k, by := s.others(l, kept); l.has(clientPath, "MatchingFields", "MatchingFieldsSelector") {
+		if k, by := s.others(l, kept); s.byField(l) {
 			at := s.module.at(l.CallExpr)
 			for _, c := range by {
 				c.doubt("it lists %s by a field, of which another controller's replicas hold shares (%s:%d)", k, at.File, at.Line)
@@ -200,7 +217,7 @@ func (s *source) tellRead(l listing, kept []kind) {
 	}
 	switch {
 	case by == "":
-	case l.has(clientPath, "MatchingFields", "MatchingFieldsSelector"):
+	case s.byField(l):
 		s.found(Must, codeListIndex, at, "%s lists %s by a field", by, listed)
 	default:
 		s.found(Look, codeListOther, at, "%s lists %s, of which each replica holds a share", by, listed)
@@ -223,74 +240,30 @@ func hasOption(c *call, pkg string, names ...string) bool {
 	return false
 }
 
-// findLive notes where readers go that ask the API server: those of GetAPIReader. It follows them into variables,
-// fields and parameters, by what is assigned to these anywhere.
-func (s *source) findLive() {
-	s.live = map[any]bool{}
-	for range 4 { // a reader that is handed on more often than that is not followed
-		before := len(s.live)
-		for file, p := range s.module.inFile {
-			ast.Inspect(file, func(n ast.Node) bool {
-				s.flow(p.TypesInfo, n)
-				return true
-			})
-		}
-		if len(s.live) == before {
-			return
-		}
-	}
-}
+// isLive reports whether an expression is surely a reader that asks the API server: that of GetAPIReader, or a client
+// that client.New makes. Variables, fields and parameters are followed, all of whose values must be such.
+func (s *source) isLive(v given) bool { return s.staysLive(v, 0) }
 
-// flow notes what one node hands on.
-func (s *source) flow(info *types.Info, n ast.Node) {
-	mark := func(to types.Object, from ast.Expr) {
-		if to != nil && s.isLive(info, from) {
-			s.live[variable(to)] = true
-		}
+func (s *source) staysLive(v given, depth int) bool {
+	if depth > 4 { // a reader that is handed on more often than that is not followed
+		return false
 	}
-	switch n := n.(type) {
-	case *ast.AssignStmt:
-		if len(n.Lhs) == len(n.Rhs) {
-			for i := range n.Lhs {
-				mark(objectOf(info, n.Lhs[i]), n.Rhs[i])
-			}
-		}
-	case *ast.ValueSpec:
-		for i, v := range n.Values {
-			if i < len(n.Names) {
-				mark(info.ObjectOf(n.Names[i]), v)
-			}
-		}
-	case *ast.KeyValueExpr:
-		mark(objectOf(info, n.Key), n.Value)
+	var list []given
+	switch e := ast.Unparen(v.Expr).(type) {
 	case *ast.CallExpr:
-		fn, ok := objectOf(info, n.Fun).(*types.Func)
-		if !ok {
-			return
+		c, ok := calleeIn(v.info, e.Fun)
+		if !ok || c.name == "GetAPIReader" || c.pkg == clientPath && c.recv == "" && (c.name == "New" || c.name == "NewWithWatch") {
+			return ok
 		}
-		params := fn.Type().(*types.Signature).Params()
-		for i, arg := range n.Args {
-			if i < params.Len() {
-				mark(params.At(i), arg)
+		if fn, ok := objectOf(v.info, e.Fun).(*types.Func); ok {
+			for _, key := range s.reach.keysOf(fn) {
+				list = append(list, s.returned(key, v.result)...)
 			}
 		}
+	case *ast.Ident, *ast.SelectorExpr:
+		if obj, ok := objectOf(v.info, e).(*types.Var); ok {
+			list = s.values.of[s.module.variableKey(obj)]
+		}
 	}
-}
-
-// variable is a key for a variable, which is the same for the package as source and as an import.
-func variable(obj types.Object) any {
-	if obj.Pkg() == nil {
-		return obj
-	}
-	return fmt.Sprintf("%s %s %d", obj.Pkg().Path(), obj.Name(), obj.Pos())
-}
-
-// isLive reports whether an expression is a reader that asks the API server.
-func (s *source) isLive(info *types.Info, e ast.Expr) bool {
-	if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
-		obj := objectOf(info, call.Fun)
-		return obj != nil && obj.Name() == "GetAPIReader"
-	}
-	obj := objectOf(info, e)
-	return obj != nil && s.live[variable(obj)]
+	return len(list) > 0 && !slices.ContainsFunc(list, func(v given) bool { return !s.staysLive(v, depth+1) })
 }

@@ -4,6 +4,7 @@ package goroutines
 import (
 	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ func (r *leaves) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 	case <-done:
 	case <-ctx.Done():
 	}
+
+	time.AfterFunc(time.Hour, work) // want Goroutine
 
 	var group errgroup.Group
 	group.Go(func() error { return nil }) // want Goroutine

@@ -38,7 +38,9 @@ func setup(mgr ctrl.Manager, unknown schema.GroupVersionKind) {
 	_ = ctrl.NewControllerManagedBy(mgr).For(&autoscalingv1.HorizontalPodAutoscaler{}). // want ShardedController
 												Owns(&policyv1.PodDisruptionBudget{}).
 												Complete(&parent{c})
-	_ = ctrl.NewControllerManagedBy(mgr).For(&networkingv1.Ingress{}).Complete(&shares{c}) // want DutyController
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}).Complete(&live{c, mgr.GetAPIReader()}) // want DutyController
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Event{}).Complete(&sometimesLive{c, pick(mgr)})     // want DutyController
+	_ = ctrl.NewControllerManagedBy(mgr).For(&networkingv1.Ingress{}).Complete(&shares{c})               // want DutyController
 }
 
 // lister is an interface of its own.
@@ -120,4 +122,33 @@ func (r *shares) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.List(ctx, &corev1.ConfigMapList{}, client.MatchingFields{"spec.of": "x"}) // want ListByIndex
+}
+
+// live asks the API server, also by the helper that others use with their caches.
+type live struct {
+	client.Client
+	api client.Reader
+}
+
+func (r *live) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := all(ctx, r.api, &corev1.EndpointsList{}); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.List(ctx, &corev1.ConfigMapList{}, &client.ListOptions{FieldSelector: nil}) // want ListByIndex
+}
+
+type sometimesLive struct {
+	client.Client
+	reader client.Reader
+}
+
+func pick(mgr ctrl.Manager) client.Reader {
+	if mgr.GetCache() == nil {
+		return mgr.GetAPIReader()
+	}
+	return mgr.GetClient()
+}
+
+func (r *sometimesLive) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	return ctrl.Result{}, r.reader.List(ctx, &corev1.EventList{}) // want ListOfShare
 }

@@ -37,6 +37,9 @@ func setup(mgr ctrl.Manager, given reconcile.Reconciler) {
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(r)                                                    // want DutyController
 	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}).Complete(reconcile.Func((&plain{Client: c}).Reconcile)) // want ShardedController
 
+	// It is not completed.
+	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}) // want DutyController
+
 	// It comes from nowhere, at least in part.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&batchv1.Job{}).Complete(given)           // want DutyController
 	_ = ctrl.NewControllerManagedBy(mgr).For(&batchv1.CronJob{}).Complete(pick(given)) // want DutyController
