@@ -25,8 +25,8 @@ func (s *source) findClients() {
 		case c.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer", "NewIndexerInformer",
 			"NewReflector", "NewNamedReflector", "NewInformerWithOptions"):
 			s.found(Look, codeClientInformer, at, "an informer: cache.%s", name)
-		case c.recv == "" && strings.HasPrefix(name, "New") && isNamed(c.in.TypesInfo.TypeOf(c.CallExpr), clientGo+"/tools/cache",
-			"SharedIndexInformer"): // one that informer-gen has written
+		case c.recv == "" && strings.HasPrefix(name, "New") && // one that informer-gen has written
+			isNamed(c.in.TypesInfo.TypeOf(c.CallExpr), clientGo+"/tools/cache", "SharedIndexInformer"):
 			s.found(Look, codeClientInformer, at, "an informer: %s.%s", pkgOf(c.callee), name)
 		case c.pkg == clientGo+"/util/workqueue" && strings.HasPrefix(name, "New") && strings.Contains(name, "Queue"):
 			s.found(Look, codeQueue, at, "a work queue: workqueue.%s", name)

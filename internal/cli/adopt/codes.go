@@ -111,8 +111,8 @@ var codes = map[string]explanation{
 	codeListOwn: {"List in a sharded controller returns this replica's share, not all objects",
 		"ctrlrt.Live as an option for all of them from the API server; mgr.KeepWhole if it is often; ctrlrt.Share if the " +
 			"share is meant", inGo},
-	codeListMapped: {"in a handler it returns this replica's share, also by an index. The other replicas get the same event, " +
-		"and make requests for theirs", "", inGo},
+	codeListMapped: {"in a handler it returns this replica's share, also by an index. The other replicas get the same " +
+		"event, and make requests for theirs", "", inGo},
 	codeListChildren: {"children are where their owners are, so a list of this object's children is whole. Those " +
 		"without an owner are in no cache", "nothing; ctrlrt.Live as an option where children are adopted", inGo},
 	codeListOther: {"the API server answers, since this replica's cache holds a share of the kind: a request each time",

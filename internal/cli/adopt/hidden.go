@@ -43,7 +43,8 @@ func (s *source) findHidden() {
 						level = Look
 						adopted = adopted || c.name == "NewManager"
 					}
-					s.found(level, codeUnseen, s.module.at(id), "%s.%s is used as a value: what it makes is not seen", pkgOf(c), c.name)
+					s.found(level, codeUnseen, s.module.at(id), "%s.%s is used as a value: what it makes is not seen", pkgOf(c),
+						c.name)
 				}
 				return true
 			})

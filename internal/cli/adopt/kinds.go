@@ -109,8 +109,7 @@ func (s *source) typeArgument(at ast.Node, param *types.TypeParam, c *controller
 		return nil
 	}
 	sig := fn.Type().(*types.Signature)
-	recv := namedOf(sig.Recv().Type())
-	if recv == nil || recv.Obj().Name() != c.generic.Obj().Name() || recv.Obj().Pkg().Path() != c.generic.Obj().Pkg().Path() {
+	if of := c.generic.Obj(); !isNamed(sig.Recv().Type(), of.Pkg().Path(), of.Name()) {
 		return nil
 	}
 	for i := range sig.RecvTypeParams().Len() {

@@ -84,7 +84,8 @@ func (s *source) writes(info *types.Info, n ast.Node) []ast.Expr {
 			if _, ok := obj.(*types.Builtin); ok && slices.Contains([]string{"delete", "clear", "copy"}, obj.Name()) {
 				return []ast.Expr{&ast.StarExpr{X: n.Args[0]}}
 			}
-			if c, ok := calleeIn(info, n.Fun); ok && c.pkg == "sync/atomic" && c.recv == "" && !strings.HasPrefix(c.name, "Load") {
+			c, ok := calleeIn(info, n.Fun)
+			if ok && c.pkg == "sync/atomic" && c.recv == "" && !strings.HasPrefix(c.name, "Load") {
 				return []ast.Expr{&ast.StarExpr{X: n.Args[0]}}
 			}
 		}
@@ -111,7 +112,8 @@ var keepers = []string{"Add", "AddIfNotPresent", "Set", "SetDefault", "SetWithTT
 var stateless = []string{"prometheus", "opentelemetry", "opencensus", "go-logr", "go.uber.org/zap", "metric", "statsd",
 	runtimePath + "/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/record"}
 
-// changes reports whether a method of another module's type changes what has it. Those with a context ask somebody else.
+// changes reports whether a method of another module's type changes what has it. Those with a context ask somebody
+// else.
 func (s *source) changes(info *types.Info, sel *ast.SelectorExpr) bool {
 	fn, ok := info.Uses[sel.Sel].(*types.Func)
 	if !ok || fn.Pkg() == nil || len(s.reach.keysOf(fn)) > 0 {
@@ -216,7 +218,8 @@ func (h *holder) call(v given, x *ast.CallExpr, behind bool) bool {
 			return true
 		}
 	}
-	if sel, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr); ok && fn.Pkg() != nil && strings.HasPrefix(fn.Pkg().Path(), "sync") {
+	sel, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr)
+	if ok && fn.Pkg() != nil && (fn.Pkg().Path() == "sync" || fn.Pkg().Path() == "sync/atomic") {
 		return h.holds(given{Expr: sel.X, info: v.info}, true)
 	}
 	return false

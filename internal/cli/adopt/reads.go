@@ -89,15 +89,20 @@ func (l listing) has(pkg string, names ...string) bool {
 
 // byField reports whether a list is by a field: an index, or what the API server knows of fields.
 func (s *source) byField(l listing) bool {
-	return l.has(clientPath, "MatchingFields", "MatchingFieldsSelector") || slices.ContainsFunc(l.options, func(c *call) bool {
-		return slices.ContainsFunc(c.Args, func(arg ast.Expr) bool {
+	if l.has(clientPath, "MatchingFields", "MatchingFieldsSelector") {
+		return true
+	}
+	for _, c := range l.options {
+		for _, arg := range c.Args {
 			if !isNamed(c.in.TypesInfo.TypeOf(arg), clientPath, "ListOptions") {
-				return false
+				continue
 			}
-			lit, _ := s.literalOf(c.in.TypesInfo, arg)
-			return lit != nil && field(lit, "FieldSelector") != nil
-		})
-	})
+			if lit, _ := s.literalOf(c.in.TypesInfo, arg); field(lit, "FieldSelector") != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // findReads looks at lists by reconcilers of their own kinds, which cannot surely be shared. What else is to be said of
@@ -127,11 +132,12 @@ func (s *source) findReads() {
 			}
 		}
 		if len(own) > 0 {
-			s.found(Look, codeListOwn, at, "%s lists %s, its own kind", titles(own), s.kindOf(l.in.TypesInfo, l.list, own[0]).item())
+			k := s.kindOf(l.in.TypesInfo, l.list, own[0]).item()
+			s.found(Look, codeListOwn, at, "%s lists %s, its own kind", titles(own), k)
 		}
 		if len(unclear) > 0 {
-			s.found(Look, codeListUnknown, at, "the kind of %s is not in the source, and it lists %s", titles(unclear),
-				s.kindOf(l.in.TypesInfo, l.list, unclear[0]).item())
+			k := s.kindOf(l.in.TypesInfo, l.list, unclear[0]).item()
+			s.found(Look, codeListUnknown, at, "the kind of %s is not in the source, and it lists %s", titles(unclear), k)
 		}
 	}
 }
@@ -252,8 +258,11 @@ func (s *source) staysLive(v given, depth int) bool {
 	switch e := ast.Unparen(v.Expr).(type) {
 	case *ast.CallExpr:
 		c, ok := calleeIn(v.info, e.Fun)
-		if !ok || c.name == "GetAPIReader" || c.pkg == clientPath && c.recv == "" && (c.name == "New" || c.name == "NewWithWatch") {
-			return ok
+		if !ok {
+			return false
+		}
+		if c.name == "GetAPIReader" || c == (callee{pkg: clientPath, name: "New"}) {
+			return true
 		}
 		if fn, ok := objectOf(v.info, e.Fun).(*types.Func); ok {
 			for _, key := range s.reach.keysOf(fn) {
