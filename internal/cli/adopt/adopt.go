@@ -53,6 +53,7 @@ func read(mod *module, name string) (*Report, error) {
 	s.versions()
 	s.reach = newReach(mod)
 	s.values = s.valuesOf()
+	s.reach.hold(s.values)
 	s.findManagers()
 	s.findControllers()
 	s.findHidden()

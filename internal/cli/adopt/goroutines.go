@@ -8,6 +8,7 @@ import (
 
 // findGoroutines looks for goroutines that functions which run for controllers leave running.
 func (s *source) findGoroutines() {
+	left := noted{}
 	for _, key := range s.reach.sorted() {
 		f, runs := s.reach.functions[key], s.runsFor(key)
 		if len(runs) == 0 {
@@ -19,12 +20,11 @@ func (s *source) findGoroutines() {
 			}
 			at := s.module.at(n)
 			s.found(Look, codeGoroutine, at, "%s starts a goroutine", titles(runs))
-			for _, c := range runs {
-				c.doubt("it leaves a goroutine running (%s:%d)", at.File, at.Line)
-			}
+			left.add(runs, "%s:%d", at.File, at.Line)
 			return true
 		})
 	}
+	left.doubt("it leaves a goroutine running: ")
 }
 
 // startsGoroutine reports whether a node starts a goroutine: a go statement, time.AfterFunc, or the method Go of a

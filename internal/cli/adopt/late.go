@@ -83,13 +83,13 @@ func (s *source) startOf(v given) map[string]bool {
 	ast.Inspect(v.Expr, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
-			for _, fn := range functionsIn(v.info, n) {
-				keys = append(keys, s.reach.keysOf(fn)...)
+			for key := range s.reach.fromNode(v.info, n) {
+				keys = append(keys, key)
 			}
 			return false
 		case *ast.Ident:
-			if fn, ok := v.info.Uses[n].(*types.Func); ok && !s.isCalled(n) {
-				keys = append(keys, s.reach.keysOf(fn)...)
+			if !s.isCalled(n) {
+				keys = append(keys, s.reach.namedBy(v.info, n)...)
 			}
 		}
 		return true

@@ -1,7 +1,6 @@
 package adopt
 
 import (
-	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
@@ -15,7 +14,7 @@ import (
 // reconciler, variables of a package, and variables around a function literal, also by way of the module's own types.
 // What only constructors set is none of it.
 func (s *source) findMemory() {
-	kept := map[*controller][]string{}
+	kept := noted{}
 	for _, key := range s.reach.sorted() {
 		f, runs := s.reach.functions[key], s.runsFor(key)
 		if len(runs) == 0 {
@@ -23,27 +22,21 @@ func (s *source) findMemory() {
 		}
 		s.reach.inspect(f, func(n ast.Node) bool {
 			for _, e := range s.writes(f.info, n) {
-				h := holder{s, map[ast.Expr]bool{}}
-				if !h.holds(given{Expr: e, info: f.info}, false) {
+				keeping := slices.DeleteFunc(slices.Clone(runs), func(c *controller) bool {
+					h := holder{s, c, map[ast.Expr]bool{}}
+					return !h.holds(given{Expr: e, info: f.info}, false)
+				})
+				if len(keeping) == 0 {
 					continue
 				}
 				at, what := s.module.at(n), types.ExprString(container(e))
-				s.found(Look, codeMemory, at, "%s writes %s, which stays in memory", titles(runs), what)
-				for _, c := range runs {
-					if len(kept[c]) < 4 {
-						kept[c] = append(kept[c], fmt.Sprintf("%s (%s:%d)", what, at.File, at.Line))
-					}
-				}
+				s.found(Look, codeMemory, at, "%s writes %s, which stays in memory", titles(keeping), what)
+				kept.add(keeping, "%s (%s:%d)", what, at.File, at.Line)
 			}
 			return true
 		})
 	}
-	for c, list := range kept {
-		if len(list) > 3 {
-			list[3] = "…"
-		}
-		c.doubt("it keeps something in memory: %s", strings.Join(list, ", "))
-	}
+	kept.doubt("it keeps something in memory: ")
 }
 
 // container returns what has the element that is written.
@@ -135,9 +128,10 @@ func (s *source) changes(info *types.Info, sel *ast.SelectorExpr) bool {
 	return slices.Contains(keepers, fn.Name())
 }
 
-// holder says whether an expression leads to what outlives a reconcile.
+// holder says whether an expression leads to what outlives a controller's reconcile.
 type holder struct {
 	*source
+	c    *controller
 	seen map[ast.Expr]bool
 }
 
@@ -177,7 +171,10 @@ func (h *holder) holds(v given, behind bool) bool {
 	case behind && h.isReceiver(obj):
 		return true
 	}
-	return behind && h.any(h.values.of[h.module.variableKey(obj)])
+	list := h.values.of[h.module.variableKey(obj)]
+	return behind && h.any(slices.DeleteFunc(slices.Clone(list), func(v given) bool {
+		return v.handed && h.c.reached[h.keyOf(v.Expr)] == notReached
+	}))
 }
 
 // any reports whether one of the values leads to what outlives a reconcile.
@@ -225,24 +222,19 @@ func (h *holder) call(v given, x *ast.CallExpr, behind bool) bool {
 	return false
 }
 
-// isReceiver reports whether a variable is the receiver of a method that a controller runs by itself: its Reconcile, or
+// isReceiver reports whether a variable is the receiver of a method that the controller runs by itself: its Reconcile, or
 // a handler.
 func (h *holder) isReceiver(obj types.Object) bool {
-	for _, c := range h.controllers {
-		for _, root := range c.roots {
-			if h.reach.functions[root.key].receiver() == obj {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.c.roots, func(r root) bool { return h.reach.functions[r.key].receiver() == obj })
 }
 
-// isAround reports whether a variable is one of the function around a literal that runs by itself.
+// isAround reports whether a variable is one of the function around a literal that runs by itself, and that function
+// does not run for controllers: it is a constructor.
 func (h *holder) isAround(e ast.Node, obj *types.Var) bool {
 	for n := e; n != nil; n = h.module.parents[n] {
 		if lit, ok := n.(*ast.FuncLit); ok && h.reach.literals[lit] != "" {
-			return (obj.Pos() < lit.Pos() || obj.Pos() > lit.End()) && obj.Type().String() != "error"
+			outside := obj.Pos() < lit.Pos() || obj.Pos() > lit.End()
+			return outside && obj.Type().String() != "error" && len(h.runsFor(h.keyOf(h.module.parents[lit]))) == 0
 		}
 	}
 	return false

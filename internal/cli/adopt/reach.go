@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"maps"
 	"slices"
@@ -51,23 +50,34 @@ func (f *function) receiver() types.Object {
 }
 
 // reach says which functions of the module a function may call: those that it names, and for a method of an interface
-// those of that name and number of parameters in the module. It is more than what is called: a function that is only
-// named counts.
+// those of that name and number of parameters, of types that have all the interface's methods. For a field, and a
+// variable of a package, those are the functions that it gets anywhere. It is more than what is called: a function that
+// is only named counts.
 type reach struct {
-	fset *token.FileSet
+	module *module
 	// functions are the module's, by full name, and the literals that run by themselves, by place.
 	functions map[string]*function
 	// literals are the keys of the latter.
 	literals map[*ast.FuncLit]string
-	// names has what each function names; made when it is needed.
-	names map[string][]*types.Func
+	// names has the functions that each function names; made when it is needed.
+	names map[string][]string
+	// held are the functions in fields and in variables of packages.
+	held map[any][]string
 	// methods has the module's methods by name and number of parameters.
-	methods map[signature][]string
+	methods map[signature][]method
+	// paths are the module's packages.
+	paths map[string]bool
 }
 
 type signature struct {
 	name   string
 	params int
+}
+
+// method is one of the module's, with all methods of its type.
+type method struct {
+	key    string
+	others map[string]bool
 }
 
 func signatureOf(fn *types.Func) signature {
@@ -76,9 +86,10 @@ func signatureOf(fn *types.Func) signature {
 
 // newReach reads the module's functions.
 func newReach(m *module) *reach {
-	r := &reach{fset: m.fset, functions: map[string]*function{}, literals: map[*ast.FuncLit]string{},
-		names: map[string][]*types.Func{}, methods: map[signature][]string{}}
+	r := &reach{module: m, functions: map[string]*function{}, literals: map[*ast.FuncLit]string{},
+		names: map[string][]string{}, held: map[any][]string{}, methods: map[signature][]method{}, paths: map[string]bool{}}
 	for _, p := range m.packages {
+		r.paths[p.PkgPath] = true
 		for _, f := range p.Syntax {
 			for _, d := range f.Decls {
 				decl, ok := d.(*ast.FuncDecl)
@@ -91,13 +102,44 @@ func newReach(m *module) *reach {
 				}
 				key := fn.FullName()
 				r.functions[key] = &function{decl, decl.Type, decl.Body, p.TypesInfo}
-				if decl.Recv != nil {
-					r.methods[signatureOf(fn)] = append(r.methods[signatureOf(fn)], key)
+				if recv := fn.Type().(*types.Signature).Recv(); recv != nil {
+					r.methods[signatureOf(fn)] = append(r.methods[signatureOf(fn)], method{key, methodsOf(recv.Type())})
 				}
 			}
 		}
 	}
 	return r
+}
+
+// methodsOf returns the names of a type's methods, and of those of a pointer to it.
+func methodsOf(t types.Type) map[string]bool {
+	out := map[string]bool{}
+	if named := namedOf(t); named != nil {
+		set := types.NewMethodSet(types.NewPointer(named))
+		for i := range set.Len() {
+			out[set.At(i).Obj().Name()] = true
+		}
+	}
+	return out
+}
+
+// hold notes which functions are in fields of the module's types and in variables of its packages.
+func (r *reach) hold(v *values) {
+	for key, list := range v.of {
+		if _, isName := key.(string); !isName {
+			continue // a local variable, or a parameter
+		}
+		for _, given := range list {
+			if !r.paths[given.to] {
+				continue
+			}
+			if lit, ok := ast.Unparen(given.Expr).(*ast.FuncLit); ok {
+				r.held[key] = append(r.held[key], r.literal(given.info, lit))
+			} else if fn, ok := objectOf(given.info, given.Expr).(*types.Func); ok {
+				r.held[key] = append(r.held[key], r.keysOf(fn)...)
+			}
+		}
+	}
 }
 
 // sorted are the keys of all functions.
@@ -107,7 +149,7 @@ func (r *reach) sorted() []string { return slices.Sorted(maps.Keys(r.functions))
 func (r *reach) literal(info *types.Info, lit *ast.FuncLit) string {
 	key := r.literals[lit]
 	if key == "" {
-		key = "literal " + r.fset.PositionFor(lit.Pos(), false).String()
+		key = "literal " + r.module.fset.PositionFor(lit.Pos(), false).String()
 		r.literals[lit] = key
 		r.functions[key] = &function{lit, lit.Type, lit.Body, info}
 		clear(r.names)
@@ -118,16 +160,28 @@ func (r *reach) literal(info *types.Info, lit *ast.FuncLit) string {
 // keysOf returns the functions of the module that a call of one may run.
 func (r *reach) keysOf(fn *types.Func) []string {
 	fn = fn.Origin()
-	if recv := fn.Type().(*types.Signature).Recv(); recv != nil && types.IsInterface(recv.Type()) {
-		if commonMethod[fn.Name()] {
-			return nil
+	recv := fn.Type().(*types.Signature).Recv()
+	if recv == nil || !types.IsInterface(recv.Type()) {
+		if key := fn.FullName(); r.functions[key] != nil {
+			return []string{key}
 		}
-		return r.methods[signatureOf(fn)]
+		return nil
 	}
-	if key := fn.FullName(); r.functions[key] != nil {
-		return []string{key}
+	if commonMethod[fn.Name()] && (fn.Pkg() == nil || !r.paths[fn.Pkg().Path()]) {
+		return nil
 	}
-	return nil
+	var out []string
+	iface := recv.Type().Underlying().(*types.Interface)
+	for _, m := range r.methods[signatureOf(fn)] {
+		has := true
+		for i := range iface.NumMethods() {
+			has = has && m.others[iface.Method(i).Name()]
+		}
+		if has {
+			out = append(out, m.key)
+		}
+	}
+	return out
 }
 
 // inspect walks through a function, but not into literals that run by themselves.
@@ -140,23 +194,34 @@ func (r *reach) inspect(f *function, visit func(ast.Node) bool) {
 	})
 }
 
-// namedIn returns the functions that a function names.
-func (r *reach) namedIn(key string) []*types.Func {
+// namedIn returns the functions of the module that a function names.
+func (r *reach) namedIn(key string) []string {
 	if out, ok := r.names[key]; ok {
 		return out
 	}
 	f := r.functions[key]
-	out := []*types.Func{}
+	out := []string{}
 	r.inspect(f, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			if fn, ok := f.info.Uses[id].(*types.Func); ok {
-				out = append(out, fn)
-			}
-		}
+		out = append(out, r.namedBy(f.info, n)...)
 		return true
 	})
 	r.names[key] = out
 	return out
+}
+
+// namedBy returns the functions of the module that a name may stand for.
+func (r *reach) namedBy(info *types.Info, n ast.Node) []string {
+	id, ok := n.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	switch obj := info.Uses[id].(type) {
+	case *types.Func:
+		return r.keysOf(obj)
+	case *types.Var:
+		return r.held[r.module.variableKey(obj)]
+	}
+	return nil
 }
 
 // from returns the functions of the module that may run when these do, these included.
@@ -168,10 +233,8 @@ func (r *reach) from(keys []string) map[string]bool {
 			return
 		}
 		seen[key] = true
-		for _, fn := range r.namedIn(key) {
-			for _, next := range r.keysOf(fn) {
-				visit(next)
-			}
+		for _, next := range r.namedIn(key) {
+			visit(next)
 		}
 	}
 	for _, key := range keys {
@@ -183,9 +246,10 @@ func (r *reach) from(keys []string) map[string]bool {
 // fromNode returns the functions of the module that may run where a node does.
 func (r *reach) fromNode(info *types.Info, n ast.Node) map[string]bool {
 	var keys []string
-	for _, fn := range functionsIn(info, n) {
-		keys = append(keys, r.keysOf(fn)...)
-	}
+	ast.Inspect(n, func(n ast.Node) bool {
+		keys = append(keys, r.namedBy(info, n)...)
+		return true
+	})
 	return r.from(keys)
 }
 
@@ -203,8 +267,8 @@ func functionsIn(info *types.Info, e ast.Node) []*types.Func {
 	return out
 }
 
-// commonMethod has names of methods that so many types have that following them would lead everywhere: those of
-// clients, loggers, errors and reconcilers themselves.
+// commonMethod has names of methods that so many types have that following them from interfaces of other modules would
+// lead everywhere: those of clients, loggers, errors and reconcilers themselves.
 var commonMethod = map[string]bool{
 	"Get": true, "List": true, "Create": true, "Update": true, "Patch": true, "Delete": true, "DeleteAllOf": true,
 	"Error": true, "String": true, "Info": true, "Reconcile": true, "Close": true, "Start": true, "Run": true,

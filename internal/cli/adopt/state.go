@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"fmt"
 	"go/ast"
 	"go/types"
 	"strings"
@@ -27,6 +28,25 @@ func (s *source) findState() {
 				return true
 			})
 		}
+	}
+}
+
+// noted are things that speak against sharding controllers, one doubt for all of a sort.
+type noted map[*controller][]string
+
+func (n noted) add(cs []*controller, format string, args ...any) {
+	for _, c := range cs {
+		n[c] = append(n[c], fmt.Sprintf(format, args...))
+	}
+}
+
+// doubt adds the doubts. The findings have all places, a doubt has three.
+func (n noted) doubt(about string) {
+	for c, list := range n {
+		if len(list) > 3 {
+			list = append(list[:3], "…")
+		}
+		c.doubt("%s", about+strings.Join(list, ", "))
 	}
 }
 

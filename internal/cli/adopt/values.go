@@ -19,10 +19,13 @@ type values struct {
 type given struct {
 	ast.Expr
 	info *types.Info
+	// to is the package of the variable that gets it.
+	to string
 	// result is which of a call's results it is.
 	result int
-	// call hands it to a parameter; nil: it is assigned.
-	call *call
+	// call hands it to a parameter; nil: it is assigned. handed: it is for a parameter or a receiver.
+	call   *call
+	handed bool
 }
 
 // variableKey is the same for a field or a variable of a package as source and as an import.
@@ -65,6 +68,9 @@ func (s *source) valuesOf() *values {
 func (v *values) add(s *source, to types.Object, val given) {
 	if to, ok := to.(*types.Var); ok && val.Expr != nil {
 		key := s.module.variableKey(to)
+		if to.Pkg() != nil {
+			val.to = to.Pkg().Path()
+		}
 		v.of[key] = append(v.of[key], val)
 	}
 }
@@ -107,7 +113,7 @@ func (v *values) read(s *source, info *types.Info, n ast.Node) {
 	case *ast.SelectorExpr:
 		if chosen := info.Selections[n]; chosen != nil && chosen.Kind() == types.MethodVal {
 			for _, key := range s.reach.keysOf(chosen.Obj().(*types.Func)) {
-				v.add(s, s.reach.functions[key].receiver(), given{Expr: n.X, info: info})
+				v.add(s, s.reach.functions[key].receiver(), given{Expr: n.X, info: info, handed: true})
 			}
 		}
 	case *ast.Ident:
@@ -168,7 +174,7 @@ func (v *values) arguments(s *source, c *call) {
 		params := s.reach.functions[key].params()
 		for i, arg := range c.Args {
 			if len(params) > 0 {
-				v.add(s, params[min(i, len(params)-1)], given{Expr: arg, info: c.in.TypesInfo, call: c})
+				v.add(s, params[min(i, len(params)-1)], given{Expr: arg, info: c.in.TypesInfo, call: c, handed: true})
 			}
 		}
 	}

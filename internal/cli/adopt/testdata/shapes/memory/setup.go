@@ -46,6 +46,7 @@ type named map[string]string
 
 type keeper struct {
 	client.Client
+	left    map[string]bool
 	cache   *cache
 	store   store
 	named   named
@@ -95,7 +96,8 @@ func (r *keeper) Reconcile(_ context.Context, req ctrl.Request) (ctrl.Result, er
 	}
 	work := &scope{r: r, left: map[string]bool{}}
 	work.left[req.Name] = true // of this reconcile
-	work.r.named["x"] = ""     // want Memory
+	shared(r.left, req.Name)
+	work.r.named["x"] = "" // want Memory
 	return ctrl.Result{}, nil
 }
 
@@ -133,7 +135,17 @@ func (r reader) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	counts := map[string]int{}
 	counts[req.Name]++
 	count(counts)
+	done := 0
+	for _, s := range []step{{func() { done++ }}, {func() { counts["x"]++ }}} { // of this reconcile, too
+		s.run()
+	}
+	shared(map[string]bool{}, req.Name)
 	return ctrl.Result{}, r.Delete(ctx, &pod)
 }
+
+type step struct{ run func() }
+
+// shared writes what keeper keeps and reader does not.
+func shared(left map[string]bool, name string) { left[name] = true } // want Memory
 
 func count(counts map[string]int) { counts["all"] = len(counts) }

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -37,6 +38,12 @@ func setup(mgr ctrl.Manager, given reconcile.Reconciler) {
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(r)                                                    // want DutyController
 	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}).Complete(reconcile.Func((&plain{Client: c}).Reconcile)) // want ShardedController
 
+	// It has parts, behind an interface of the operator and in a field.
+	_ = ctrl.NewControllerManagedBy(mgr).For(&policyv1.PodDisruptionBudget{}).Complete(&whole{parts: []part{&budgets{c}}})  // want DutyController
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}).Complete(&byField{list: func(ctx context.Context) error { // want DutyController
+		return c.List(ctx, &corev1.EndpointsList{}) // want ListOfShare
+	}})
+
 	// It is not completed.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}) // want DutyController
 
@@ -62,4 +69,31 @@ type pods struct{ client.Client }
 
 func (r *pods) Reconcile(ctx context.Context, _ *corev1.Pod) (ctrl.Result, error) {
 	return ctrl.Result{}, r.List(ctx, &corev1.PodList{}) // want ListOfShare
+}
+
+type part interface {
+	Reconcile(ctx context.Context, name string) error
+}
+
+type whole struct{ parts []part }
+
+func (r *whole) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	for _, p := range r.parts {
+		if err := p.Reconcile(ctx, req.Name); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+type budgets struct{ client.Client }
+
+func (b *budgets) Reconcile(ctx context.Context, _ string) error {
+	return b.List(ctx, &policyv1.PodDisruptionBudgetList{}) // want ListOfShare
+}
+
+type byField struct{ list func(context.Context) error }
+
+func (r *byField) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	return ctrl.Result{}, r.list(ctx)
 }
