@@ -183,8 +183,8 @@ func (s *source) others(l listing, kept []kind) (k kind, by []*controller) {
 			continue
 		}
 		mine := c.reached[l.key] != choosing && (listed.may(c.kind) || listed.mayBeIn(c.owns))
-		if c.reached[l.key] == reconciling && listed.may(c.kind) && c.canShard() {
-			continue // see findReads
+		if c.reached[l.key] != choosing && listed.may(c.kind) && c.canShard() {
+			continue // see findReads; a duty may not be for what another one shares
 		}
 		if !(c.shards() && (mine || listed.mayBeIn(c.watches))) {
 			k, by = listed, append(by, c)

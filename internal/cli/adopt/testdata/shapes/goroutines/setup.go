@@ -24,7 +24,7 @@ func (r *leaves) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 	if err := r.limiter.Wait(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	go work() // want Goroutine
+	go use(r.limiter) // want Goroutine
 
 	other := make(chan struct{}, 1)
 	other <- struct{}{}
@@ -73,5 +73,7 @@ func (r *waits) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error) {
 }
 
 func work() {}
+
+func use(limiter) {}
 
 func send(to chan<- int) { to <- 1 }

@@ -46,7 +46,6 @@ type named map[string]string
 
 type keeper struct {
 	client.Client
-	left    map[string]bool
 	cache   *cache
 	store   store
 	named   named
@@ -70,6 +69,7 @@ var (
 	order  []string
 	global sync.Map
 	last   string
+	noted  map[string]bool
 )
 
 func (r *keeper) Reconcile(_ context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -96,7 +96,7 @@ func (r *keeper) Reconcile(_ context.Context, req ctrl.Request) (ctrl.Result, er
 	}
 	work := &scope{r: r, left: map[string]bool{}}
 	work.left[req.Name] = true // of this reconcile
-	shared(r.left, req.Name)
+	shared(noted, req.Name)
 	work.r.named["x"] = "" // want Memory
 	return ctrl.Result{}, nil
 }

@@ -73,6 +73,15 @@ func (r *pods) Reconcile(ctx context.Context, _ *corev1.Pod) (ctrl.Result, error
 
 type part interface {
 	Reconcile(ctx context.Context, name string) error
+	Name() string
+}
+
+// unrelated is no part.
+type unrelated struct{}
+
+func (unrelated) Reconcile(context.Context, string) error {
+	go func() {}()
+	return nil
 }
 
 type whole struct{ parts []part }
@@ -87,6 +96,8 @@ func (r *whole) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 }
 
 type budgets struct{ client.Client }
+
+func (b *budgets) Name() string { return "" }
 
 func (b *budgets) Reconcile(ctx context.Context, _ string) error {
 	return b.List(ctx, &policyv1.PodDisruptionBudgetList{}) // want ListOfShare
