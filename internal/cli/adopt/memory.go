@@ -222,8 +222,8 @@ func (h *holder) call(v given, x *ast.CallExpr, behind bool) bool {
 	return false
 }
 
-// isReceiver reports whether a variable is the receiver of a method that the controller runs by itself: its Reconcile, or
-// a handler.
+// isReceiver reports whether a variable is the receiver of a method that the controller runs by itself: its Reconcile,
+// or a handler.
 func (h *holder) isReceiver(obj types.Object) bool {
 	return slices.ContainsFunc(h.c.roots, func(r root) bool { return h.reach.functions[r.key].receiver() == obj })
 }

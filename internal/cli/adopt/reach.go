@@ -253,20 +253,6 @@ func (r *reach) fromNode(info *types.Info, n ast.Node) map[string]bool {
 	return r.from(keys)
 }
 
-// functionsIn returns the functions that an expression names, and those that function literals in it name.
-func functionsIn(info *types.Info, e ast.Node) []*types.Func {
-	var out []*types.Func
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			if fn, ok := info.Uses[id].(*types.Func); ok {
-				out = append(out, fn)
-			}
-		}
-		return true
-	})
-	return out
-}
-
 // commonMethod has names of methods that so many types have that following them from interfaces of other modules would
 // lead everywhere: those of clients, loggers, errors and reconcilers themselves.
 var commonMethod = map[string]bool{

@@ -27,6 +27,10 @@ func setup(mgr ctrl.Manager) {
 				return nil
 			})).
 		Complete(reconcile.Func(nil))
+	// A list with another context is nobody's.
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}). // want ShardedController
+									Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.detached)). // want Watches
+									Complete(reconcile.Func(nil))
 	// A predicate has no context of the controller's.
 	_ = ctrl.NewControllerManagedBy(mgr). // want DutyController
 						For(&batchv1.Job{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool {
@@ -47,6 +51,14 @@ func (r *reconciler) Reconcile(context.Context, ctrl.Request) (ctrl.Result, erro
 
 func (r *reconciler) mapped(ctx context.Context, cm client.Object) []reconcile.Request {
 	_ = r.List(ctx, &corev1.ServiceList{}, client.MatchingFields{"spec.of": cm.GetName()}) // want ListInHandler
+	return nil
+}
+
+// detached lists whole, since its context does not say who asks.
+func (r *reconciler) detached(context.Context, client.Object) []reconcile.Request {
+	ctx, cancel := context.WithCancel(context.TODO())
+	defer cancel()
+	_ = r.List(ctx, &corev1.EndpointsList{}) // want ListOfOthers
 	return nil
 }
 
