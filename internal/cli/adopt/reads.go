@@ -48,7 +48,7 @@ func (s *source) tellReads() {
 		if k, by := s.others(l, kept); s.byField(l) {
 			at := s.module.at(l.CallExpr)
 			for _, c := range by {
-				c.doubt("it lists %s by a field, of which another controller's replicas hold shares (%s:%d)", k, at.File, at.Line)
+				c.doubt("it lists %s by a field, of which each replica holds a share (%s:%d)", k, at.File, at.Line)
 			}
 		}
 	}
