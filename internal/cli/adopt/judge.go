@@ -29,6 +29,11 @@ func (s *source) judge() {
 		case !c.hasFor:
 			refuse("it has no For, so there is no kind to shard by")
 		}
+		for _, p := range s.module.packages {
+			if len(p.Errors) > 0 && c.runsIn(p.PkgPath) {
+				c.doubt("package %s does not compile here, so not all of it is seen", p.PkgPath)
+			}
+		}
 		if !c.raw && !c.escapes && !c.completes {
 			c.doubt("where its builder is completed was not found")
 		}
@@ -45,6 +50,11 @@ func (s *source) judge() {
 			c.doubt("another controller has its name: give each one with Named, if both are in one manager")
 		}
 	}
+}
+
+// runsIn reports whether a package has the controller's builder or its reconciler.
+func (c *controller) runsIn(path string) bool {
+	return c.in.PkgPath == path || c.reconciler != nil && c.reconciler.Obj().Pkg().Path() == path
 }
 
 // canShard reports whether a controller can be sharded as far as its builder goes.

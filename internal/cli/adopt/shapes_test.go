@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/go/packages"
 )
 
 // TestShapes: reconcilers are given, list, keep and start things in many ways. Each line of testdata/shapes has the
@@ -80,5 +81,20 @@ func TestReasons(t *testing.T) {
 		if !strings.HasPrefix(reasons[name], want) {
 			t.Errorf("%s: %q, want %q", name, reasons[name], want)
 		}
+	}
+}
+
+// TestBroken: a controller of a package that does not compile is not sharded, since something may not be seen.
+func TestBroken(t *testing.T) {
+	m := within(t, "shapes/late")
+	p := *m.packages[0]
+	p.Errors = []packages.Error{{Msg: "no such package"}}
+	m.packages[0] = &p
+	r, err := read(m, "late")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Controllers) == 0 || r.Count(Duty) != len(r.Controllers) {
+		t.Errorf("%+v", r.Controllers)
 	}
 }
