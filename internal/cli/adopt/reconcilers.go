@@ -19,7 +19,7 @@ const (
 	reconciling
 )
 
-// roles are what the methods of a builder are given. In the others, arguments choose.
+// roleOf says for what functions run that an argument of a builder's method has.
 func roleOf(method string, arg int) role {
 	switch {
 	case method == "Complete" || method == "Build":
