@@ -228,6 +228,9 @@ func adoptHead(b *strings.Builder, r *adopt.Report) {
 	if doubtful > 0 {
 		fmt.Fprintf(b, ", of which %d could be sharded after a look", doubtful)
 	}
+	if n := r.Count(adopt.Stays); n > 0 {
+		fmt.Fprintf(b, ", %d as it is", n)
+	}
 	if n := r.Count(adopt.ByHand); n > 0 {
 		fmt.Fprintf(b, ", %d to be changed by hand", n)
 	}

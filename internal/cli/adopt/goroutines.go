@@ -19,7 +19,7 @@ func (s *source) findGoroutines() {
 				return true
 			}
 			at := s.module.at(n)
-			s.found(Look, codeGoroutine, at, "%s starts a goroutine", titles(runs))
+			s.found(Look, codeGoroutine, at, "%s a goroutine", does(runs, "start"))
 			left.add(runs, "%s:%d", at.File, at.Line)
 			return true
 		})

@@ -16,7 +16,7 @@ import (
 func (s *source) findMemory() {
 	kept := noted{}
 	for _, key := range s.reach.sorted() {
-		f, runs := s.reach.functions[key], s.runsFor(key)
+		f, runs, told := s.reach.functions[key], s.runsFor(key), map[string]bool{}
 		if len(runs) == 0 {
 			continue
 		}
@@ -30,7 +30,11 @@ func (s *source) findMemory() {
 					continue
 				}
 				at, what := s.module.at(n), types.ExprString(container(e))
-				s.found(Look, codeMemory, at, "%s writes %s, which stays in memory", titles(keeping), what)
+				if told[what] {
+					continue // one finding of a variable in a function is enough
+				}
+				told[what] = true
+				s.found(Look, codeMemory, at, "%s %s, which stays in memory", does(keeping, "write"), what)
 				kept.add(keeping, "%s (%s:%d)", what, at.File, at.Line)
 			}
 			return true

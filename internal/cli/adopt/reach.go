@@ -5,6 +5,7 @@ import (
 	"go/types"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // function is one of the module's, or a function literal that runs by itself: a reconciler, or a handler of events.
@@ -309,4 +310,13 @@ func titles(cs []*controller) string {
 		text += name
 	}
 	return text
+}
+
+// does says that controllers do what a verb says.
+func does(cs []*controller, verb string) string {
+	names := titles(cs)
+	if !strings.Contains(names, ",") {
+		verb += "s"
+	}
+	return names + " " + verb
 }

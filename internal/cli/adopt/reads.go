@@ -32,7 +32,7 @@ func (s *source) findReads() {
 		}
 		if len(own) > 0 {
 			k := s.kindOf(l.in.TypesInfo, l.list, own[0]).item()
-			s.found(Look, codeListOwn, at, "%s lists %s, its own kind", titles(own), k)
+			s.found(Look, codeListOwn, at, "%s %s, its own kind", does(own, "list"), k)
 		}
 		if len(unclear) > 0 {
 			k := s.kindOf(l.in.TypesInfo, l.list, unclear[0]).item()
@@ -112,7 +112,7 @@ func (s *source) tellRead(l listing, kept []kind) {
 		s.found(Fine, codeListMapped, at, "a handler of %s lists its own kind", titles(mapped))
 	}
 	if len(children) > 0 {
-		s.found(Fine, codeListChildren, at, "%s lists %s, which it owns", titles(children),
+		s.found(Fine, codeListChildren, at, "%s %s, which it owns", does(children, "list"),
 			s.kindOf(l.in.TypesInfo, l.list, children[0]).item())
 	}
 	listed, others := s.others(l, kept)

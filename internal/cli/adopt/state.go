@@ -93,6 +93,6 @@ func (s *source) background(call *ast.CallExpr, info *types.Info, runs []*contro
 	made := objectOf(info, inner.Fun)
 	if made != nil && made.Pkg() != nil && made.Pkg().Path() == "context" &&
 		(made.Name() == "TODO" || made.Name() == "Background") {
-		s.found(Look, codeContext, s.module.at(call), "%s writes with context.%s", titles(runs), made.Name())
+		s.found(Look, codeContext, s.module.at(call), "%s with context.%s", does(runs, "write"), made.Name())
 	}
 }
