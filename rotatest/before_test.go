@@ -102,7 +102,7 @@ func TestChangedBefore(t *testing.T) {
 		}
 	}
 	spoiling := func(c client.Client) reconcile.Func {
-		return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		return func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 			return ctrl.Result{}, c.Patch(ctx, old.DeepCopy(), patch)
 		}
 	}

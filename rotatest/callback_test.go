@@ -21,7 +21,7 @@ func TestCallback(t *testing.T) {
 	defer close(late)
 	for _, c := range []struct {
 		name string
-		ctx  context.Context //nolint:containedctx // it is a case's
+		ctx  context.Context
 		call func() error
 		want string
 	}{

@@ -100,12 +100,11 @@ func (r *run) shared() error {
 		return nil
 	}
 	text := "only one member had something to do, so nothing was tested"
-	for o := range all {
-		text += fmt.Sprintf(": the operator works on %s", o)
-		if len(all) > 1 {
-			text += fmt.Sprintf(" and %d more in the same slot", len(all)-1)
-		}
-		break
+	if len(all) > 0 {
+		text += fmt.Sprintf(": the operator works on %s", slices.Collect(maps.Keys(all))[0])
+	}
+	if len(all) > 1 {
+		text += fmt.Sprintf(" and %d more in the same slot", len(all)-1)
 	}
 	if r.kit.key == slot.KeyNamespace {
 		return errors.New(text + ". All objects of a namespace have one owner: spread Objects over six namespaces or more")

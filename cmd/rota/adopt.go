@@ -133,7 +133,8 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 			"%s && go vet ./...\n", report.Dir, report.GetRota())
 	}
 	if report.NeedsNamespace() {
-		_, _ = fmt.Fprintln(note, "rota: outside a Pod the program has to be told its namespace: POD_NAMESPACE=default make run")
+		_, _ = fmt.Fprintln(note,
+			"rota: outside a Pod the program has to be told its namespace: POD_NAMESPACE=default make run")
 	}
 	if left > 0 {
 		return fmt.Errorf("adopt: %d findings must be changed by hand", left)

@@ -346,8 +346,8 @@ func (s suite) transform(t *testing.T) {
 	})
 }
 
-// An informer of a whole kind may start after a handover, with the first read. It begins with what is there, and not with
-// what a cache of an API server shows that lags.
+// An informer of a whole kind may start after a handover, with the first read. It begins with what is there, and not
+// with what a cache of an API server shows that lags.
 func (s suite) wholeKindsBeginWithNow(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(2, 1, 2)

@@ -53,8 +53,8 @@ func parse(text string) (all []Release, err error) {
 // Build are a release's programs.
 type Build struct {
 	Release
-	// Rota, Demo and Operator are the paths of its programs rota, rota-demo and the example operator, and Values is that of
-	// its chart's values.
+	// Rota, Demo and Operator are the paths of its programs rota, rota-demo and the example operator, and Values is that
+	// of its chart's values.
 	Rota, Demo, Operator, Values string
 }
 

@@ -82,8 +82,8 @@ func (m *module) tidy() string {
 // newer one of it.
 func lacksSum(e packages.Error) bool { return strings.Contains(e.Msg, "missing go.sum entry") }
 
-// NeedsNamespace reports whether the program has to be told its namespace where it is in no Pod: the manager is written,
-// and its options had none.
+// NeedsNamespace reports whether the program has to be told its namespace where it is in no Pod: the manager is
+// written, and its options had none.
 func (r *Report) NeedsNamespace() bool {
 	return !r.source.namespaced && slices.ContainsFunc(r.Findings, func(f Finding) bool {
 		return f.Code == codeManager && f.Written

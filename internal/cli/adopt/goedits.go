@@ -31,7 +31,7 @@ func (s *source) edit() {
 		if m.adopted {
 			continue
 		}
-		kept := ""
+		var kept string
 		switch {
 		case slices.ContainsFunc(left, func(m *manager) bool { return m.adopted }):
 			kept = "another one is made by ctrlrt already; rota:ignore Manager says that this one stays"

@@ -66,7 +66,9 @@ func (s *source) ignore(file string, lines []string, i int) {
 	}
 	about := i
 	if strings.TrimSpace(lines[i][:m[0]]) == "" {
-		for about++; about < len(lines) && isComment(lines[about]); about++ {
+		about++
+		for about < len(lines) && isComment(lines[about]) {
+			about++
 		}
 	}
 	g := &ignored{code: lines[i][m[2]:m[3]], reason: lines[i][m[4]:m[5]], at: place{file, i + 1}, line: about + 1}

@@ -136,7 +136,7 @@ func (s *source) kindThatIsSet(info *types.Info, e ast.Expr, v *types.Var) kind 
 		if !ok || objectOf(info, sel.X) != types.Object(v) {
 			return true
 		}
-		name := ""
+		var name string
 		switch sel.Sel.Name {
 		case "SetGroupVersionKind":
 			name = s.kindName(given{Expr: call.Args[0], info: info})

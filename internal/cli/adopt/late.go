@@ -26,7 +26,7 @@ func (s *source) findLate() {
 			continue
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if start, ok := n.(*ast.GoStmt); ok && s.buildsLate(p.TypesInfo, start, s.reach.fromNode(p.TypesInfo, start)) {
+			if start, ok := n.(*ast.GoStmt); ok && s.buildsLate(start, s.reach.fromNode(p.TypesInfo, start)) {
 				s.found(Must, codeLate, s.module.at(start), "a goroutine builds controllers")
 			}
 			return true
@@ -38,14 +38,14 @@ func (s *source) findLate() {
 			continue
 		}
 		arg := given{Expr: c.Args[len(c.Args)-1], info: c.in.TypesInfo}
-		if s.buildsLate(c.in.TypesInfo, arg, s.startOf(arg)) {
+		if s.buildsLate(arg, s.startOf(arg)) {
 			s.found(Must, codeLate, s.module.at(c.CallExpr), "a runnable builds controllers")
 		}
 	}
 }
 
 // buildsLate reports whether a node, or a function that it reaches, builds controllers, and makes no manager.
-func (s *source) buildsLate(info *types.Info, n ast.Node, reached map[string]bool) bool {
+func (s *source) buildsLate(n ast.Node, reached map[string]bool) bool {
 	controllers, managers := s.building()
 	within := func(c *call) bool { return n.Pos() <= c.Pos() && c.End() <= n.End() }
 	for key := range reached {

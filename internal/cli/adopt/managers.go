@@ -229,15 +229,16 @@ func (s *source) broken() {
 	}
 	slices.Sort(s.report.Broken)
 	n := len(s.report.Broken)
-	if n > 0 && unsummed {
+	switch {
+	case n == 0:
+	case unsummed:
 		s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: go.sum lacks what go.mod requires", n,
 			len(s.module.packages)).Instead = fmt.Sprintf("`%s`, and run this again", s.module.tidy())
-	} else if n > 0 && blind == "" {
+	case blind == "":
 		s.found(Look, codeBroken, place{}, "%d of %d packages do not compile here", n, len(s.module.packages))
-	} else if n > 0 {
+	default:
 		f := s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: there is no %s", n,
-			len(s.module.packages),
-			blind)
+			len(s.module.packages), blind)
 		f.Instead = fmt.Sprintf("`go get %s && %s`, and run this again", blind, s.module.tidy())
 	}
 }

@@ -20,7 +20,8 @@ func (e *editor) managerType(f *goFile, fn *ast.FuncDecl, assign *ast.AssignStmt
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if use, ok := n.(*ast.Ident); ok && f.info.Uses[use] == v && kept == "" {
 			if what := e.needsType(f.info, use); what != "" {
-				kept = fmt.Sprintf("%s %s in line %d, which the manager of ctrlrt may not fit", id.Name, what, e.module.at(use).Line)
+				kept = fmt.Sprintf("%s %s in line %d, which the manager of ctrlrt may not fit", id.Name, what,
+					e.module.at(use).Line)
 			}
 		}
 		return true

@@ -29,8 +29,8 @@ func (r rule) allows(group, resource, verb, name string) bool {
 }
 
 // roles compares what the operator is granted with what a member needs. The roles count that a binding gives to a
-// ServiceAccount of the operator's Deployments; where no Deployment is known, those that are bound to any; where nothing
-// is bound, all.
+// ServiceAccount of the operator's Deployments. Where no Deployment is known, those count that are bound to any; where
+// nothing is bound, all.
 func (s *source) roles(docs []*document, own []*workload) {
 	accounts := map[string]bool{}
 	for _, w := range own {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// stockManager says which stock manager a controller may be built on, so that a builder of ctrlrt would be refused at the
-// start; empty: there is none. written are the managers that are made by ctrlrt after these edits. If all managers that
-// it may be built on are stock ones that a comment leaves, the controller is left with them.
+// stockManager says which stock manager a controller may be built on, so that a builder of ctrlrt would be refused at
+// the start; empty: there is none. written are the managers that are made by ctrlrt after these edits. If all managers
+// that it may be built on are stock ones that a comment leaves, the controller is left with them.
 func (e *editor) stockManager(c *controller, written map[*manager]bool) (kept string) {
 	on := e.managersOf(c)
 	if len(on) == 0 {
@@ -49,8 +49,8 @@ func (e *editor) becoming(at place) (out []*Finding) {
 	return out
 }
 
-// managersOf returns the managers on which a controller may be built: the one that a variable of the same function holds,
-// or all that are in a program with it.
+// managersOf returns the managers on which a controller may be built: the one that a variable of the same function
+// holds, or all that are in a program with it.
 func (s *source) managersOf(c *controller) (on []*manager) {
 	if len(c.Args) > 0 {
 		if id, ok := ast.Unparen(c.Args[0]).(*ast.Ident); ok {

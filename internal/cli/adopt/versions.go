@@ -69,7 +69,7 @@ func selectedIn(ctx context.Context, dir string) (map[string]selected, error) {
 	}
 }
 
-// versions compares what the module is built with with what Rota needs.
+// versions compares the versions that the module is built with to those that Rota needs.
 func (s *source) versions() {
 	name := filepath.Join(s.module.Root, "go.mod")
 	mod := &modfile.File{}

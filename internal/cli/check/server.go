@@ -28,8 +28,8 @@ func (r *run) tried(gitVersion string) {
 	}
 }
 
-// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is told before an
-// installation only: it says nothing of the rota.
+// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is told before
+// an installation only: it says nothing of the rota.
 func (r *run) lacks(ctx context.Context) {
 	core := r.client.CoreV1().RESTClient()
 	gates, err := serving.ReadGates(ctx, core)
