@@ -364,7 +364,7 @@ func (s suite) wholeKindsBeginWithNow(t *testing.T) {
 		if n := len(inf.GetStore().ListKeys()); n != len(keys)-1 {
 			t.Errorf("an informer %s begins with %d objects, want %d", what, n, len(keys)-1)
 		}
-		obj, there, err := inf.GetStore().GetByKey(keys[0].String())
+		obj, there, err := inf.GetStore().GetByKey(cache.NamespacedNameAsObjectName(keys[0]).String())
 		if err != nil || !there || objectOfAny(obj).Version != changed.Version {
 			t.Errorf("an informer %s begins with %v (%v, %v), want version %s", what, obj, there, err, changed.Version)
 		}
