@@ -45,7 +45,7 @@ type kit struct {
 	dynamic dynamic.Interface
 	// metadata reads what resources has: those whose objects can be in a namespace.
 	metadata  metadata.Interface
-	resources []schema.GroupVersionResource
+	resources []listed
 	own       client.Client // for the rota's objects
 	store     *store.Kubernetes
 	// namespaces are those that there were before the first run. controllers says that somebody deletes them.
@@ -257,7 +257,7 @@ func (k *kit) prepare(ctx context.Context) error {
 	if k.metadata, err = metadata.NewForConfig(silent); err != nil {
 		return err
 	}
-	if k.resources, err = resourcesIn(server); err != nil {
+	if k.resources, err = resourcesIn(server, k.o.Ignore); err != nil {
 		return err
 	}
 	if k.own, err = client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme}); err != nil {

@@ -17,9 +17,15 @@ import (
 	"github.com/rota-dev/rota/internal/writes"
 )
 
-// resourcesIn returns the namespaced resources that can be listed and deleted, without noise. Groups that do not answer
-// are left out: nobody can have written their objects.
-func resourcesIn(server discovery.DiscoveryInterface) (all []schema.GroupVersionResource, err error) {
+// listed is a resource whose objects can be listed, and their kind.
+type listed struct {
+	schema.GroupVersionResource
+	kind string
+}
+
+// resourcesIn returns the namespaced resources that can be listed and deleted, without noise and kinds to be ignored.
+// Groups that do not answer are left out: nobody can have written their objects.
+func resourcesIn(server discovery.DiscoveryInterface, ignore []schema.GroupKind) (all []listed, err error) {
 	lists, err := discovery.ServerPreferredNamespacedResources(server)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, fmt.Errorf("ask the API server for its resources: %w", err)
@@ -31,8 +37,9 @@ func resourcesIn(server discovery.DiscoveryInterface) (all []schema.GroupVersion
 			return nil, fmt.Errorf("ask the API server for its resources: %w", err)
 		}
 		for _, r := range list.APIResources {
-			if of := version.WithResource(r.Name); !isNoise(of) {
-				all = append(all, of)
+			of := version.WithResource(r.Name)
+			if !isNoise(of) && !slices.Contains(ignore, version.WithKind(r.Kind).GroupKind()) {
+				all = append(all, listed{of, r.Kind})
 			}
 		}
 	}
@@ -46,28 +53,24 @@ func (r *run) strays(ctx context.Context) error {
 	var texts []string
 	var errs []error
 	for _, resource := range r.kit.resources {
-		kind, err := r.kit.mapper.KindFor(resource)
-		if err != nil || slices.Contains(r.kit.o.Ignore, kind.GroupKind()) {
-			continue // its CRD was deleted, or others may write them
-		}
-		list, err := r.kit.metadata.Resource(resource).List(ctx, metav1.ListOptions{})
+		list, err := r.kit.metadata.Resource(resource.GroupVersionResource).List(ctx, metav1.ListOptions{})
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-			continue
+			continue // its CRD was deleted
 		case err != nil:
 			errs = append(errs, fmt.Errorf("list %s: %w", resource.Resource, err))
 			continue
 		}
 		for i := range list.Items {
 			obj := &list.Items[i]
-			w := write{About: writes.About{Resource: resource, Name: client.ObjectKeyFromObject(obj)}, verb: "create",
-				uid: obj.UID, created: true}
+			about := writes.About{Resource: resource.GroupVersionResource, Name: client.ObjectKeyFromObject(obj)}
+			w := write{About: about, verb: "create", uid: obj.UID, created: true}
 			if !within[obj.Namespace] || !obj.CreationTimestamp.After(r.kit.begun) || r.record.made(w.place()) {
 				continue
 			}
 			if by := managersOf(obj); !r.kit.expected(by) {
 				r.record.adopt(w)
-				texts = append(texts, fmt.Sprintf("%s by %s", describe(kind.Kind, w.Name), strings.Join(by, ", ")))
+				texts = append(texts, fmt.Sprintf("%s by %s", describe(resource.kind, w.Name), strings.Join(by, ", ")))
 			}
 		}
 	}

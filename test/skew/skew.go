@@ -70,8 +70,8 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo"), filepath.Join(dir, "sharded"),
 		filepath.Join(dir, "values.yaml"),
 	}
-	if _, err := os.Stat(dir); err == nil {
-		return b, nil // it was renamed when all were there
+	if _, err := os.Stat(b.Values); err == nil {
+		return b, nil // the folder was renamed when all were there
 	}
 	if err := r.inClone(ctx, root); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 	if err := os.WriteFile(filepath.Join(built, "values.yaml"), values, 0o600); err != nil {
 		return nil, err
 	}
-	return b, os.Rename(built, dir)
+	return b, errors.Join(os.RemoveAll(dir), os.Rename(built, dir)) // a folder of before this file was kept lacks it
 }
 
 // inClone fails if the clone does not have the release's commit.

@@ -3,6 +3,7 @@ package adopt
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -21,12 +22,7 @@ func (k kind) may(other kind) bool {
 
 // mayBeIn reports whether a kind may be one of a list.
 func (k kind) mayBeIn(list []kind) bool {
-	for _, other := range list {
-		if k.may(other) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, k.may)
 }
 
 // String names the kind as Go source does.

@@ -2,21 +2,8 @@ package adopt
 
 import (
 	"go/ast"
-	"go/types"
 	"slices"
 )
-
-// building returns the functions that build controllers, or that make managers.
-func (s *source) building() (controllers, managers map[string]bool) {
-	controllers, managers = map[string]bool{}, map[string]bool{}
-	for _, c := range s.controllers {
-		controllers[s.keyOf(c.CallExpr)] = true
-	}
-	for _, m := range s.managers {
-		managers[s.keyOf(m.CallExpr)] = true
-	}
-	return controllers, managers
-}
 
 // findLate looks for goroutines and runnables that build controllers, such as once there are certificates. One that
 // makes the manager, too, builds them before that has started.
@@ -46,40 +33,18 @@ func (s *source) findLate() {
 
 // buildsLate reports whether a node, or a function that it reaches, builds controllers, and makes no manager.
 func (s *source) buildsLate(n ast.Node, reached map[string]bool) bool {
-	controllers, managers := s.building()
-	within := func(c *call) bool { return n.Pos() <= c.Pos() && c.End() <= n.End() }
-	for key := range reached {
-		if managers[key] {
-			return false
-		}
-	}
-	for _, m := range s.managers {
-		if within(m.call) {
-			return false
-		}
-	}
-	for key := range reached {
-		if controllers[key] {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.controllers, func(c *controller) bool { return within(c.call) })
+	by := func(c *call) bool { return n.Pos() <= c.Pos() && c.End() <= n.End() || reached[s.keyOf(c.CallExpr)] }
+	return slices.ContainsFunc(s.controllers, func(c *controller) bool { return by(c.call) }) &&
+		!slices.ContainsFunc(s.managers, func(m *manager) bool { return by(m.call) })
 }
 
 // startOf returns the functions that may run when a runnable does: what function literals in it name, functions that it
 // is made of, and the method Start of its type.
 func (s *source) startOf(v given) map[string]bool {
 	var keys []string
-	starts := func(t types.Type) {
-		if named := namedOf(t); named != nil && !types.IsInterface(named) {
-			if m := types.NewMethodSet(types.NewPointer(named)).Lookup(nil, "Start"); m != nil {
-				if fn, ok := m.Obj().(*types.Func); ok {
-					keys = append(keys, s.reach.keysOf(fn)...)
-				}
-			}
-		}
+	if fn := methodOf(v.info.TypeOf(v.Expr), "Start"); fn != nil {
+		keys = s.reach.keysOf(fn)
 	}
-	starts(v.info.TypeOf(v.Expr))
 	ast.Inspect(v.Expr, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
@@ -99,7 +64,10 @@ func (s *source) startOf(v given) map[string]bool {
 
 // findTests looks for tests that build controllers with a stock manager: sharded ones need a manager of package ctrlrt.
 func (s *source) findTests() {
-	builds, _ := s.building()
+	builds := map[string]bool{}
+	for _, c := range s.controllers {
+		builds[s.keyOf(c.CallExpr)] = true
+	}
 	seen := map[*ast.File]bool{}
 	for _, c := range s.calls {
 		file := s.module.file(c.CallExpr)

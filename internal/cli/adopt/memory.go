@@ -16,24 +16,23 @@ import (
 func (s *source) findMemory() {
 	kept := noted{}
 	for _, key := range s.reach.sorted() {
-		f, runs, told := s.reach.functions[key], s.runsFor(key), map[string]bool{}
+		f, runs, told := s.reach.functions[key], s.runsFor(key), map[keeps]bool{}
 		if len(runs) == 0 {
 			continue
 		}
 		s.reach.inspect(f, func(n ast.Node) bool {
 			for _, e := range s.writes(f.info, n) {
+				at, what := s.module.at(n), types.ExprString(container(e))
 				keeping := slices.DeleteFunc(slices.Clone(runs), func(c *controller) bool {
 					h := holder{s, c, map[ast.Expr]bool{}}
-					return !h.holds(given{Expr: e, info: f.info}, false)
+					return told[keeps{c, what}] || !h.holds(given{Expr: e, info: f.info}, false)
 				})
 				if len(keeping) == 0 {
 					continue
 				}
-				at, what := s.module.at(n), types.ExprString(container(e))
-				if told[what] {
-					continue // one finding of a variable in a function is enough
+				for _, c := range keeping {
+					told[keeps{c, what}] = true // a controller has one finding of a variable in a function
 				}
-				told[what] = true
 				s.found(Look, codeMemory, at, "%s %s, which stays in memory", does(keeping, "write"), what)
 				kept.add(keeping, "%s (%s:%d)", what, at.File, at.Line)
 			}
@@ -41,6 +40,12 @@ func (s *source) findMemory() {
 		})
 	}
 	kept.doubt("it keeps something in memory: ")
+}
+
+// keeps is a controller and what it keeps.
+type keeps struct {
+	*controller
+	what string
 }
 
 // container returns what has the element that is written.

@@ -124,6 +124,20 @@ func methodsOf(t types.Type) map[string]bool {
 	return out
 }
 
+// methodOf returns the method of a type, or of a pointer to it. It is nil for an interface.
+func methodOf(t types.Type, name string) *types.Func {
+	named := namedOf(t)
+	if named == nil || types.IsInterface(named) {
+		return nil
+	}
+	m := types.NewMethodSet(types.NewPointer(named)).Lookup(nil, name)
+	if m == nil {
+		return nil
+	}
+	fn, _ := m.Obj().(*types.Func)
+	return fn
+}
+
 // hold notes which functions are in fields of the module's types and in variables of its packages.
 func (r *reach) hold(v *values) {
 	for key, list := range v.of {

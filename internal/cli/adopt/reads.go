@@ -45,11 +45,13 @@ func (s *source) findReads() {
 func (s *source) tellReads() {
 	kept := s.keptWhole()
 	for _, l := range s.lists {
-		if k, by := s.others(l, kept); s.byField(l) {
-			at := s.module.at(l.CallExpr)
-			for _, c := range by {
-				c.doubt("it lists %s by a field, of which each replica holds a share (%s:%d)", k, at.File, at.Line)
-			}
+		if !s.byField(l) {
+			continue
+		}
+		at := s.module.at(l.CallExpr)
+		k, by := s.others(l, kept)
+		for _, c := range by {
+			c.doubt("it lists %s by a field, of which each replica holds a share (%s:%d)", k, at.File, at.Line)
 		}
 	}
 	for _, l := range s.lists {

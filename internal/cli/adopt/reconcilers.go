@@ -136,20 +136,12 @@ func (f *finder) every(list []given) bool {
 
 // method takes the Reconcile of a type of the module.
 func (f *finder) method(t types.Type) bool {
-	named := namedOf(t)
-	if named == nil || types.IsInterface(named) {
-		return false
-	}
-	m := types.NewMethodSet(types.NewPointer(named)).Lookup(nil, "Reconcile")
-	if m == nil {
-		return false
-	}
-	fn, ok := m.Obj().(*types.Func)
-	if !ok || f.reach.functions[fn.Origin().FullName()] == nil {
+	fn := methodOf(t, "Reconcile")
+	if fn == nil || f.reach.functions[fn.Origin().FullName()] == nil {
 		return false
 	}
 	f.c.run(f.role, fn.Origin().FullName())
-	f.c.reconciler = named
+	f.c.reconciler = namedOf(t)
 	if recv := namedOf(fn.Type().(*types.Signature).Recv().Type()); recv != nil {
 		f.c.generic = recv
 	}
@@ -189,16 +181,12 @@ func (f *finder) handlers(v given) {
 
 // events takes the methods of a handler, or of a predicate, of the module.
 func (f *finder) events(t types.Type) {
-	named := namedOf(t)
-	if named == nil || types.IsInterface(named) {
+	if methodOf(t, "Generic") == nil {
 		return
 	}
-	set := types.NewMethodSet(types.NewPointer(named))
 	for _, name := range []string{"Create", "Update", "Delete", "Generic"} {
-		if m := set.Lookup(nil, name); m != nil && set.Lookup(nil, "Generic") != nil {
-			if fn, ok := m.Obj().(*types.Func); ok {
-				f.c.run(f.role, f.reach.keysOf(fn)...)
-			}
+		if fn := methodOf(t, name); fn != nil {
+			f.c.run(f.role, f.reach.keysOf(fn)...)
 		}
 	}
 }

@@ -28,15 +28,20 @@ func (r *run) tried(gitVersion string) {
 	}
 }
 
-// lacks tells what the API server does without, if that makes something cost more. What cannot be asked is told before
-// an installation only: it says nothing of the rota.
+// unasked tells before an installation what could not be asked. Later it says nothing of the rota.
+func (r *run) unasked(what string, err error) {
+	if r.Pre {
+		r.unknown(groupCluster, what, err)
+	}
+}
+
+// lacks tells what the API server does without, if that makes something cost more.
 func (r *run) lacks(ctx context.Context) {
 	core := r.client.CoreV1().RESTClient()
 	gates, err := serving.ReadGates(ctx, core)
 	switch {
-	case err != nil && r.Pre: // few may read metrics
-		r.unknown(groupCluster, "whether the API server answers lists from its cache", err)
-	case err != nil:
+	case err != nil: // few may read metrics
+		r.unasked("whether the API server answers lists from its cache", err)
 	case gates.Off(serving.GateConsistentLists):
 		r.warn(groupCluster, codeLacks, "turn that feature gate on: Kubernetes has it on by default since 1.31",
 			"the API server reads lists of members from etcd, since its feature gate %s is off: members that start, and "+
@@ -47,9 +52,9 @@ func (r *run) lacks(ctx context.Context) {
 	}
 	lists, err := serving.WatchList(ctx, core, r.Rota.Namespace)
 	switch {
-	case err != nil && r.Pre:
-		r.unknown(groupCluster, "whether the API server has WatchList", err)
-	case err == nil && !lists:
+	case err != nil:
+		r.unasked("whether the API server has WatchList", err)
+	case !lists:
 		r.good(groupCluster, codeLacks, "the API server has WatchList off: informers of kinds that are not sharded begin "+
 			"with a list, by themselves; those of members always do")
 	}
