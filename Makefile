@@ -98,18 +98,13 @@ bench: kube ## Measure ways to run an operator on replicas beside each other, an
 	@cd bench && $(GO) build -o ../bin/bench ./cmd
 	@bin/bench $(ARGS)
 
-.PHONY: bench-split
-bench-split: kube ## Measure kube-controller-manager under garbage, whole and divided (ARGS="--rounds 1 --run ^quota/")
-	@cd bench && $(GO) build -o ../bin/bench-split ./split/cmd
-	@bin/bench-split $(ARGS)
-
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
 	@$(GO) build -o bin/chaos ./test/chaos/cmd
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front balance etcd scale incidents site skew vulns kubernetes adopt
+CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front scale incidents site skew vulns kubernetes adopt
 .PHONY: check $(CHECKS:%=check-%)
 check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=sim, for instance. Without WHAT it names them all
 
@@ -180,7 +175,6 @@ check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
-	cd bench && GOWORK=off SLOW=1 $(GO) test -count=1 -timeout 30m ./split
 	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
@@ -207,18 +201,6 @@ check-adopt: kube
 # machine that does nothing else.
 check-front: kube
 	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./apiservers/front/agent
-
-# Measure how requests and watches spread over API servers after a scale-up (ARGS="-clients 400 -for 5m"), or
-# what health checks cost an API server (ARGS="-checks 400"). It needs HAProxy.
-check-balance: kube
-	@cd bench && $(GO) build -o ../bin/balance ./balance/cmd
-	@bin/balance $(ARGS)
-
-# Measure the API server while Leases are renewed, with one etcd, and with etcds of their own for Leases and Events
-# (ARGS="-rounds 3 -periods 0s,2s").
-check-etcd: kube
-	@cd bench && $(GO) build -o ../bin/bench-etcd ./etcd/cmd
-	@bin/bench-etcd $(ARGS)
 
 # Scale the example operator by the autoscaler of its manifests, in real time: about 25 minutes
 # (SCALE="faster=20 burst=60s metrics=rota_oldest_waiting_seconds").
