@@ -116,7 +116,6 @@ check-what:
 # (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
 check-explore:
 	$(GO) run ./test/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
-	$(GO) run ./test/streamtest/cmd -states $(or $(STATES),4000000) $(ARGS)
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./internal/protocol/member
 
 # Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.

@@ -51,34 +51,30 @@ func (w *world) shows(s slot.Slot, v int) error {
 // patience is how many rounds it may take to come to rest.
 const patience = 60
 
-// settle has everything come to rest, with labels that are right, and compares the store with the server. It takes as
-// many rounds at least. pick draws in which order answers come.
-func (w *world) settle(pick func(int) int, rounds int) error {
+// settle has everything come to rest, with labels that are right, and compares the store with the server.
+func (w *world) settle() error {
 	w.say("settling")
 	if w.whole != nil {
-		if err := w.do(w.drawCommit(pick)); err != nil {
+		if err := w.commit(); err != nil {
 			return err
 		}
 	}
 	for _, is := range slices.Clone(w.server.has) {
 		if is.exists && is.label != is.slot {
 			is.label = is.slot
-			w.change(is.by(update))
+			w.change(is)
 		}
 	}
-	for i := 0; ; i++ {
-		if err := w.round(pick); err != nil {
-			return err
-		}
-		err := w.rests()
-		if i >= rounds && (err == nil || i >= patience) {
+	for range patience {
+		if err := w.round(); err != nil {
 			return err
 		}
 	}
+	return w.rests()
 }
 
 // round has much happen, but no changes.
-func (w *world) round(pick func(int) int) error {
+func (w *world) round() error {
 	if rest := w.held.Minus(w.asked); !rest.Empty() {
 		w.reopen()
 	}
@@ -95,7 +91,7 @@ func (w *world) round(pick func(int) int) error {
 	}
 	w.now += time.Minute
 	for range 4 {
-		if err := w.do(w.lookUp(pick)); err != nil {
+		if err := w.lookUp(); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
@@ -13,12 +14,6 @@ const (
 	names = 3
 	slots = 4
 )
-
-// life is a world whose acts are drawn.
-type life struct {
-	*world
-	rng *rand.Rand
-}
 
 // Run lives through a seed, and returns what went wrong.
 func Run(seed uint64, cfg stream.Config, steps int) error {
@@ -33,122 +28,93 @@ func Run(seed uint64, cfg stream.Config, steps int) error {
 
 func live(seed uint64, cfg stream.Config, steps int, tell func(string, ...any)) error {
 	cfg.Slots = slots
-	l := &life{world: newWorld(cfg, names), rng: rand.New(rand.NewPCG(seed, 0))}
-	l.tell = tell
-	first := []func() act{l.change, l.change, l.change, l.hold, func() act { return act{kind: begin} }, l.commit}
-	for _, draw := range first {
-		if err := l.do(draw()); err != nil {
-			return err
-		}
+	w := newWorld(cfg, rand.New(rand.NewPCG(seed, 0)))
+	w.tell = tell
+	for range 3 {
+		w.change(w.draw())
+	}
+	w.hold(w.some())
+	w.begin()
+	if err := w.commit(); err != nil {
+		return err
 	}
 	for range steps {
-		if err := l.do(act{kind: wait, n: uint16(l.rng.IntN(300))}); err != nil {
+		w.now += time.Duration(w.rng.IntN(300)) * time.Millisecond
+		if err := w.step(); err != nil {
 			return err
 		}
-		if err := l.do(l.step()); err != nil {
-			return err
-		}
-		if err := l.check(); err != nil {
+		if err := w.check(); err != nil {
 			return err
 		}
 	}
-	return l.settle(l.rng.IntN, patience)
+	return w.settle()
 }
 
-// step draws what happens next.
-func (l *life) step() act {
-	switch n := l.rng.IntN(100); {
+// step draws what happens next. While the whole is listed, nothing is sent.
+func (w *world) step() error {
+	switch n := w.rng.IntN(100); {
 	case n < 22:
-		return l.change()
+		w.change(w.draw())
 	case n < 26:
-		return l.hold()
-	case n < 28 && l.whole == nil:
-		return act{kind: renew, set: l.some()}
-	case n < 30 && l.whole == nil:
-		return act{kind: begin}
-	case n < 36 && l.whole != nil:
-		return l.commit()
-	case l.whole != nil:
-		return act{}
+		w.hold(w.some())
+	case n < 28 && w.whole == nil:
+		w.renew(w.some())
+	case n < 30 && w.whole == nil:
+		w.begin()
+	case n < 36 && w.whole != nil:
+		return w.commit()
+	case w.whole != nil:
 	case n < 60:
-		return act{kind: deliver}
+		return w.deliver()
 	case n < 63:
-		return act{kind: bookmark}
+		w.bookmark()
 	case n < 85:
-		return act{kind: drive}
+		return w.drive()
 	default:
-		return l.lookUp(l.rng.IntN)
+		return w.lookUp()
 	}
+	return nil
 }
 
-func (l *life) some() set {
-	var out set
-	for n := range slots {
-		if l.rng.IntN(2) == 0 {
-			out |= 1 << n
+// some draws some slots.
+func (w *world) some() slot.Set {
+	var out slot.Set
+	for n := range slot.Slot(slots) {
+		if w.rng.IntN(2) == 0 {
+			out.Add(n)
 		}
 	}
 	return out
 }
 
-func (l *life) hold() act { return act{kind: hold, set: l.some()} }
-
-func (l *life) commit() act { return l.drawCommit(l.rng.IntN) }
-
-// change draws what happens to a name.
-func (l *life) change() act {
-	is := l.server.has[l.rng.IntN(names)]
+// draw draws the next state of a name.
+func (w *world) draw() state {
+	is := w.server.has[w.rng.IntN(names)]
 	if !is.exists {
-		is.slot, is.in = slot.Slot(is.name%slots), true
-		if l.cfg.Moves || l.cfg.Namesakes {
-			is.slot = l.slot(slots)
+		is.slot, is.exists = slot.Slot(is.name%slots), true
+		if w.cfg.Moves || w.cfg.Namesakes {
+			is.slot = w.slot(slots)
 		}
 		is.label = is.slot
-		if l.cfg.Selects && l.rng.IntN(6) == 0 {
-			is.label = l.slot(slots + 1)
+		if w.cfg.Selects && w.rng.IntN(6) == 0 {
+			is.label = w.slot(slots + 1)
 		}
-		return is.by(create)
+		return is
 	}
-	switch n := l.rng.IntN(10); {
+	switch n := w.rng.IntN(10); {
 	case n < 3:
-		return is.by(remove)
-	case n < 6 && l.cfg.Moves:
-		is.slot, is.in = l.slot(slots), l.rng.IntN(6) > 0
-		if l.rng.IntN(3) > 0 {
+		is.exists = false
+	case n < 6 && w.cfg.Moves:
+		is.slot, is.in = w.slot(slots), w.rng.IntN(6) > 0
+		if w.rng.IntN(3) > 0 {
 			is.label = is.slot
 		}
-	case n < 7 && l.cfg.Selects:
-		is.label = l.slot(slots + 1)
+	case n < 7 && w.cfg.Selects:
+		is.label = w.slot(slots + 1)
 	case n < 9:
 		is.label = is.slot
 	}
-	return is.by(update)
+	return is
 }
 
-func (l *life) slot(below int) slot.Slot { return slot.Slot(l.rng.IntN(below)) }
-
-// by returns the act that brings about this state.
-func (o state) by(k kind) act {
-	if k == remove {
-		return act{kind: k, name: uint8(o.name)}
-	}
-	return act{kind: k, name: uint8(o.name), slot: uint8(o.slot), label: uint8(o.label), in: o.in}
-}
-
-// drawCommit draws how many changes come before the end of a list of the whole.
-func (w *world) drawCommit(pick func(int) int) act {
-	a := act{kind: commit}
-	if pick(2) == 0 {
-		more := min(pick(4), len(w.server.log)-w.indexOf(w.whole.version))
-		a.n = uint16(more)
-	}
-	return a
-}
-
-// lookUp draws whether something is asked for, or which answer comes.
-func (w *world) lookUp(pick func(int) int) act {
-	if len(w.looks) > 0 && pick(2) == 0 {
-		return act{kind: answer, n: uint16(pick(len(w.looks)))}
-	}
-	return act{kind: ask}
-}
+func (w *world) slot(below int) slot.Slot { return slot.Slot(w.rng.IntN(below)) }

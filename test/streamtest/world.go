@@ -2,6 +2,7 @@ package streamtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -10,10 +11,11 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// world is a stream, the server that it follows and the store that it fills. What happens in it are acts, and nothing
-// else: two worlds with the same acts are the same.
+// world is a stream, the server that it follows and the store that it fills. Its methods are what can happen in it. They
+// draw from rng, so a seed gives the same life again.
 type world struct {
 	cfg    stream.Config
+	rng    *rand.Rand
 	server *server
 	core   *stream.Stream
 	// tell, if not nil, is told what happens.
@@ -52,9 +54,9 @@ type look struct {
 	version string
 }
 
-func newWorld(cfg stream.Config, names int) *world {
+func newWorld(cfg stream.Config, rng *rand.Rand) *world {
 	w := &world{
-		cfg: cfg, server: newServer(names, cfg.Selects), core: stream.New(cfg), gone: map[int]bool{},
+		cfg: cfg, rng: rng, server: newServer(names, cfg.Selects), core: stream.New(cfg), gone: map[int]bool{},
 		store: make([]state, names), put: make([]int, names), left: make([]int, names), wrong: make([]bool, names),
 	}
 	for n := range w.store {
@@ -69,85 +71,34 @@ func (w *world) say(format string, args ...any) {
 	}
 }
 
-// may says whether an act makes sense now.
-func (w *world) may(a act) bool {
-	switch k := a.kind; {
-	case k == create:
-		return !w.server.has[a.name].exists
-	case k == update, k == remove:
-		return w.server.has[a.name].exists
-	case k == hold, k == wait, k == rest:
-		return true
-	case k == commit:
-		return w.whole != nil && w.indexOf(w.whole.version)+int(a.n) <= len(w.server.log)
-	case w.whole != nil:
-		return false // nothing is sent meanwhile
-	case k == answer:
-		return int(a.n) < len(w.looks)
-	}
-	return true
-}
-
-// do takes an act, and says what the stream did wrong.
-func (w *world) do(a act) error {
-	if !w.may(a) {
-		return fmt.Errorf("%v cannot be now", a)
-	}
-	switch a.kind {
-	case create, update, remove:
-		w.change(a)
-	case hold:
-		w.held = a.set.slots()
-		w.say("held %v", &w.held)
-	case renew:
-		w.core.Renew(a.set.slots())
-		w.say("renew %b", a.set)
-	case drive:
-		return w.drive()
-	case begin:
-		w.begin()
-	case commit:
-		return w.commit(int(a.n))
-	case deliver:
-		return w.deliver()
-	case bookmark:
-		w.bookmark()
-	case reopen:
-		w.reopen()
-	case ask:
-		w.ask(a.n > 0)
-	case answer:
-		return w.answer(int(a.n))
-	case wait:
-		w.now += time.Duration(a.n) * time.Millisecond
-	case rest, kinds:
-	}
-	return nil
-}
-
-// change has something happen to a name.
-func (w *world) change(a act) {
+// change has the server put an object into a state, with a new UID if its name was free.
+func (w *world) change(to state) {
 	s := w.server
-	is := s.has[a.name]
-	switch a.kind {
-	case create:
+	if to.exists && !s.has[to.name].exists {
 		s.uids++
-		is.exists, is.uid = true, s.uids
-		is.slot, is.label, is.in = slot.Slot(a.slot), slot.Slot(a.label), true
-	case update:
-		is.slot, is.label, is.in = slot.Slot(a.slot), slot.Slot(a.label), a.in
-	default:
-		is.exists = false
+		to.uid, to.in = s.uids, true
 	}
-	s.set(is)
-	is = s.has[a.name]
+	s.set(to)
+	is := s.has[to.name]
 	switch {
 	case !w.cfg.Selects || is.exists && is.label == is.slot && is.in:
-		w.wrong[a.name] = false
+		w.wrong[is.name] = false
 	case is.exists:
-		w.wrong[a.name] = true
+		w.wrong[is.name] = true
 	}
 	w.say("server: %v", is)
+}
+
+// hold sets the slots that the member holds.
+func (w *world) hold(set slot.Set) {
+	w.held = set
+	w.say("held %v", &w.held)
+}
+
+// renew asks for a fresh list of some slots.
+func (w *world) renew(set slot.Set) {
+	w.core.Renew(set)
+	w.say("renew %v", &set)
 }
 
 // begin asks for a list of the whole.
@@ -161,10 +112,14 @@ func (w *world) begin() {
 	w.say("whole list of %v at %d", &w.whole.list.Set, w.whole.version)
 }
 
-// commit has the list of the whole replace the store, after some more changes: as with WatchList, where these come
-// before the bookmark that ends it.
-func (w *world) commit(changes int) error {
+// commit has the list of the whole replace the store, at times after some more changes: as with WatchList, where these
+// come before the bookmark that ends it.
+func (w *world) commit() error {
 	l := w.whole
+	changes := 0
+	if w.rng.IntN(2) == 0 {
+		changes = min(w.rng.IntN(4), len(w.server.log)-w.indexOf(l.version))
+	}
 	store := make([]state, len(w.store))
 	for i := range store {
 		store[i].name = i
@@ -345,14 +300,9 @@ func (w *world) stored(set slot.Set, upTo string) map[int]slot.Slot {
 	return out
 }
 
-// ask looks up what is due. Where it waits, that is every doubt that is not being looked up.
-func (w *world) ask(waits bool) {
+// ask looks up what is due.
+func (w *world) ask() {
 	due, _ := w.core.Due(w.now)
-	if waits {
-		w.now += 2 * stream.LastCheck
-		later, _ := w.core.Due(w.now)
-		due = append(due, later...)
-	}
 	for _, d := range due {
 		if _, _, current := w.core.Asks(d); !current {
 			continue
@@ -379,5 +329,14 @@ func (w *world) answer(i int) error {
 	if ended {
 		w.core.Ended(k.doubt)
 	}
+	return nil
+}
+
+// lookUp looks up what is due, or has an earlier answer come.
+func (w *world) lookUp() error {
+	if len(w.looks) > 0 && w.rng.IntN(2) == 0 {
+		return w.answer(w.rng.IntN(len(w.looks)))
+	}
+	w.ask()
 	return nil
 }

@@ -41,10 +41,6 @@ func checks() []tool {
 			tests: map[string][]test{"": lifeTests, "internal/delivery/stream": lifeTests},
 		},
 		{
-			name: "scopes", reaches: []string{"internal/delivery/stream"},
-			tests: map[string][]test{"": scopeTests, "internal/delivery/stream": scopeTests},
-		},
-		{
 			name: "conformance",
 			reaches: []string{
 				"internal/gate", "internal/store", "internal/delivery/stream", "internal/delivery", "internal/work",
@@ -101,7 +97,6 @@ var (
 	gateTests     = []test{{"internal/gate", ".", true}}
 	storeTests    = []test{{"test/store/memory", "^Test(Memory|Objects)", true}}
 	lifeTests     = []test{{"test/streamtest", "^Test(Lives|Graveyard)$", true}}
-	scopeTests    = []test{{"test/streamtest", "^TestScopes$", true}}
 	deliveryTests = []test{
 		{"internal/delivery", "^TestOwnedKinds$", false},
 		{"internal/delivery", "^TestMemory$/^Kinds$/^(Filter|SlotLabel)$/^WatchList=false$", false},

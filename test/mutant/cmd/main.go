@@ -2,7 +2,6 @@
 //
 //	scripts      the scripts of package member
 //	lives        package streamtest: streams and a model of an API server, at random
-//	scopes       the same exhaustively, in small worlds
 //	simulation   package sim, up to a number of seeds
 //	exhaustive   package explore, every scope up to a number of states
 //	conformance  the tests of the package that the bug is in, in memory
