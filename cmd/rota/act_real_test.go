@@ -232,7 +232,7 @@ func TestOrdersRefused(t *testing.T) {
 	w.expect(t, "pause --wait --timeout 1ms", exitUsage, "at least 1s")
 	w.expect(t, "pause --reason "+strings.Repeat("x", 300), exitUsage, "of at most 256")
 	w.expect(t, "rebalance other", exitMissing, "no member has ever started")
-	w.expect(t, "rebalance -o wide", exitUsage, "must be one of table, json, yaml")
+	w.expect(t, "rebalance -o name", exitUsage, "must be one of table, wide, json, yaml")
 	_, out, _ := runCommand(t.Context(), "rota", "__complete", "drain", "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig(), "")
 	if !strings.HasPrefix(out, "web-0-a\nweb-1-b\n") {
 		t.Errorf("completion: %s", out)

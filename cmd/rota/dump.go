@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/cli/dump"
 	"github.com/rota-dev/rota/internal/cli/view"
 )
@@ -39,8 +39,8 @@ func newDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump [NAME]",
 		Short: "Write a support archive: all that is known of a rota, without Secrets",
-		Long: `Writes a tar.gz with the table, Leases, reports, status, history, events, fence, the members' Pods and
-ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be read and why.
+		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, events, the members'
+Pods and ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be read and why.
 
 It reads no Secrets. It leaves out the values of environment variables, arguments, volumes, and annotations. Logs,
 metrics and events are as the program wrote them: look at them before you pass them on, or give --no-logs.`,
@@ -121,26 +121,30 @@ func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, 
 		}
 		return nil, missingf("there is no ConfigMap of that name, and no Lease: nothing to archive")
 	}
-	a.Fail("status and history", statusErr)
+	a.Fail("status", statusErr)
 	if statusErr == nil {
 		addStatus(a, r)
+	}
+	checked, err := check.Run(limited, cfg, check.Options{Rota: rota})
+	a.Fail("check", err)
+	if err == nil {
+		addText(a, "check.txt", func(w io.Writer) error { return printCheck(w, paint{}, checked) })
 	}
 	err = a.Close(fmt.Sprintf("Rota %s, read at %s by `rota dump` %s.", rota, now.UTC().Format(time.RFC3339),
 		versionOf(debug.ReadBuildInfo()).String()))
 	return slices.Clone(a.Unread()), err
 }
 
-// addStatus adds what `rota status` and `rota history` print.
+// addStatus adds the output of `rota status`, as JSON and as text.
 func addStatus(a *dump.Archive, r *view.Rota) {
-	h := r.History()
-	for name, v := range map[string]any{"status.json": r, "history.json": h} {
-		data, err := json.MarshalIndent(v, "", "  ")
-		a.Fail(name, err)
-		a.Add(name, append(data, '\n'))
-	}
-	var status, history strings.Builder
-	err := errors.Join(printStatus(&status, paint{}, r, true), printHistory(&history, paint{}, h, 0, r.At))
-	a.Fail("status and history as text", err)
-	a.Add("status.txt", []byte(status.String()))
-	a.Add("history.txt", []byte(history.String()))
+	data, err := json.MarshalIndent(r, "", "  ")
+	a.Fail("status.json", err)
+	a.Add("status.json", append(data, '\n'))
+	addText(a, "status.txt", func(w io.Writer) error { return printStatus(w, paint{}, r, true) })
+}
+
+func addText(a *dump.Archive, name string, print func(io.Writer) error) {
+	var text strings.Builder
+	a.Fail(name, print(&text))
+	a.Add(name, []byte(text.String()))
 }

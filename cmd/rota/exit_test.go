@@ -143,7 +143,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, _, errOut := runCommand(ctx, "rota", "labels", "pods"); code != exitUsage || !strings.Contains(errOut, "is no kind") {
+	if code, _, errOut := runCommand(ctx, "rota", "check", "--pre", "--kind", "pods"); code != exitUsage || !strings.Contains(errOut, "is no kind") {
 		t.Errorf("exit code %d: %s; want the error of the kind", code, errOut)
 	}
 	args := []string{"rota", "status", "a", "--server", "http://127.0.0.1:1"}

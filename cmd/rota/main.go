@@ -102,10 +102,10 @@ Exit codes:
 		&cobra.Group{ID: groupSetup, Title: "Set up:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		groupLook: {newCheck(), newStatus(), newWho(), newHistory(), newPlan(), newDashboard(), newVerify(), newDump()},
+		groupLook: {newCheck(), newStatus(), newWho(), newDashboard(), newVerify(), newDump()},
 		groupAct: {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newPin(), newUnpin(), newCanary(),
 			newUninstall()},
-		groupSetup: {newFence(), newLabels(), newAdopt(), newSplit(), newDispatch(), newAPIServers(), newFront()},
+		groupSetup: {newFence(), newAdopt(), newSplit(), newDispatch(), newAPIServers(), newFront()},
 		"":         {newVersion()},
 	} {
 		for _, c := range commands {

@@ -1,56 +1,34 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
 func TestBadUse(t *testing.T) {
 	for args, want := range map[string]string{
-		"status a b":                "name of one rota",
-		"status A --kubeconfig /no": "/no",
-		"status --color pink":       "must be auto, always or never",
-		"split kmc":                 "did you mean kcm?",
-		"status a --kubeconfig /no": "/no",
-		"verify a b":                "name of one rota",
-		"verify a --every 0s":       "--every 0s",
-		"verify a --kubeconfig /no": "/no",
-		"labels":                    "requires at least 1 arg",
-		"labels Pod services":       "\"services\" is no kind",
-		"labels Pod .apps":          "\".apps\" is no kind",
-		"no-such-thing":             "no-such-thing",
+		"status a b":                  "name of one rota",
+		"status A --kubeconfig /no":   "/no",
+		"status --color pink":         "must be auto, always or never",
+		"split kmc":                   "did you mean kcm?",
+		"status a --kubeconfig /no":   "/no",
+		"verify a b":                  "name of one rota",
+		"verify a --every 0s":         "--every 0s",
+		"verify a --kubeconfig /no":   "/no",
+		"check --pre --kind services": "\"services\" is no kind",
+		"check --pre --kind .apps":    "\".apps\" is no kind",
+		"no-such-thing":               "no-such-thing",
 	} {
 		cmd := newCommand()
 		cmd.SetArgs(strings.Fields(args))
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("rota %s: %v, want an error with %q", args, err, want)
-		}
-	}
-}
-
-func TestPrintLabels(t *testing.T) {
-	var out bytes.Buffer
-	cmd := newCommand()
-	cmd.SetArgs([]string{"labels", "Deployment.apps", "Pod"})
-	cmd.SetOut(&out)
-	if err := cmd.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Pod"}} {
-		for _, key := range []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID} {
-			for _, label := range []string{sharding.HashLabel(key, kind), sharding.OwnerLabel(key, kind)} {
-				if !strings.Contains(out.String(), label) {
-					t.Errorf("%s by %s: no %s in\n%s", kind, key, label, out.String())
-				}
-			}
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 // As a plugin of kubectl the command calls itself `kubectl rota`.
 func TestPlugin(t *testing.T) {
 	for _, c := range []struct{ program, want, not string }{
-		{"/usr/bin/rota", "\n  rota labels Website", "kubectl rota"},
-		{"/usr/bin/kubectl-rota", "\n  kubectl rota labels Website", "\n  rota "},
-		{`kubectl-rota.exe`, "Usage:\n  kubectl rota labels", "\n  rota "},
+		{"/usr/bin/rota", "\n  rota status website", "kubectl rota"},
+		{"/usr/bin/kubectl-rota", "\n  kubectl rota status website", "\n  rota "},
+		{`kubectl-rota.exe`, "Usage:\n  kubectl rota status", "\n  rota "},
 	} {
-		code, out, _ := runCommand(t.Context(), c.program, "labels", "--help")
+		code, out, _ := runCommand(t.Context(), c.program, "status", "--help")
 		if code != exitGood || !strings.Contains(out, c.want) || strings.Contains(out, c.not) {
 			t.Errorf("%s: exit code %d, want %q and not %q in\n%s", c.program, code, c.want, c.not, out)
 		}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,13 +20,22 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
-	"github.com/rota-dev/rota/slot"
 )
+
+// planMoves is how many moves are printed without -o wide.
+const planMoves = 20
+
+type rebalanceOptions struct {
+	out    output
+	dryRun bool
+	plan   view.PlanOptions
+	// other is true if the plan is for other replicas than those that there are.
+	other bool
+}
 
 func newRebalance() *cobra.Command {
 	a := &actor{}
-	var out output
-	dryRun := false
+	o := &rebalanceOptions{}
 	cmd := &cobra.Command{
 		Use:   "rebalance [NAME]",
 		Short: "Even out slots and duties now",
@@ -34,138 +47,113 @@ waits for neither. Its plan is that of the members: drained members get nothing,
 its business. If all members plan by load, so does it, by what they report, with as many moves as it takes.
 
 With --dry-run it only shows what would move. That also works while moves are paused: it then shows what they would
-begin with.`,
-		Example: `  rota rebalance website -n operators --dry-run
-  rota rebalance -n operators --wait`,
+begin with. With --replicas or --without it shows what the members' planner would do with another number of replicas, if
+all of them came or went at once; if they come one after another, some slots move more than once. Numbers of objects are
+estimates, by what the members report for each slot.`,
+		Example: `  rota rebalance -n operators --wait
+  rota rebalance website -n operators --dry-run
+  rota rebalance website -n operators --dry-run --replicas 5
+  rota rebalance website -n operators --dry-run --without web-1`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(cmd); err != nil {
+				return err
+			}
 			if err := a.open(cmd, args); err != nil {
 				return err
 			}
 			defer a.close()
-			return a.rebalance(out, dryRun)
+			return a.rebalance(o)
 		},
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
 	a.bindWait(cmd, "all moves are over")
-	out.bind(cmd, "table", "json", "yaml")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would move, and change nothing")
+	o.out.bind(cmd, "table", "wide", "json", "yaml")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would move, and change nothing")
+	cmd.Flags().IntVar(&o.plan.Replicas, "replicas", 0,
+		"with --dry-run: number of replicas to plan for, from 1 to 4096 (default as many as there are)")
+	cmd.Flags().StringSliceVar(&o.plan.Without, "without", nil,
+		"with --dry-run: members or Pods that end (default those that joined last)")
+	_ = cmd.RegisterFlagCompletionFunc("without", func(cmd *cobra.Command, args []string, _ string,
+	) ([]string, cobra.ShellCompDirective) {
+		return a.target.members(cmd, args)
+	})
 	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 
-// shift is what a rebalance moves.
-type shift struct {
-	DryRun  bool         `json:"dryRun"`
-	Moves   []shiftMove  `json:"moves"`
-	Members []shiftShare `json:"members"`
+// check refuses flags that contradict each other.
+func (o *rebalanceOptions) check(cmd *cobra.Command) error {
+	replicas := cmd.Flags().Changed("replicas")
+	switch o.other = replicas || len(o.plan.Without) > 0; {
+	case o.other && !o.dryRun:
+		return usagef("rebalance: --replicas and --without need --dry-run: to change the number of replicas, scale the " +
+			"operator's Deployment")
+	case replicas && o.plan.Replicas < 1:
+		return usagef("rebalance: --replicas %d: must be at least 1", o.plan.Replicas)
+	}
+	return nil
 }
 
-type shiftMove struct {
-	Slots string `json:"slots,omitempty"`
-	Count int    `json:"count"`
-	Duty  string `json:"duty,omitempty"`
-	From  string `json:"from"`
-	To    string `json:"to"`
-}
-
-// shiftShare is what a member has now, and once all moves are over.
-type shiftShare struct {
-	ID     string `json:"id"`
-	Slots  int    `json:"slots"`
-	After  int    `json:"slotsAfter"`
-	Duties int    `json:"duties"`
-	Later  int    `json:"dutiesAfter"`
-}
-
-// shiftOf compares two tables.
-func shiftOf(before, after *table.Table, dryRun bool) shift {
-	out := shift{DryRun: dryRun, Moves: []shiftMove{}, Members: []shiftShare{}}
-	shares := map[string]*shiftShare{}
-	for _, m := range after.Members {
-		shares[m.ID] = &shiftShare{ID: m.ID}
-	}
-	sets := map[shiftMove]*slot.Set{}
-	var order []shiftMove
-	for s := range slot.Slot(after.Total()) {
-		was, is := before.At(s), after.At(s)
-		to := is.Next
-		if to == "" {
-			to = is.Owner
-		}
-		duty := after.IsDuty(s)
-		if share := shares[was.Owner]; share != nil {
-			share.add(&share.Slots, &share.Duties, duty)
-		}
-		if share := shares[to]; share != nil {
-			share.add(&share.After, &share.Later, duty)
-		}
-		if is.Next == was.Next {
-			continue
-		}
-		m := shiftMove{Duty: after.Duty(s), From: is.Owner, To: is.Next}
-		if sets[m] == nil {
-			sets[m] = &slot.Set{}
-			order = append(order, m)
-		}
-		sets[m].Add(s)
-	}
-	for _, m := range order {
-		set := *sets[m]
-		if m.Count = set.Len(); m.Duty == "" {
-			m.Slots = view.SlotsText(runsOf(set)...)
-		}
-		out.Moves = append(out.Moves, m)
-	}
-	for _, m := range after.Members {
-		out.Members = append(out.Members, *shares[m.ID])
-	}
-	return out
-}
-
-func (*shiftShare) add(slots, duties *int, duty bool) {
-	if duty {
-		slots = duties
-	}
-	*slots++
-}
-
-func runsOf(set slot.Set) (runs []view.Run) {
-	for _, r := range set.Ranges() {
-		runs = append(runs, view.Run{First: int(r.First), Last: int(r.Last)})
-	}
-	return runs
-}
-
-func (a *actor) rebalance(out output, dryRun bool) error {
-	var before, after *table.Table
+func (a *actor) rebalance(o *rebalanceOptions) error {
 	seen, err := a.look()
 	if err != nil {
 		return err
 	}
+	var p *view.Plan
+	if o.other {
+		if p, err = seen.PlanFor(o.plan); errors.Is(err, view.ErrPlan) {
+			err = withCode(exitUsage, fmt.Errorf("rebalance: %w", err))
+		}
+	} else {
+		p, err = a.even(seen, o.dryRun)
+	}
+	if err != nil {
+		return err
+	}
+	out := a.cmd.OutOrStdout()
+	if done, err := o.out.data(out, p); err != nil {
+		return err
+	} else if !done {
+		if err := printPlan(out, newPaint(a.cmd, out), p, o.out.wide()); err != nil {
+			return err
+		}
+	}
+	if !a.wait || o.dryRun {
+		return nil
+	}
+	return a.await(func(t *table.Table) (string, bool, error) {
+		moving := orders.Moving(t)
+		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
+	})
+}
+
+// even evens out the shares of the members that there are. A dry run changes nothing.
+func (a *actor) even(seen *view.Rota, dryRun bool) (*view.Plan, error) {
+	var before, after *table.Table
 	silent, unread := silent(seen)
 	switch {
 	case unread != "" && dryRun:
 		a.say("rota: nobody knows whether the members renew their Leases, which could not be read: %s", unread)
 	case unread != "":
 		if _, err := a.reader.Told(a.cmd.Context()); err != nil { // names the missing permission
-			return a.failed(err)
+			return nil, a.failed(err)
 		}
-		return withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
+		return nil, withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
 	}
 	loads, err := a.loads(seen, dryRun)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if dryRun {
 		if before, err = readTable(a.cmd.Context(), a.store); err != nil {
-			return a.failed(err)
+			return nil, a.failed(err)
 		}
 		free := before.Clone()
 		free.Pause = table.Pause{}
 		if after, err = member.Rebalance(free, time.Now().Unix(), loads); err != nil {
-			return withCode(exitConflict, fmt.Errorf("rota %s: %w", a.rota, err))
+			return nil, withCode(exitConflict, fmt.Errorf("rota %s: %w", a.rota, err))
 		}
 		for _, id := range silent {
 			a.say("rota: member %s does not renew its Lease: `rota rebalance` would refuse, and others soon take its slots", id)
@@ -179,22 +167,12 @@ func (a *actor) rebalance(out output, dryRun bool) error {
 			return orders.Rebalance(t, by.At, silent, loads)
 		}, eventRebalanced, says("slots and duties are evened out"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	s := shiftOf(before, after, dryRun)
-	if done, err := out.data(a.cmd.OutOrStdout(), s); err != nil {
-		return err
-	} else if !done {
-		printShift(a.cmd.OutOrStdout(), s)
-	}
-	if !a.wait || dryRun {
-		return nil
-	}
-	return a.await(func(t *table.Table) (string, bool, error) {
-		moving := orders.Moving(t)
-		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
-	})
+	p := seen.PlanBetween(before, after)
+	p.DryRun = dryRun
+	return p, nil
 }
 
 // loadsAfter is how long after a handover a member's report says how busy the slot keeps it.
@@ -252,28 +230,55 @@ func silent(r *view.Rota) (ids []string, unread string) {
 	return ids, ""
 }
 
-func printShift(w io.Writer, s shift) {
-	slots, duties := 0, 0
-	for _, m := range s.Moves {
-		if m.Duty != "" {
-			duties++
-		} else {
-			slots += m.Count
-		}
-	}
-	verb := "move"
-	if s.DryRun {
-		verb = "would move"
-	}
-	if slots+duties == 0 {
-		_, _ = fmt.Fprintln(w, "nothing to move: slots and duties are as even as they can be")
-	} else {
-		_, _ = fmt.Fprintf(w, "%s and %s %s\n", counted(slots, "slot"), counted(duties, "duty"), verb)
-	}
+// printPlan prints a plan for people.
+func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
+	w := &strings.Builder{}
+	fmt.Fprintf(w, "rota %s/%s, epoch %d: %d replicas now, %d then\n\n", p.Namespace, p.Name, p.Epoch, p.Now, p.Replicas)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "\nMEMBER\tSLOTS\tAFTER\tDUTIES\tAFTER")
-	for _, m := range s.Members {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\n", m.ID, m.Slots, m.After, m.Duties, m.Later)
+	_, _ = fmt.Fprintln(t, "MEMBER\tWEIGHT\tSLOTS\tGAINS\tLOSES\tTHEN\tOBJECTS\tTHEN\tDUTIES\tTHEN\tSTATE")
+	number := strconv.Itoa
+	for _, m := range p.Members {
+		state := "stays"
+		switch {
+		case m.New:
+			state = paint.good("new")
+		case m.Ends:
+			state = paint.warn("ends")
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\n", m.ID, m.Weight, m.Slots, m.Gains, m.Loses,
+			m.Then, orDash(m.Objects, number), orDash(m.ObjectsThen, number), m.Duties, m.DutiesThen, state)
 	}
 	_ = t.Flush()
+	what := fmt.Sprintf("%d slots", p.Slots)
+	if p.Objects != nil {
+		what += fmt.Sprintf(" with about %d objects", *p.Objects)
+	}
+	if p.Duties > 0 {
+		what += fmt.Sprintf(" and %d duties", p.Duties)
+	}
+	switch {
+	case len(p.Moves) == 0:
+		fmt.Fprint(w, "\nnothing to move: slots and duties are as even as they can be\n")
+	case p.DryRun:
+		fmt.Fprintf(w, "\n%s would move\n", what)
+	default:
+		fmt.Fprintf(w, "\n%s move\n", what)
+	}
+	for i, m := range p.Moves {
+		if i == planMoves && !wide {
+			fmt.Fprintf(w, "  and %d more runs of slots: -o wide lists them\n", len(p.Moves)-planMoves)
+			break
+		}
+		what := view.SlotsText(view.Run{First: m.First, Last: m.Last})
+		if m.Duty != "" {
+			what = "duty " + m.Duty
+		}
+		fmt.Fprintf(w, "  %s  %s -> %s\n", what, cmp.Or(m.From, "-"), cmp.Or(m.To, "-"))
+	}
+	section(w, "note", len(p.Notes))
+	for _, note := range p.Notes {
+		fmt.Fprintln(w, "  "+note)
+	}
+	_, err := io.WriteString(to, w.String())
+	return err
 }

@@ -97,7 +97,7 @@ func TestCommandsOnAShadow(t *testing.T) {
 	}{
 		{"check web-shadow", 0, []string{"SHADOW: the members work on nothing"}, []string{"× ", "FenceMissing", "fence"}},
 		{"who secret/site-7 --rota web-shadow", -1, []string{"SHADOW: web-", "would work on"}, nil},
-		{"plan web-shadow --replicas 4", 0, []string{"64"}, []string{"about 0 objects"}},
+		{"rebalance web-shadow --dry-run --replicas 4", 0, []string{"64"}, []string{"about 0 objects"}},
 		{"verify web-shadow", exitUsage, []string{"is a shadow"}, nil},
 		{"status -A", 0, []string{"SHADOW: works on nothing"}, nil},
 	} {

@@ -48,6 +48,10 @@ func newStatus() *cobra.Command {
 		Long: `Shows the members of a rota and how much each has, what moves, the duties, the last handovers, and what is
 wrong.
 
+With -o wide it also shows the busiest objects, failing reconciles, and the history, newest first: members that joined
+or were expelled, handovers with their reasons and how long each phase took, orders, and events. No component keeps all
+of the history, so the output says how far back it goes. Its times are those of the machines that wrote them.
+
 With -A it lists the rotas of all namespaces. -o name prints the members, or with -A the rotas.`,
 		Example: `  rota status website -n operators
   rota status -n operators --watch
@@ -289,7 +293,11 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", len(r.Table.Gone))
 	}
 	printDuties(w, r)
-	printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
+	if wide {
+		printHistory(w, p, r)
+	} else {
+		printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
+	}
 	section(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
 		len(r.Differences))
 	for _, d := range r.Differences {
@@ -513,6 +521,28 @@ func printHandovers(w io.Writer, title string, handovers []view.Handover, now ti
 			h.To, h.Cause, h.Epoch, seconds(h.Warm), seconds(h.Drain), seconds(h.Activate))
 	}
 	_ = out.Flush()
+}
+
+// printHistory prints past events and how far back they are known.
+func printHistory(w io.Writer, p paint, r *view.Rota) {
+	section(w, "history", len(r.History))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, e := range r.History {
+		what := e.What
+		switch what {
+		case view.HappenedExpel:
+			what = p.bad(what)
+		case view.HappenedWarning, view.HappenedDrain, view.HappenedPause:
+			what = p.warn(what)
+		}
+		_, _ = fmt.Fprintf(t, "  %s\t%s ago\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), age(e.At, r.At), what,
+			cmp.Or(e.Member, "-"), e.Text)
+	}
+	_ = t.Flush()
+	section(w, "how far back the history goes", len(r.HistoryReach))
+	for _, reach := range r.HistoryReach {
+		_, _ = fmt.Fprintln(w, "  "+reach)
+	}
 }
 
 // printWarnings prints the warnings that may still be so, and those that are over, the newest first.

@@ -243,10 +243,9 @@ func (w *written) completes(t *testing.T) {
 	t.Helper()
 	for _, c := range []struct{ line, word, want string }{
 		{"status", "", "web\n"},
-		{"plan", "w", "web\n"},
-		{"history", "", "web\n"},
-		{"plan web --without", "", "web-0-a\nweb-1-b\n"},
-		{"plan --without", "", "web-0-a\nweb-1-b\n"},
+		{"rebalance", "w", "web\n"},
+		{"rebalance web --without", "", "web-0-a\nweb-1-b\n"},
+		{"rebalance --without", "", "web-0-a\nweb-1-b\n"},
 		{"drain", "", "web-0-a\nweb-1-b\n"},
 		{"who --rota", "", w.namespace + "/web\n"},
 		{"who", "", "configmaps/\n"},

@@ -28,7 +28,7 @@ var lease = flag.Duration("lease", 5*time.Second, "LeaseDuration of the operator
 const (
 	check   = "check " + name
 	status  = "status " + name
-	history = "history " + name
+	history = "status -o wide " + name
 )
 
 // logOf is kubectl logs of a replica.

@@ -156,8 +156,6 @@ func (s *story) works(ctx context.Context, p program) {
 		{"status", 0, pod},
 		{"status -o json", 0, `"members"`},
 		{"check --service-account " + s.fleet.Namespace() + "/none", 0, "√ .*the table is valid"},
-		{"plan --replicas 4", 0, "slots"},
-		{"history", 0, "join"},
 		{"verify --every 2s", 0, ""},
 		{"rebalance --dry-run", 0, ""},
 		{"drain " + pod + " --wait --reason skew", 0, ""},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/slot"
 )
 
 // Page is where each code has a section.
@@ -175,6 +176,7 @@ type run struct {
 	// dispatches: all members that report hand their keys out to workers, and reconcile nothing themselves.
 	dispatches bool
 	live       []schema.GroupResource // of what members may read live
+	key        slot.Key               // the rota's, or the default if there is no rota yet
 }
 
 // Run looks. The error says why it could not: no server answers, there is no such rota, or the table may not be read.
@@ -184,7 +186,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 		return nil, err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
-	r := &run{Options: o, cfg: cfg, client: client, mapper: mapper, lines: map[string][]Line{}}
+	r := &run{Options: o, cfg: cfg, client: client, mapper: mapper, lines: map[string][]Line{}, key: slot.KeyName}
 	part := func(look func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

@@ -122,9 +122,9 @@ func TestEvents(t *testing.T) {
 		{false, "warning PermissionMissing [pod-c] [] PermissionMissing, 1m37s ago: Cannot label: jane may not patch x; add this " +
 			"to the rules of its Role there: | - apiGroups: [\"\"]\n" +
 			"warning DutyFails [a] [] DutyFails, 1m38s ago: duty x: all | \n" +
-			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1); rota history -n ns web has them | \n"},
+			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1); rota status -o wide -n ns web lists them | \n"},
 		{true, "warning DutyFails [a] [] DutyFails, 1m38s ago: duty x: all | \n" +
-			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1), PermissionMissing (1); rota history -n ns web has them | \n"},
+			"ok EarlierWarnings [] [] earlier, and over: Lapsed (1), PermissionMissing (1); rota status -o wide -n ns web lists them | \n"},
 	} {
 		r := &run{lines: map[string][]Line{}}
 		if c.asked {

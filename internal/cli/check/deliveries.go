@@ -9,8 +9,9 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
-// deliveries says which modes of delivery are possible here.
+// deliveries reports which modes of delivery are possible here, and the labels that members write.
 func (r *run) deliveries(ctx context.Context) {
+	r.labelNames()
 	shards, err := serving.Shards(ctx, r.client.CoreV1().RESTClient(), r.Rota.Namespace)
 	why := "the API server ignores shard selectors: that takes Kubernetes 1.36 and the feature gate ShardedListAndWatch"
 	switch {
@@ -48,6 +49,21 @@ func (r *run) deliveries(ctx context.Context) {
 		text = fmt.Sprintf("delivery is %s; %s", r.Delivery, text)
 	}
 	r.good(groupDelivery, codeDelivery, "%s", text)
+}
+
+// labelNames adds a line for each kind with the labels by which its objects are delivered.
+func (r *run) labelNames() {
+	for _, kind := range r.Kinds {
+		if label := sharding.HashLabel(r.key, kind); label != "" && r.labels(kind) {
+			r.good(groupDelivery, codeDelivery, "%s has the label %s", kind, label)
+		}
+	}
+	for _, kind := range r.Owned {
+		if r.labels(kind) {
+			r.good(groupDelivery, codeDelivery, "%s has the label %s, if its owner is sharded", kind,
+				sharding.OwnerLabel(r.key, kind))
+		}
+	}
 }
 
 // labelsAny reports whether members write labels on any kind.

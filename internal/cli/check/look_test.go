@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -28,7 +29,7 @@ var start = time.Unix(1_763_712_345, 0)
 
 // quiet is a rota in which all is well: a has slots 0-127, b the rest.
 func quiet() *view.Rota {
-	v := &view.Rota{Namespace: "ns", Name: "web", At: start, Slots: 256, Reports: map[string]*coverage.Report{}}
+	v := &view.Rota{Namespace: "ns", Name: "web", At: start, Slots: 256, Reports: map[string]*coverage.Report{}, Table: &table.Table{}}
 	for i, id := range []string{"a", "b"} {
 		open := slot.Range{First: slot.Slot(128 * i), Last: slot.Slot(128*i + 127)}
 		v.Members = append(v.Members, view.Member{ID: id, Owned: 128, State: view.Working, ClockAhead: ptr.To(0.3)})

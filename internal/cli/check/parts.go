@@ -146,7 +146,7 @@ func (r *run) events(v *view.Rota) {
 		for _, reason := range slices.Sorted(maps.Keys(over)) {
 			words = append(words, fmt.Sprintf("%s (%d)", reason, over[reason]))
 		}
-		r.good(groupEvents, codeEarlier, "earlier, and over: %s; rota history -n %s %s has them", strings.Join(words, ", "),
+		r.good(groupEvents, codeEarlier, "earlier, and over: %s; rota status -o wide -n %s %s lists them", strings.Join(words, ", "),
 			v.Namespace, v.Name)
 	}
 }

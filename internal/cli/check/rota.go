@@ -93,6 +93,7 @@ func (r *run) learn(v *view.Rota) {
 	for _, kind := range r.Owned {
 		owned[kind] = true
 	}
+	r.key = v.Table.Key
 	r.dispatches = len(v.Reports) > 0
 	for _, report := range v.Reports {
 		r.dispatches = r.dispatches && report.Setup[coverage.SettingDispatched] != ""

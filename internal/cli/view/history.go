@@ -22,20 +22,6 @@ const (
 	HappenedNotice   = "notice"
 )
 
-// History is what is known of a rota's past. Nobody keeps all of it: Reach says how far back it goes. Its JSON is what
-// `rota history -o json` prints: fields are added, but neither renamed nor removed.
-type History struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Epoch     uint64 `json:"epoch"`
-	// Events are what happened, newest first.
-	Events []Event `json:"events"`
-	// Reach says for each kind of event how far back it is known.
-	Reach []string `json:"reach"`
-	// Unknown is as in Rota.
-	Unknown []Unknown `json:"unknown"`
-}
-
 // Event is something that happened to a rota.
 type Event struct {
 	// At is when, by the clock of the member or machine that wrote it. What is one of the words above.
@@ -50,11 +36,11 @@ type Event struct {
 	Reason   Reason    `json:"reason,omitempty"`
 }
 
-// History puts together what the table, the reports and the events of the last hour tell of the past. It is pure.
-func (r *Rota) History() *History {
-	h := &History{Namespace: r.Namespace, Name: r.Name, Epoch: r.Epoch, Events: []Event{}, Unknown: r.Unknown}
+// addHistory collects past events from the table, the reports and the API server's events of the last hour.
+func (r *Rota) addHistory() {
+	r.History = []Event{}
 	add := func(at time.Time, what, member, format string, args ...any) {
-		h.Events = append(h.Events, Event{At: at, What: what, Member: member, Text: fmt.Sprintf(format, args...)})
+		r.History = append(r.History, Event{At: at, What: what, Member: member, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, m := range r.Members {
 		add(m.Joined, HappenedJoin, m.ID, "joined%s", r.buildText(m))
@@ -68,7 +54,7 @@ func (r *Rota) History() *History {
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
 		for _, got := range r.Reports[id].Handovers {
-			h.Events = append(h.Events, r.happened(id, got))
+			r.History = append(r.History, r.happened(id, got))
 		}
 	}
 	if t := r.Table; t.Paused() && !told(r.Notices, "MovesPaused", "", t.Pause.Since) {
@@ -86,11 +72,10 @@ func (r *Rota) History() *History {
 			add(e.At, what, e.Member, "%s: %s", e.Reason, strings.Join(strings.Fields(e.Message), " "))
 		}
 	}
-	slices.SortStableFunc(h.Events, func(a, b Event) int {
+	slices.SortStableFunc(r.History, func(a, b Event) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Member, b.Member))
 	})
-	h.Reach = r.reach()
-	return h
+	r.HistoryReach = r.reach()
 }
 
 // told says whether an event tells what the table has, too: of that reason, with that word, within some seconds.

@@ -82,6 +82,7 @@ func (m *memory) look(in input) *Rota {
 	r.judgeWarnings()
 	r.addHeldBack()
 	r.addKeyKills()
+	r.addHistory()
 	return r
 }
 

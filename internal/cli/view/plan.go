@@ -23,16 +23,16 @@ const maxReplicas = slot.MaxCount
 // ErrPlan is wrapped by the error of PlanFor if its options make no sense.
 var ErrPlan = errors.New("cannot plan that")
 
-// PlanOptions say what to plan for.
+// PlanOptions configures PlanFor.
 type PlanOptions struct {
-	// Replicas is the number of replicas, from 1 to 4,096; 0: as many as there are now, less those of Without. Replicas
-	// that do not leave and renew their Leases count.
+	// Replicas is the number of replicas, from 1 to 4,096. Zero means as many as there are now, without those in Without.
+	// Only replicas that renew their Leases and are not leaving count.
 	Replicas int
 	// Without names members or Pods that end. Further ones that have to end are those that joined last.
 	Without []string
 }
 
-// Plan is what members hold now, and what the planner would give them. Its JSON is what `rota plan -o json` prints:
+// Plan compares what members hold now with what a plan gives them. Its JSON is what `rota rebalance -o json` prints:
 // fields are added, but neither renamed nor removed.
 type Plan struct {
 	Namespace string `json:"namespace"`
@@ -44,6 +44,8 @@ type Plan struct {
 	Members  []PlannedMember `json:"members"`
 	// Moves are runs of slots and duties that would move, in order.
 	Moves []PlannedMove `json:"moves"`
+	// DryRun is true if nothing was changed.
+	DryRun bool `json:"dryRun"`
 	// Slots and Objects are how many of them would move. Objects is an estimate by what members report; nil: a member
 	// that owns slots does not report.
 	Slots   int      `json:"slotsMoved"`
@@ -105,11 +107,29 @@ func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
 	if !slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.Receives }) {
 		return nil, fmt.Errorf("%w: no member would be left that may get slots", ErrPlan)
 	}
-	before, moving := p.owners()
+	before, moving := ownersOf(r.Table, p.ends)
 	total := int(r.Table.Slots)
 	in := plan.Input{Owners: before[:total], Moving: moving, Members: p.members}
 	after := append(plan.Assign(in), p.duties(before, moving)...)
-	return p.result(now, before, after), nil
+	plan := p.result(now, before, after)
+	plan.DryRun = true
+	return plan, nil
+}
+
+// PlanBetween describes the moves that turned one table into another with the same members. Objects are estimated from
+// the reports that r has.
+func (r *Rota) PlanBetween(before, after *table.Table) *Plan {
+	seen := *r
+	seen.Table = before
+	p := &planning{r: &seen, entries: map[string]table.Member{}}
+	for _, m := range before.Members {
+		p.entries[m.ID], p.order = m, append(p.order, m.ID)
+	}
+	from, _ := ownersOf(before, nil)
+	to, _ := ownersOf(after, nil)
+	plan := p.result(len(before.Members), from, to)
+	plan.Epoch = after.Epoch
+	return plan
 }
 
 func (p *planning) note(format string, args ...any) {
@@ -228,14 +248,13 @@ func (p *planning) circumstances() {
 	}
 }
 
-// owners returns the owners of all slots once the moves under way are done.
-func (p *planning) owners() (owners []string, moving slot.Set) {
-	t := p.r.Table
+// ownersOf returns the owners of all slots once the moves under way are done, except moves to members that end.
+func ownersOf(t *table.Table, ends map[string]bool) (owners []string, moving slot.Set) {
 	owners = make([]string, t.Total())
 	for _, run := range t.Runs {
 		for s := run.Slots.First; ; s++ {
 			owners[s] = run.Owner
-			if run.Next != "" && !p.ends[run.Next] {
+			if run.Next != "" && !ends[run.Next] {
 				owners[s] = run.Next
 				moving.Add(s)
 			}

@@ -137,6 +137,25 @@ func TestPlanFor(t *testing.T) {
 	}
 }
 
+// A plan between two tables counts moves that were under way as done before.
+func TestPlanBetween(t *testing.T) {
+	in := loaded(t)
+	before := in.table
+	before.Update(slot.SetOf(slot.Range{First: 128, Last: 130}), func(r *table.Run) { r.Next = "a" })
+	after := before.Clone()
+	moved := slot.SetOf(slot.Range{First: 0, Last: 9})
+	moved.Add(20)
+	moved.Add(256)
+	after.Update(moved, func(r *table.Run) { r.Next = "b" })
+	p := new(memory).look(in).PlanBetween(before, after)
+	if got, want := p.lines(), "a 131-11+0=120 objects 259=237 duties 0=0\nb 125-0+11=136 objects 125=147 duties 1=1\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if p.Slots != 11 || p.Duties != 0 || len(p.Moves) != 2 || p.Now != 2 || p.Replicas != 2 {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestPlanForNonsense(t *testing.T) {
 	for want, o := range map[string]PlanOptions{
 		"must be from 1 to 4096":          {Replicas: 4097},
@@ -177,12 +196,12 @@ func TestHistory(t *testing.T) {
 	in.table.Drains = []table.Drain{{ID: "b", Since: at(2 * time.Minute).Unix()}}
 	in.warnings = []Warning{{At: at(3 * time.Minute), Member: "pod-a", Reason: "Lapsed", Message: "x\n y"}}
 	in.notices = []Warning{{At: at(4 * time.Minute), Member: "pod-a", Reason: "Resumed", Message: "z"}}
-	h := new(memory).look(in).History()
+	h := new(memory).look(in)
 	var got []string
-	for i, e := range h.Events {
+	for i, e := range h.History {
 		got = append(got, fmt.Sprintf("%s %s %s: %s", now.Sub(e.At), e.What, e.Member, e.Text))
-		if i > 0 && e.At.After(h.Events[i-1].At) {
-			t.Errorf("%v is after %v", e.At, h.Events[i-1].At)
+		if i > 0 && e.At.After(h.History[i-1].At) {
+			t.Errorf("%v is after %v", e.At, h.History[i-1].At)
 		}
 	}
 	want := []string{
@@ -201,7 +220,7 @@ func TestHistory(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	reach := strings.Join(h.Reach, "\n")
+	reach := strings.Join(h.HistoryReach, "\n")
 	for _, word := range []string{"a tells of 4, back to " + at(59*time.Minute).Local().Format(time.DateTime), "b tells of none", "of the last 10 minutes", "of the last 60 minutes"} {
 		if !strings.Contains(reach, word) {
 			t.Errorf("no %q in\n%s", word, reach)
@@ -213,14 +232,14 @@ func TestHistory(t *testing.T) {
 		{At: at(4 * time.Minute), Reason: "Resumed"},
 	}
 	in.warnings = []Warning{{At: at(10 * time.Minute), Reason: "Expelled", Message: "member pod-c-17 did not"}, {At: at(3 * time.Minute)}}
-	again := new(memory).look(in).History()
-	if len(again.Events) != len(h.Events) || slices.ContainsFunc(again.Events, func(e Event) bool {
+	again := new(memory).look(in)
+	if len(again.History) != len(h.History) || slices.ContainsFunc(again.History, func(e Event) bool {
 		return e.What == HappenedPause || e.What == HappenedDrain || e.What == HappenedExpel
 	}) {
-		t.Errorf("%d events, %d before: %+v", len(again.Events), len(h.Events), again.Events)
+		t.Errorf("%d events, %d before: %+v", len(again.History), len(h.History), again.History)
 	}
 	in.reports = in.reports[:1]
-	if reach := strings.Join(new(memory).look(in).History().Reach, "\n"); !strings.Contains(reach, "b does not report") {
+	if reach := strings.Join(new(memory).look(in).HistoryReach, "\n"); !strings.Contains(reach, "b does not report") {
 		t.Errorf("no word of the member without a report:\n%s", reach)
 	}
 }

@@ -58,6 +58,10 @@ type Rota struct {
 	// Handovers are the last ones that ended, by what the members reported, newest first. Each member keeps some of its
 	// own, so that they are gone with it.
 	Handovers []Handover `json:"handovers"`
+	// History lists past events, newest first. No component keeps all of them: HistoryReach says how far back each kind of
+	// event is known.
+	History      []Event  `json:"history"`
+	HistoryReach []string `json:"historyReach"`
 	// Expels are what the table remembers of the last expels, oldest first: at most 64, those older than 10 minutes only
 	// until the next one.
 	Expels []Expel `json:"expels"`

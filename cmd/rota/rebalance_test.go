@@ -16,34 +16,6 @@ import (
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
-func TestPrintHistory(t *testing.T) {
-	now := time.Date(2026, 5, 1, 3, 4, 5, 0, time.Local)
-	h := &view.History{
-		Events: []view.Event{
-			{At: now.Add(-time.Minute), What: view.HappenedPause, Text: "moves were paused"},
-			{At: now.Add(-time.Hour), What: view.HappenedExpel, Member: "web-0", Text: "gone"},
-		},
-		Reach: []string{"as far as it goes"}, Unknown: []view.Unknown{{What: "warnings", Error: "not\nallowed"}},
-	}
-	var out bytes.Buffer
-	if err := printHistory(&out, paint{}, h, 3, now); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(`WHEN                 AGO  WHAT      MEMBER  HOW
-2026-05-01 03:03:05  60s  pause     -       moves were paused
-2026-05-01 02:04:05  60m  expelled  web-0   gone
-3 older events are left out: --limit 0 shows all
-
-how far back this reaches:
-  as far as it goes
-
-not known:
-  warnings: not allowed
-`, out.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestPrintPlan(t *testing.T) {
 	p := &view.Plan{
 		Namespace: "ns", Name: "web", Epoch: 43, Now: 2, Replicas: 2, Slots: 128, Objects: ptr.To(70), Duties: 1,
@@ -53,7 +25,7 @@ func TestPrintPlan(t *testing.T) {
 			{ID: "+new-1", Weight: 1, Gains: 128, Then: 128, Objects: ptr.To(0), ObjectsThen: ptr.To(70), DutiesThen: 1, New: true},
 		},
 		Moves: []view.PlannedMove{{First: 0, Last: 127, From: "web-1-b", To: "+new-1"}, {First: 256, Last: 256, Duty: "report", From: "web-1-b", To: "+new-1"}},
-		Notes: []string{"so it is"},
+		Notes: []string{"so it is"}, DryRun: true,
 	}
 	var out bytes.Buffer
 	if err := printPlan(&out, paint{}, p, false); err != nil {
@@ -86,12 +58,12 @@ note:
 	}
 	p.Moves, p.Objects, p.Slots = nil, nil, 0
 	out.Reset()
-	if err := printPlan(&out, paint{}, p, false); err != nil || !strings.Contains(out.String(), "\nnothing would move\n") {
+	if err := printPlan(&out, paint{}, p, false); err != nil || !strings.Contains(out.String(), "\nnothing to move: ") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 
-// `rota plan` and `rota history` on a real API server.
+// Dry runs of `rota rebalance` for other numbers of replicas, and the history, on a real API server.
 func TestPlanAndHistoryOfARota(t *testing.T) {
 	t.Parallel()
 	tab := halves()
@@ -106,24 +78,20 @@ func TestPlanAndHistoryOfARota(t *testing.T) {
 		code  exitCode
 		words []string
 	}{
-		{"plan", exitGood, []string{"epoch 43: 2 replicas now, 2 then", "nothing would move"}},
-		{"plan web --replicas 4", exitGood, []string{"+new-2", "128 slots with about 0 objects would move", "-> +new-1"}},
-		{"plan --replicas 1 -o json", exitGood, []string{`"slotsMoved": 128`, `"ends": true`}},
-		{"plan --without web-0 -o yaml", exitGood, []string{"\nslotsMoved: 128\n"}},
-		{"plan --replicas 0", exitUsage, []string{"--replicas 0: must be at least 1"}},
-		{"plan --replicas 9999", exitUsage, []string{"must be from 1 to 4096"}},
-		{"plan --replicas x", exitUsage, []string{"see `rota plan --help`"}},
-		{"plan --without nobody", exitUsage, []string{"no live member or Pod nobody"}},
-		{"plan -o name", exitUsage, []string{"must be one of table, wide, json, yaml"}},
-		{"plan other", exitMissing, []string{"no member has ever started"}},
-		{"plan a b", exitUsage, []string{"got 2 names"}},
-		{"history", exitGood, []string{"expelled  web-9", "handover  web-0-a  got slots 0-127: web-9-z handed it over", "(warm 200ms)", "how far back this reaches"}},
-		{"history web --limit 1", exitGood, []string{"4 older events are left out"}},
-		{"history -o json", exitGood, []string{`"what": "handover"`, `"reach": [`}},
-		{"history -o yaml", exitGood, []string{"epoch: 43\n"}},
-		{"history --limit -1", exitUsage, []string{"must not be negative"}},
-		{"history other", exitMissing, []string{"no member has ever started"}},
-		{"history -o wide", exitUsage, []string{"must be one of table, json, yaml"}},
+		{"rebalance --dry-run", exitGood, []string{"epoch 43: 2 replicas now, 2 then", "nothing to move"}},
+		{"rebalance --dry-run web --replicas 4", exitGood, []string{"+new-2", "128 slots with about 0 objects would move", "-> +new-1"}},
+		{"rebalance --dry-run --replicas 1 -o json", exitGood, []string{`"slotsMoved": 128`, `"ends": true`}},
+		{"rebalance --dry-run --without web-0 -o yaml", exitGood, []string{"\nslotsMoved: 128\n"}},
+		{"rebalance --dry-run --replicas 0", exitUsage, []string{"--replicas 0: must be at least 1"}},
+		{"rebalance --dry-run --replicas 9999", exitUsage, []string{"must be from 1 to 4096"}},
+		{"rebalance --dry-run --replicas x", exitUsage, []string{"see `rota rebalance --help`"}},
+		{"rebalance --dry-run --without nobody", exitUsage, []string{"no live member or Pod nobody"}},
+		{"rebalance --dry-run -o name", exitUsage, []string{"must be one of table, wide, json, yaml"}},
+		{"rebalance --dry-run other", exitMissing, []string{"no member has ever started"}},
+		{"rebalance --replicas 3", exitUsage, []string{"need --dry-run"}},
+		{"rebalance --dry-run a b", exitUsage, []string{"got 2 names"}},
+		{"status -o wide", exitGood, []string{"expelled  web-9", "handover  web-0-a  got slots 0-127: web-9-z handed it over", "(warm 200ms)", "how far back the history goes"}},
+		{"status -o json", exitGood, []string{`"what": "handover"`, `"historyReach": [`}},
 	} {
 		code, out, errOut := w.rota(t, c.line)
 		for _, word := range c.words {
@@ -133,12 +101,12 @@ func TestPlanAndHistoryOfARota(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range []string{"plan web", "history web", "plan", "history"} {
+	for _, line := range []string{"rebalance --dry-run web", "rebalance --dry-run --replicas 3"} {
 		if code, out, errOut := w.rota(t, line, stranger); code != exitForbidden || !strings.Contains(errOut, "configmaps") {
 			t.Errorf("rota %s as a stranger: exit code %d\n%s%s", line, code, out, errOut)
 		}
 	}
-	_, out, _ := w.rota(t, "plan --replicas 3 -o json")
+	_, out, _ := w.rota(t, "rebalance --dry-run --replicas 3 -o json")
 	var back view.Plan
 	if err := json.Unmarshal([]byte(out), &back); err != nil || back.Slots != 85 || len(back.Members) != 3 || back.Objects == nil {
 		t.Errorf("%v:\n%s", err, out)
