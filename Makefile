@@ -18,7 +18,7 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 	@bin/rota-demo $(ARGS)
 
 # What has dependencies that the main module must not have is a module of its own. The longest tests come first.
-MODULES := bench/ tools/release tools/chart tools/alerts tools/start tools/browser tools/traces tools/envoy
+MODULES := bench/ tools/release tools/chart tools/alerts tools/start
 
 # `make lint` runs go vet. Under -short tests use a control plane only if they call controlplane.Essential.
 .PHONY: test
@@ -151,8 +151,7 @@ check-fuzz:
 		done; \
 	done
 
-# Run the tests of charts, alerts, the dashboard in a browser, traces, the commands of docs/start.md, Envoy's files and
-# benchmarks (SHORT=-short: no benchmarks, and one operator from the chart). Those of tools/scale are slow: here it is
+# Run the tests of charts, alerts, the commands of docs/start.md and benchmarks (SHORT=-short: no benchmarks, and one operator from the chart). Those of tools/scale are slow: here it is
 # enough that they compile.
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 3 $(MODULES)
