@@ -62,7 +62,7 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | x
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
-TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest|versions)(/|$$)
+TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -104,7 +104,7 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front scale incidents site skew vulns kubernetes adopt
+CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front incidents site skew vulns kubernetes adopt
 .PHONY: check $(CHECKS:%=check-%)
 check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=sim, for instance. Without WHAT it names them all
 
@@ -151,11 +151,10 @@ check-fuzz:
 		done; \
 	done
 
-# Run the tests of charts, alerts, the commands of docs/start.md and benchmarks (SHORT=-short: no benchmarks, and one operator from the chart). Those of tools/scale are slow: here it is
-# enough that they compile.
+# Run the tests of charts, alerts, the commands of docs/start.md and benchmarks (SHORT=-short: no benchmarks,
+# and one operator from the chart).
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 3 $(MODULES)
-	cd tools/scale && GOWORK=off $(GO) vet ./...
 
 .PHONY: $(MODULES)
 $(MODULES): export GOWORK := off
@@ -163,17 +162,15 @@ $(MODULES):
 	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m $(SHORT) ./...
 
 # Run the tests of ctrlrt, the root package and internal/delivery with each pair of controller-runtime and client-go that
-# Rota works with, and the demo with some, and print how many passed (ARGS="-pairs v0.23 -short -demo none").
-check-versions: export GOWORK := off
+# Rota works with, and the demo with some, and print how many passed (ARGS=v0.23 SHORT=-short DEMO=none).
 check-versions: kube
-	@$(GO) run ./test/versions/cmd $(ARGS)
+	@SHORT="$(SHORT)" DEMO="$(DEMO)" tools/versions/check.sh $(ARGS)
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
-	cd tools/scale && GOWORK=off $(GO) test -count=1 ./...
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
 check-incidents: kube
@@ -184,11 +181,10 @@ check-incidents: kube
 check-skew: kube
 	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/skew $(ARGS)
 
-# Try Rota on each version of Kubernetes that there is a modfile of, and write docs/kubernetes.md. A version takes 5
-# minutes, and 12 of processor time for the first build (ARGS="-versions 1.33,1.37").
+# Try Rota on each version of Kubernetes that there is a modfile of, and print what docs/kubernetes.md says of it. A
+# version takes 5 minutes, and 12 of processor time for the first build (ARGS="1.33 1.37").
 check-kubernetes:
-	$(GO) build -o bin/rota-demo ./cmd/rota-demo
-	$(GO) run ./test/kubernetes/cmd $(ARGS)
+	@tools/kubernetes.sh $(ARGS)
 
 # Scaffold three operators with kubebuilder, adopt them with `rota adopt --write`, and run two replicas of each.
 check-adopt: export GOWORK := off
@@ -199,12 +195,6 @@ check-adopt: kube
 # machine that does nothing else.
 check-front: kube
 	MEASURE=1 $(GO) test -count=1 -v -run 'TestFront$$' ./apiservers/front/agent
-
-# Scale the example operator by the autoscaler of its manifests, in real time: about 25 minutes
-# (SCALE="faster=20 burst=60s metrics=rota_oldest_waiting_seconds").
-check-scale: export GOWORK := off
-check-scale: kube
-	cd tools/scale && SLOW=1 SCALE="$(SCALE)" $(GO) test -count=1 -v -timeout 60m -run TestScales .
 
 # Build the documentation's site and check its links, and each page in a browser. The first time it compiles Hugo. It needs
 # npm, and chromium for the latter. `cd tools/site && go run . -serve localhost:1313` shows the site.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -127,6 +129,35 @@ func TestFencesNeedV1(t *testing.T) {
 		case c.want != "" && (lines[0].Level != Warning || !strings.Contains(lines[0].Text, c.want)):
 			t.Errorf("served %v: %v, want %q", c.served, lines[0], c.want)
 		}
+	}
+}
+
+// TestTried: the versions that `rota check` and the README claim are those that passed, by docs/kubernetes.md.
+func TestTried(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, claimed, _ := strings.Cut(string(readme), "\n| Kubernetes API server |")
+	claimed, _, _ = strings.Cut(claimed, "\n")
+	_, table, _ := strings.Cut(string(text), "\n### What works\n")
+	table, _, _ = strings.Cut(table, "\n### ")
+	var passed []string
+	for _, row := range regexp.MustCompile(`(?m)^\| v(\d+\.\d+)\.\d+ \|.*$`).FindAllStringSubmatch(table, -1) {
+		good := !strings.Contains(row[0], "**no**") && strings.Contains(row[0], " 0, 0, 0, 0 ")
+		if good {
+			passed = append(passed, row[1])
+		}
+		if version := strings.Fields(row[0])[1]; strings.Contains(claimed, version) != good {
+			t.Errorf("%s passed: %v, and the README's row of versions is %q", version, good, claimed)
+		}
+	}
+	if diff := cmp.Diff(passed, Tried); diff != "" {
+		t.Errorf("-passed +Tried:\n%s", diff)
 	}
 }
 
