@@ -94,7 +94,7 @@ kube: ## Build the control plane that demo and tests run against: 5 minutes, the
 # To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
 .PHONY: bench
-bench: kube ## Measure ways to run an operator on replicas beside each other, and write docs/benchmarks.md (ARGS=--large)
+bench: kube ## Measure ways to run an operator on replicas beside each other, and write docs/benchmarks.md (ARGS="-objects 80000")
 	@cd bench && $(GO) build -o ../bin/bench ./cmd
 	@bin/bench $(ARGS)
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,7 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/bench/cluster"
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/rota-dev/rota/bench/drainlabel"
 )
 
@@ -17,6 +19,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(EnvOperator) != "" {
 		os.Exit(OperatorMain())
 	}
+	log.SetLogger(logr.Discard()) // replicas have logs of their own
 	os.Exit(m.Run())
 }
 
@@ -25,24 +28,23 @@ func TestLives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes two minutes")
 	}
-	var strategies []Strategy
-	for _, name := range []string{"leader", "modulo", "drain-label", "filter"} {
-		s, ok := find(name)
-		if !ok {
-			t.Fatal(name)
-		}
-		strategies = append(strategies, s)
+	strategies, err := ParseStrategies("leader,modulo,drain-label,filter,slot-label,dispatch")
+	if err != nil {
+		t.Fatal(err)
 	}
 	o := Options{
-		Workload: Workloads()[0], Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5, Window: 2 * time.Second,
+		Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5, Window: 2 * time.Second,
 		Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
+		Scenarios: []string{"churn", "join", "leave"},
 	}
-	o.Scenarios = []string{"churn", "join", "leave"}
 	report, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	series := report.Series[0]
+	if want := len(strategies) * 4; len(series.Results) != want {
+		t.Errorf("%d results, want %d: of the starts, and of %q", len(series.Results), want, o.Scenarios)
+	}
 	for i := range series.Results {
 		r := &series.Results[i]
 		if r.Missed > 0 {
@@ -54,6 +56,9 @@ func TestLives(t *testing.T) {
 		if r.Scenario != "start" && (r.Changes == 0 || r.Reconciles == 0) {
 			t.Errorf("%s: nothing was changed, or nothing reconciled", r)
 		}
+		if r.ServerHeap == 0 {
+			t.Errorf("%s: the heap of the API server is not known", r)
+		}
 	}
 	// A Website that moves costs two writes, and each of its children one. A conflict costs one more, and on a busy
 	// machine the sharder lists what it has moved already.
@@ -61,7 +66,7 @@ func TestLives(t *testing.T) {
 	two := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1")
 	three := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1", "drain-label-2-2")
 	for i := range 50 {
-		key := "web.example.com/v1/Website/bench-sites/" + cluster.SiteName(i)
+		key := "web.example.com/v1/Website/bench-sites/" + siteName(i)
 		if two.Of(key) != three.Of(key) {
 			moved++
 		}
@@ -70,133 +75,27 @@ func TestLives(t *testing.T) {
 	if least := moved * (2 + 3); join.Writes < least || join.Writes > 2*least+20 {
 		t.Errorf("%s: %d Websites moved: want %d writes, or some more", join, moved, least)
 	}
-	base := filepath.Join(t.TempDir(), "b")
-	if err := report.Write(base); err != nil {
+	if err := report.Write(filepath.Join(t.TempDir(), "b")); err != nil {
 		t.Fatal(err)
-	}
-	if _, err := os.Stat(base + "-websites-200.svg"); err != nil {
-		t.Error(err)
-	}
-	text, err := os.ReadFile(base + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"## Steady load: 2 replicas, 200 objects", "| hash modulo |", "| drain label |", "](b-websites-200.svg)"} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the page lacks %q", want)
-		}
 	}
 }
 
-// Dispatchers and polling have no caches, and do the same work.
-func TestUncached(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a minute")
-	}
-	strategies, err := ParseStrategies("dispatch,poll")
+// The page in docs is made of the results beside it.
+func TestPage(t *testing.T) {
+	report, err := Load("../docs/benchmarks.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), Options{
-		Workload: Workloads()[0], Objects: 200, Replicas: []int{2}, Strategies: strategies, Rounds: 1, Rate: 5,
-		Window: 2 * time.Second, Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
-		Scenarios: []string{"rest", "churn", "leave", "recreate"}, poll: 3 * time.Second,
-	})
+	got, err := report.Page("benchmarks")
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := report.Series[0].Results
-	if len(results) != 5*len(strategies) {
-		t.Errorf("%d results: want 5 of each strategy", len(results))
+	want, err := os.ReadFile("../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range results {
-		r := &results[i]
-		if r.Missed > 0 || r.Writes > 0 {
-			t.Errorf("%s of %s: %d changes were missed, %d writes beside reconciles: want none", r, r.Strategy, r.Missed, r.Writes)
-		}
-		if loaded := r.Scenario != "start" && r.Scenario != "rest"; loaded && (r.Changes == 0 || r.Reconciles == 0) {
-			t.Errorf("%s of %s: nothing was changed, or nothing reconciled", r, r.Strategy)
-		}
-		if r.ServerHeap == 0 {
-			t.Errorf("%s of %s: the heap of the API server is not known", r, r.Strategy)
-		}
-		if lists := r.requests("list", "websites"); r.Scenario == "rest" && (r.Strategy == "poll") != (lists > 0) {
-			t.Errorf("%s: %s listed the Websites %d times at rest", r, r.Strategy, lists)
-		}
-		if watches := r.requests("watch", "websites"); r.Strategy == "poll" && watches > 0 {
-			t.Errorf("%s: polling watches Websites", r)
-		}
-	}
-}
-
-// Every workload lives: what is changed and made is shown to be reconciled.
-func TestWorkloads(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes two minutes")
-	}
-	s, _ := find("leader")
-	for _, w := range Workloads()[1:] { // TestLives has the first
-		t.Run(w.Name, func(t *testing.T) {
-			o := Options{
-				Workload: w, Objects: 40 * w.perMain(), Replicas: []int{1}, Strategies: []Strategy{s}, Rounds: 1, Rate: 5,
-				Window: 2 * time.Second, Quiet: time.Second, Output: filepath.Join(t.TempDir(), "b.json"), Progress: t.Output(),
-			}
-			o.Scenarios = []string{"create", "churn", "outage"}
-			switch w.Name {
-			case "calls":
-				o.Scenarios = []string{"churn", "outage"}
-			case "neighbors":
-				duties, _ := find("duties")
-				o.Scenarios, o.Strategies, o.Replicas = []string{"churn", "flood"}, append(o.Strategies, duties), []int{2}
-			case "pairs":
-				o.Scenarios, o.Profiles = []string{"create", "churn", "restart"}, t.TempDir()
-			}
-			report, err := Run(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if o.Profiles != "" {
-				for _, of := range []string{
-					"start-1-apiserver", "start-1-leader-1-0-*", "churn-1-apiserver", "churn-1-leader-1-0-*", "restart-1-leader-1-0-*",
-				} {
-					paths, err := filepath.Glob(filepath.Join(o.Profiles, "leader-1-"+of+".pprof"))
-					if err != nil || len(paths) == 0 {
-						t.Errorf("no profile %s, error %v", of, err)
-					}
-					for _, path := range paths {
-						if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-							t.Errorf("%s: %v, or it is empty", path, err)
-						}
-					}
-				}
-			}
-			results := report.Series[0].Results
-			if want := (1 + len(o.Scenarios)) * len(o.Strategies); len(results) != want {
-				t.Errorf("%d results, want %d: of the starts, and of %q", len(results), want, o.Scenarios)
-			}
-			for i := range results {
-				r := &results[i]
-				if r.Scenario != "start" && (r.Missed > 0 || r.Changes == 0 || r.Written == 0) {
-					t.Errorf("%s, %d writes in all: a change was missed, or not written", r, r.Written)
-				}
-			}
-		})
-	}
-}
-
-func TestSearch(t *testing.T) {
-	for _, capacity := range []float64{1.5, 7, 20, 21, 90, 1000} {
-		got, err := search(15, func(rate float64) (bool, error) { return rate <= capacity, nil })
-		if err != nil || got > capacity || got*narrow < capacity {
-			t.Errorf("found %v, error %v: want at most %v, and within a twentieth of it", got, err, capacity)
-		}
-	}
-	if got, err := search(15, func(float64) (bool, error) { return false, nil }); err == nil {
-		t.Errorf("found %v where nothing is reconciled in time", got)
-	}
-	failure := errors.New("the API server is gone")
-	if _, err := search(15, func(float64) (bool, error) { return false, failure }); !errors.Is(err, failure) {
-		t.Errorf("error %v, want that of the attempt", err)
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("docs/benchmarks.md is not what the results say; run bin/bench -render:\n%s", diff)
 	}
 }
 
@@ -278,7 +177,7 @@ func TestRangesOfTheRepository(t *testing.T) {
 func TestBadOptions(t *testing.T) {
 	good := func() Options {
 		return Options{
-			Workload: Workloads()[0], Objects: 100, Replicas: []int{1}, Strategies: Strategies(), Rounds: 1, Rate: 1, Window: 1, Quiet: 1,
+			Objects: 100, Replicas: []int{1}, Strategies: Strategies(), Rounds: 1, Rate: 1, Window: 1, Quiet: 1, Output: "b.json",
 		}
 	}
 	for want, change := range map[string]func(*Options){

@@ -10,11 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -33,27 +32,23 @@ const (
 
 // dispatch has a replica be a dispatcher, as `rota dispatch` is, and a worker that asks it.
 func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	o.Scheme, o.NewClient = stage.Scheme(), uncached
-	o.Metrics.BindAddress = "0"
+	o.Scheme, o.NewClient, o.Metrics.BindAddress = stage.Scheme(), uncached, "0"
 	mgr, err := ctrl.NewManager(cfg, o)
 	if err != nil {
 		return built{}, err
 	}
-	file := filepath.Join(c.Pages, c.Pod+".token")
+	file := filepath.Join(c.Dir, c.Pod+".token")
 	account, err := c.account(ctx, cfg, file)
 	if err != nil {
 		return built{}, fmt.Errorf("account of the dispatchers: %w", err)
 	}
-	config := app.Config{
-		Name: c.Name, Namespace: c.Namespace, TokenFile: file, Metrics: "127.0.0.1:0",
-		Server: app.Server{Listen: "127.0.0.1:0", Insecure: true}, Limits: app.Limits{Rate: 1e6},
+	kind := app.Kind{Kind: kinds[0].GroupKind().String()}
+	for _, child := range kinds[1:] {
+		kind.Owns = append(kind.Owns, child.GroupKind().String())
 	}
-	for _, its := range c.workload.controllers(mgr, c) {
-		kind := app.Kind{Kind: kindOf(its.For)}
-		for _, child := range its.Owns {
-			kind.Owns = append(kind.Owns, kindOf(child))
-		}
-		config.Kinds = append(config.Kinds, kind)
+	config := app.Config{
+		Name: c.Name, Namespace: c.Namespace, TokenFile: file, Metrics: "127.0.0.1:0", Kinds: []app.Kind{kind},
+		Server: app.Server{Listen: "127.0.0.1:0", Insecure: true}, Limits: app.Limits{Rate: 1e6},
 	}
 	if err := config.Check(); err != nil {
 		return built{}, err
@@ -68,27 +63,20 @@ func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.O
 			return err
 		}
 		worker, err := reconciler.New(dispatchers.Worker{
-			Client: at, Name: c.Pod, Kinds: []string{kindOf(of.For)}, Concurrency: of.Workers,
+			Client: at, Name: c.Pod, Kinds: []string{kind.Kind}, Concurrency: of.Workers,
 		}, r)
 		if err != nil {
 			return err
 		}
 		return mgr.Add(worker)
 	}
-	return built{Manager: mgr, status: d.Status, add: add}, mgr.Add(dispatcher{d})
+	return built{Manager: mgr, status: d.Status, add: add}, mgr.Add(manager.RunnableFunc(d.Run))
 }
 
-// dispatcher is a dispatcher that a manager runs.
-type dispatcher struct{ *app.Dispatcher }
-
-// Start implements manager.Runnable.
-func (d dispatcher) Start(ctx context.Context) error { return d.Run(ctx) }
-
-// kindOf is a kind as the configuration of dispatchers names it.
-func kindOf(obj client.Object) string {
-	gvk, err := apiutil.GVKForObject(obj, stage.Scheme())
-	utilruntime.Must(err) // the scheme has all of them
-	return gvk.GroupKind().String()
+// uncached makes a manager's client that reads from the API server.
+func uncached(cfg *rest.Config, o client.Options) (client.Client, error) {
+	o.Cache = nil
+	return client.New(cfg, o)
 }
 
 // account makes the ServiceAccount if it is not there, writes a token for dispatchers into a file, and returns how to

@@ -3,7 +3,7 @@
 //
 // A strategy is a way to run the operator. In a life its replicas start, reconcile a steady load, and then a replica
 // comes, one leaves, all are replaced, one is killed and comes back, and one is killed for good. In each round every
-// strategy has a life, so that what else the machine does meets all of them.
+// strategy has a life, so that other work on the machine affects all of them.
 //
 // Replicas are processes. This package's command starts itself again as a replica, see OperatorMain.
 package bench

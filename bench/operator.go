@@ -5,19 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
-	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/rota-dev/rota/bench/cluster"
-	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/bench/meter"
+	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/test/process"
 	"github.com/rota-dev/rota/test/stage"
 )
@@ -26,25 +22,15 @@ import (
 const EnvOperator = "ROTA_BENCH_OPERATOR"
 
 type operatorConfig struct {
-	Strategy, Workload, Kubeconfig string
+	Strategy, Kubeconfig string
 	// Name is that of the rota, the leader's Lease or the ring; Pod that of the replica; Namespace the operator's.
 	Name, Pod, Namespace string
-	// Pages is the folder of the published pages.
-	Pages string
+	// Dir is the folder of the published pages, and of other files.
+	Dir string
 	// Number is the replica's, from 0, Of how many there are.
 	Number, Of int
-	// Stamp has it stamp what it creates.
-	Stamp bool
-	// Strip has the cache drop managed fields.
-	Strip bool
-	// Poll is the time between two lists, where the strategy polls.
-	Poll time.Duration
-	// Profile is a file for a profile from the beginning; "": there is none.
-	Profile string
 	// Port is that of the sharder's webhook; 0: it is a replica.
 	Port int
-
-	workload Workload
 }
 
 // OperatorMain runs a replica or a sharder, measured. It returns the exit status. It ends when its standard input does,
@@ -58,47 +44,40 @@ func OperatorMain() int {
 type reading struct {
 	meter.Counts
 	Reconciles int64 `json:"reconciles"`
-	// Working says that it is the leader or holds its shard's Lease, and otherwise that it has started.
+	// Working is set if it is the leader or holds its shard's Lease, and otherwise if it has started.
 	Working bool `json:"working"`
-	// Settled says of a member that it owns slots, all of them are open, and none moves; Members is how many there are.
+	// Settled is set if a member owns slots, all of them are open, and none moves; Members is how many there are.
 	Settled bool `json:"settled"`
 	Members int  `json:"members"`
+}
+
+func newReading() reading { return reading{Counts: meter.NewCounts()} }
+
+func (r *reading) add(other reading) {
+	r.Counts.Add(other.Counts)
+	r.Reconciles += other.Reconciles
 }
 
 // The questions.
 const (
 	askReading  = "reading"
-	askResident = "resident"
-	askReset    = "reset" // reset the peak of the heap
-	askQueues   = "queues"
-	askProfile  = "profile" // and a file; none ends it. The answer is an error, or empty
+	askResident = "resident" // the bytes that a garbage collection leaves; the peak of the heap begins anew
 )
 
 // probe answers the questions about a process.
 type probe struct {
 	built
-	profiler   profiler
 	meter      *meter.Meter
 	reconciles atomic.Int64
 }
 
-func (p *probe) answer(question, about string) any {
-	switch question {
-	case askProfile:
-		if err := p.profiler.begin(about); err != nil {
-			return err.Error()
-		}
-		return ""
-	case askReading:
-		return p.reading()
-	case askResident:
-		return meter.LiveHeap()
-	case askQueues:
-		return readQueues()
-	case askReset:
+func (p *probe) answer(question string) any {
+	if question == askResident {
+		live := meter.LiveHeap()
 		p.meter.Reset()
+		return live
 	}
-	return struct{}{}
+	return p.reading()
 }
 
 func (p *probe) reading() reading {
@@ -124,39 +103,25 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	cfg.QPS = -1 // as controller-runtime sets it
-	if c.workload, err = ParseWorkload(c.Workload); err != nil {
-		return err
-	}
 	p := &probe{meter: meter.New(c.Namespace)}
 	p.meter.Watch(cfg)
 	go p.meter.Run(ctx)
 	if c.Port != 0 {
-		var mgr manager.Manager
-		if mgr, err = c.sharder(ctx, cfg); err != nil {
-			return err
-		}
-		p.built = built{Manager: mgr}
-	} else if err := c.replica(ctx, p, func(o ctrl.Options) (built, error) {
-		s, ok := find(c.Strategy)
-		if !ok {
-			return built{}, fmt.Errorf("there is no strategy %q", c.Strategy)
-		}
-		return s.manager(ctx, c, cfg, o)
-	}); err != nil {
+		p.Manager, err = c.sharderManager(ctx, cfg)
+	} else {
+		err = c.replica(ctx, p, cfg)
+	}
+	if err != nil {
 		return err
 	}
-	if err := p.profiler.begin(c.Profile); err != nil {
-		return err
-	}
-	process.Answer(0, func(line string) string {
-		question, about, _ := strings.Cut(line, " ")
-		text, err := json.Marshal(p.answer(question, about))
+	process.Answer(0, func(question string) string {
+		text, err := json.Marshal(p.answer(question))
 		if err != nil {
 			panic(err) // it has plain fields
 		}
 		return question + " " + string(text)
 	})
-	return errors.Join(p.Start(ctx), p.profiler.begin(""))
+	return p.Start(ctx)
 }
 
 // errAgain has the queue try again with its backoff, as most operators do. The example operator tries again after a
@@ -164,42 +129,26 @@ func (c *operatorConfig) run(ctx context.Context) error {
 // long, and keep the API server busy.
 var errAgain = errors.New("the cache is behind")
 
-// replica adds the operator's controllers to a strategy's manager.
-func (c *operatorConfig) replica(ctx context.Context, p *probe, build func(ctrl.Options) (built, error)) (err error) {
-	var o ctrl.Options
-	if c.Stamp {
-		o.NewClient = cluster.StampingClient
+// replica makes a strategy's manager with the operator's controller.
+func (c *operatorConfig) replica(ctx context.Context, p *probe, cfg *rest.Config) (err error) {
+	s, ok := find(c.Strategy)
+	if !ok {
+		return fmt.Errorf("there is no strategy %q", c.Strategy)
 	}
-	if c.Strip {
-		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	}
-	if p.built, err = build(o); err != nil {
+	if p.built, err = s.build(ctx, c, cfg, ctrl.Options{}); err != nil {
 		return err
 	}
-	add := p.add
-	if add == nil {
-		add = func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
-			return of.AddTo(ctx, p.Manager, r)
+	sites, reconciler := stage.Websites(p.Manager, website.Pages{Dir: c.Dir})
+	measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		defer p.reconciles.Add(1)
+		result, err := reconciler.Reconcile(meter.Reconcile(ctx), req)
+		if err == nil && result.RequeueAfter > 0 {
+			err = errAgain
 		}
+		return result, err
+	})
+	if p.add == nil {
+		return sites.AddTo(ctx, p.Manager, measured)
 	}
-	for _, its := range c.workload.controllers(p.Manager, c) {
-		measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			defer p.reconciles.Add(1)
-			result, err := its.reconciler.Reconcile(meter.Reconcile(ctx), req)
-			if err == nil && result.RequeueAfter > 0 {
-				err = errAgain
-			}
-			return result, err
-		})
-		if err := add(ctx, its.Controller, measured); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sharder returns the sharder of a ring.
-func (w *Workload) sharder(ring, namespace string) *drainlabel.Sharder {
-	kinds := w.gvks()
-	return &drainlabel.Sharder{Ring: ring, Namespace: namespace, Main: kinds[0], Children: kinds[1:]}
+	return p.add(ctx, sites, measured)
 }

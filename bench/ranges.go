@@ -41,7 +41,6 @@ func LoadRanges(path string) (out []Range, err error) {
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	known := scenarios()
 	for i := range out {
 		r := &out[i]
 		_, err := figureOf(r.Figure)
@@ -52,7 +51,7 @@ func LoadRanges(path string) (out []Range, err error) {
 			return nil, fmt.Errorf("%s: %s: %w", path, r, err)
 		case !strategy, r.To != "" && !to:
 			return nil, fmt.Errorf("%s: %s: there is no such strategy", path, r)
-		case !slices.ContainsFunc(known, func(s scenario) bool { return s.name == r.Scenario }):
+		case !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.name == r.Scenario }):
 			return nil, fmt.Errorf("%s: %s: there is no such scenario", path, r)
 		case r.Min == nil && r.Max == nil:
 			return nil, fmt.Errorf("%s: %s: give it min or max", path, r)
@@ -75,19 +74,17 @@ func (r *Series) hold(ranges []Range, replicas int, tell func(text string)) erro
 		if err != nil {
 			return err
 		}
-		mine, ok := over(r.of(bound.Strategy, replicas, bound.Scenario), of)
-		if !ok {
-			errs = append(errs, fmt.Errorf("%s: there is no result with %d replicas", bound, replicas))
-			continue
-		}
-		value := mine.Median
-		if bound.To != "" {
-			others, ok := over(r.of(bound.To, replicas, bound.Scenario), of)
-			if !ok || others.Median == 0 {
-				errs = append(errs, fmt.Errorf("%s: there is no result of %s with %d replicas", bound, bound.To, replicas))
-				continue
+		value, err := r.median(of, bound.Strategy, bound.Scenario, replicas)
+		if err == nil && bound.To != "" {
+			var to float64
+			if to, err = r.median(of, bound.To, bound.Scenario, replicas); err == nil && to == 0 {
+				err = fmt.Errorf("it is 0 of %s", bound.To)
 			}
-			value /= others.Median
+			value /= to
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", bound, err))
+			continue
 		}
 		tell(fmt.Sprintf("%s: %.3g", bound, value))
 		switch {
@@ -98,4 +95,14 @@ func (r *Series) hold(ranges []Range, replicas int, tell func(text string)) erro
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// median is that of a figure over the rounds.
+func (r *Series) median(of figure, strategy, scenario string, replicas int) (float64, error) {
+	results := r.of(strategy, replicas, scenario)
+	if len(results) == 0 {
+		return 0, fmt.Errorf("there is no result of %s with %d replicas", strategy, replicas)
+	}
+	_, median, _ := of.over(results)
+	return median, nil
 }

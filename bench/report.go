@@ -2,14 +2,12 @@ package bench
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/rota-dev/rota/bench/cluster"
-	"github.com/rota-dev/rota/bench/meter"
 )
 
 // Report holds the measurements.
@@ -19,20 +17,17 @@ type Report struct {
 
 // Series is what was measured with the same parameters.
 type Series struct {
-	Parameters Parameters      `json:"parameters"`
-	Machine    cluster.Machine `json:"machine"`
-	Date       time.Time       `json:"date"`
-	Results    []Result        `json:"results"`
+	Parameters Parameters `json:"parameters"`
+	Machine    Machine    `json:"machine"`
+	Date       time.Time  `json:"date"`
+	Results    []Result   `json:"results"`
 }
 
 // Parameters are those on which results depend.
 type Parameters struct {
-	Workload      string  `json:"workload"`
 	Objects       int     `json:"objects"`
 	Rate          float64 `json:"rate"`
 	WindowSeconds float64 `json:"window_seconds"`
-	// Strip says that caches dropped managed fields.
-	Strip bool `json:"strip,omitempty"`
 }
 
 // Result is one scenario of one life. Counts are those of all replicas and the sharder.
@@ -46,18 +41,15 @@ type Result struct {
 	// included.
 	Took    float64 `json:"took"`
 	Seconds float64 `json:"seconds"`
-	// Changes is how many main objects were changed, or made, meanwhile. Missed are those of them that nobody had
-	// reconciled at the end.
+	// Changes is how many Websites were changed meanwhile. Missed are those of them that were not reconciled in the end.
 	Changes int `json:"changes,omitempty"`
 	Missed  int `json:"missed,omitempty"`
 	// WaitP50, WaitP99 and WaitMax are milliseconds from the request for a change until it was shown to be reconciled.
 	WaitP50 float64 `json:"wait_p50_ms,omitempty"`
 	WaitP99 float64 `json:"wait_p99_ms,omitempty"`
 	WaitMax float64 `json:"wait_max_ms,omitempty"`
-	// Writes are those of objects of sharded kinds that were no reconcile's.
-	Writes int `json:"writes"`
-	// Written are all writes of these, and Listed how many lists of them were answered, or pages of lists.
-	Written    int            `json:"written"`
+	// Writes are those of objects that no reconcile sent, Listed how many lists of objects were answered, or pages.
+	Writes     int            `json:"writes"`
 	Listed     int            `json:"listed"`
 	Reconciles int64          `json:"reconciles"`
 	Requests   map[string]int `json:"requests"`
@@ -72,27 +64,12 @@ type Result struct {
 	LiveHeap uint64 `json:"live_heap"`
 	Greatest uint64 `json:"greatest_heap"`
 	PeakHeap uint64 `json:"peak_heap"`
-	// ServerHeap is that of the API server after a garbage collection at the end.
+	// ServerHeap is that of the API server after a garbage collection at the end; 0 in results of older builds.
 	ServerHeap uint64 `json:"apiserver_heap"`
-	// Capacity is how many changes per second are reconciled within the objective.
-	Capacity float64 `json:"capacity,omitempty"`
-}
-
-// requests counts those of a verb for a resource; "": of any.
-func (r *Result) requests(verb, resource string) (n int) {
-	for what, c := range r.Requests {
-		if (verb == "" || meter.Verb(what) == verb) && (resource == "" || meter.Resource(what) == resource) {
-			n += c
-		}
-	}
-	return n
 }
 
 // String is a line for the progress.
 func (r *Result) String() string {
-	if r.Capacity > 0 {
-		return fmt.Sprintf("%s: %.1f changes/s", r.Scenario, r.Capacity)
-	}
 	return fmt.Sprintf("%s took %.1f s; %d changes, %d missed, waited p50 %.0f, p99 %.0f, most %.0f ms; %d reconciles; "+
 		"%d writes beside; processor %.1f s, API server %.1f s; heap %.0f MB, peak %.0f", r.Scenario, r.Took, r.Changes,
 		r.Missed, r.WaitP50, r.WaitP99, r.WaitMax, r.Reconciles, r.Writes, r.CPU, r.APIServer, float64(r.LiveHeap)/1e6,
@@ -105,19 +82,22 @@ func (r *Result) setWaits(waits []time.Duration, missed int) {
 		return
 	}
 	slices.Sort(waits)
-	at := func(percent int) float64 { return milliseconds(waits[(len(waits)*percent+99)/100-1]) }
+	at := func(percent int) float64 {
+		return float64(waits[(len(waits)*percent+99)/100-1].Microseconds()) / 1000
+	}
 	r.WaitP50, r.WaitP99, r.WaitMax = at(50), at(99), at(100)
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// Load reads a report.
+// Load reads a report. It is empty if there is no such file.
 func Load(path string) (*Report, error) {
+	r := &Report{}
 	text, err := os.ReadFile(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, nil
+	case err != nil:
 		return nil, err
 	}
-	r := &Report{}
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s: %w: remove it to begin anew", path, err)
 	}
@@ -168,29 +148,18 @@ func (r *Series) of(strategy string, replicas int, scenario string) (out []*Resu
 	return out
 }
 
-// spread is a figure over the rounds.
-type spread struct{ Min, Median, Max float64 }
-
-// over returns the spread of a figure over results.
-func over(results []*Result, figure func(*Result) float64) (s spread, ok bool) {
-	if len(results) == 0 {
-		return s, false
-	}
-	var values []float64
-	for _, r := range results {
-		values = append(values, figure(r))
-	}
-	slices.Sort(values)
-	n := len(values)
-	return spread{values[0], (values[(n-1)/2] + values[n/2]) / 2, values[n-1]}, true
+// ran reports whether there are results of a strategy.
+func (r *Series) ran(s Strategy) bool {
+	return slices.ContainsFunc(r.Results, func(res Result) bool { return res.Strategy == s.Name })
 }
 
-// text is the median, and the least and the greatest in brackets if they differ in what is printed.
-func (s spread) text(format string) string {
-	shown := func(v float64) string { return strings.TrimSpace(fmt.Sprintf(format, v)) }
-	median, least, most := shown(s.Median), shown(s.Min), shown(s.Max)
-	if least == most {
-		return median
+// replicas are the numbers that there are results of a scenario with; "": of any.
+func (r *Series) replicas(scenario string) (out []int) {
+	for i := range r.Results {
+		if scenario == "" || r.Results[i].Scenario == scenario {
+			out = append(out, r.Results[i].Replicas)
+		}
 	}
-	return fmt.Sprintf("%s (%s–%s)", median, least, most)
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -9,13 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// sharder returns the manager of a sharder, and installs its webhook.
-func (c *operatorConfig) sharder(ctx context.Context, cfg *rest.Config) (manager.Manager, error) {
+// sharder returns the sharder of a ring.
+func sharder(ring, namespace string) *drainlabel.Sharder {
+	return &drainlabel.Sharder{Ring: ring, Namespace: namespace, Main: kinds[0], Children: kinds[1:]}
+}
+
+// sharderManager returns the manager of a sharder, and installs its webhook.
+func (c *operatorConfig) sharderManager(ctx context.Context, cfg *rest.Config) (manager.Manager, error) {
 	server, certificate, err := drainlabel.Server(c.Port)
 	if err != nil {
 		return nil, err
@@ -29,7 +36,7 @@ func (c *operatorConfig) sharder(ctx context.Context, cfg *rest.Config) (manager
 	if err != nil {
 		return nil, err
 	}
-	s := c.workload.sharder(c.Name, c.Namespace)
+	s := sharder(c.Name, c.Namespace)
 	if err := s.AddTo(mgr); err != nil {
 		return nil, err
 	}
@@ -38,4 +45,30 @@ func (c *operatorConfig) sharder(ctx context.Context, cfg *rest.Config) (manager
 		return nil, err
 	}
 	return mgr, s.Install(ctx, direct, c.Port, certificate)
+}
+
+// shard runs under a sharder. The shard's Lease is one of leader election that nobody else wants.
+func shard(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+	lock, err := drainlabel.Lock(cfg, c.Namespace, c.Name, c.Pod)
+	if err != nil {
+		return built{}, err
+	}
+	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, lock, true
+	o.Cache.ByObject = map[client.Object]cache.ByObject{}
+	for _, kind := range kinds {
+		obj, err := stage.Scheme().New(kind)
+		if err != nil {
+			return built{}, err
+		}
+		o.Cache.ByObject[obj.(client.Object)] = cache.ByObject{Label: drainlabel.Selector(c.Name, c.Pod)}
+	}
+	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
+	if err != nil {
+		return built{}, err
+	}
+	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+		of.Events = append(of.Events, drainlabel.Drained(c.Name))
+		return of.AddTo(ctx, mgr,
+			&drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: of.For, Client: mgr.GetClient(), Do: r})
+	}}, nil
 }

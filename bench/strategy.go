@@ -5,105 +5,81 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
+	"github.com/cespare/xxhash/v2"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/bench/drainlabel"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/stage"
 )
 
 // Strategy is a way to run an operator on several replicas.
 type Strategy struct {
-	// Name is for flags and results, Title for tables. About says what it is.
+	// Name is for flags and results, Title for tables. About describes it.
 	Name, Title, About string
-	// Leads says that one replica works at a time, Static that the number of replicas is in each one's configuration, so
-	// that all are restarted when it changes, and that nobody does the work of one that is gone. Labels says that a
+	// Leads is set if one replica works at a time. Static is set if the number of replicas is in each one's
+	// configuration: all are restarted when it changes, and nobody does the work of one that is gone. Labels is set if a
 	// sharder labels the objects.
 	Leads, Static, Labels bool
-	// Polls says that nobody watches: a change waits until somebody looks for it.
-	Polls bool
 
-	manager func(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error)
+	// build makes a replica's manager.
+	build func(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error)
 }
 
-// built is a replica's manager, with what is its strategy's.
+// built is a replica's manager, with what the strategy adds.
 type built struct {
 	manager.Manager
-	// status is that of the member; nil: it is none.
+	// status is the member's; nil: it is no member.
 	status func() rota.Status
 	// add adds the operator's controller; nil: as any controller is added to the manager.
 	add func(context.Context, stage.Controller, reconcile.Reconciler) error
 }
 
-// Strategies are all that there are, in the order of tables.
+// Strategies are all of them, in the order of tables.
 func Strategies() []Strategy {
 	return []Strategy{
 		{
-			Name: "leader", Title: "leader election", Leads: true,
+			Name: "leader", Title: "leader election", Leads: true, build: lead(false),
 			About: "controller-runtime's leader election with its default times (a lease of 15 s) and a Lease that is " +
 				"released when the leader stops. The others wait, with empty caches.",
-			manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-				return lead(c, cfg, o, false)
-			},
 		},
 		{
-			Name: "leader-warm", Title: "leader election, warm", Leads: true,
+			Name: "leader-warm", Title: "leader election, warm", Leads: true, build: lead(true),
 			About: "The same with `EnableWarmup`: the others keep their caches and queues filled.",
-			manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-				return lead(c, cfg, o, true)
-			},
 		},
 		{
-			Name: "modulo", Title: "hash modulo", Static: true,
+			Name: "modulo", Title: "hash modulo", Static: true, build: modulo,
 			About: "Every replica caches all objects and reconciles those whose hash, modulo the number of replicas, is its " +
 				"own number. Both numbers are flags of a StatefulSet's Pods.",
-			manager: modulo,
 		},
 		{
-			Name: "drain-label", Title: "drain label", Labels: true,
+			Name: "drain-label", Title: "drain label", Labels: true, build: shard,
 			About: "A sharder labels each object, and each of its children, with its replica's name, and replicas cache " +
 				"what has their label: the protocol of kubernetes-controller-sharding, written anew (bench/drainlabel), with one " +
 				"sharder.",
-			manager: shard,
 		},
-		delivered("filter", sharding.Filter,
-			"Rota, whose members watch all objects and cache their own. It needs nothing on objects."),
-		delivered("slot-label", sharding.SlotLabel,
-			"Rota, whose members watch by a label with the object's hash. The objects had it when the run began."),
-		delivered("shard-selector", sharding.ShardSelector,
-			"Rota, whose members have the API server select by hash (an alpha gate in Kubernetes 1.36)."),
 		{
-			Name: "dispatch", Title: "Rota, dispatchers",
+			Name: "filter", Title: "Rota, Filter", build: member(sharding.Filter),
+			About: "Rota, whose members watch all objects and cache their own. It needs nothing on objects.",
+		},
+		{
+			Name: "slot-label", Title: "Rota, SlotLabel", build: member(sharding.SlotLabel),
+			About: "Rota, whose members watch by a label with the object's hash. The objects had it when the run began.",
+		},
+		{
+			Name: "dispatch", Title: "Rota, dispatchers", build: dispatch,
 			About: "Each replica is a dispatcher of Rota, which watches metadata and caches nothing, with a worker beside it " +
 				"that takes keys from it and reads from the API server. What goes between the two is not counted.",
-			manager: dispatch,
-		},
-		{
-			Name: "duties", Title: "Rota, duties",
-			About: "Rota, whose members divide controllers and not objects: each controller works on one member, which " +
-				"caches all of its objects.",
-			manager: duties,
-		},
-		{
-			Name: "poll", Title: "polling", Leads: true, Polls: true,
-			About: fmt.Sprintf("Leader election, and no watches: the leader lists the main objects, reconciles each, waits "+
-				"for %v, and does so again. It reads from the API server.", pollPeriod),
-			manager: poll,
 		},
 	}
 }
 
 // ParseStrategies returns those of the names, which commas separate.
 func ParseStrategies(names string) (out []Strategy, err error) {
-	for _, name := range strings.Split(names, ",") {
+	for name := range strings.SplitSeq(names, ",") {
 		s, ok := find(name)
 		if !ok {
 			var all []string
@@ -126,69 +102,39 @@ func find(name string) (Strategy, bool) {
 	return Strategy{}, false
 }
 
+type builder = func(context.Context, *operatorConfig, *rest.Config, ctrl.Options) (built, error)
+
 // lead runs for the leader's Lease.
-func lead(c *operatorConfig, cfg *rest.Config, o ctrl.Options, warm bool) (built, error) {
-	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, c.Namespace
-	o.LeaderElectionReleaseOnCancel = true
-	if warm {
-		o.Controller.EnableWarmup = ptr.To(true)
+func lead(warm bool) builder {
+	return func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, c.Namespace
+		o.LeaderElectionReleaseOnCancel, o.Controller.EnableWarmup = true, &warm
+		mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
+		return built{Manager: mgr}, err
 	}
-	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
-	return built{Manager: mgr}, err
 }
 
-// shard runs under a sharder. The shard's Lease is one of leader election that nobody else wants.
-func shard(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	lock, err := drainlabel.Lock(cfg, c.Namespace, c.Name, c.Pod)
-	if err != nil {
-		return built{}, err
-	}
-	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, lock, true
-	o.Cache.ByObject = selected(c.workload, drainlabel.Selector(c.Name, c.Pod))
-	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
-	if err != nil {
-		return built{}, err
-	}
-	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
-		if of.Events != nil {
-			of.Events = append(of.Events, drainlabel.Drained(c.Name))
-		}
-		return of.AddTo(ctx, mgr,
-			&drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: of.For, Client: mgr.GetClient(), Do: r})
-	}}, nil
-}
-
-func selected(w workload, by labels.Selector) map[client.Object]cache.ByObject {
-	out := map[client.Object]cache.ByObject{}
-	for _, obj := range w.kinds() {
-		out[obj] = cache.ByObject{Label: by}
-	}
-	return out
-}
-
-// duties is Rota with controllers that are not sharded.
-func duties(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	b, err := member(cfg, rota.Options{Name: c.Name}, o)
-	b.add = func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
-		of.Duty = true
-		return of.AddTo(ctx, b.Manager, r)
-	}
-	return b, err
+// modulo reconciles what is due to the replica's number.
+func modulo(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+	o.Scheme, o.Metrics.BindAddress = stage.Scheme(), "0"
+	mgr, err := ctrl.NewManager(cfg, o)
+	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, inner reconcile.Reconciler) error {
+		return of.AddTo(ctx, mgr, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			if xxhash.Sum64String(req.String())%uint64(c.Of) != uint64(c.Number) {
+				return reconcile.Result{}, nil
+			}
+			return inner.Reconcile(ctx, req)
+		}))
+	}}, err
 }
 
 // member is a member of a rota.
-func member(cfg *rest.Config, ro rota.Options, o ctrl.Options) (built, error) {
-	mgr, r, err := stage.NewManager(cfg, ro, o)
-	if err != nil {
-		return built{}, err
+func member(mode sharding.Mode) builder {
+	return func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
+		mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
+		if err != nil {
+			return built{}, err
+		}
+		return built{Manager: mgr, status: r.Status}, nil
 	}
-	return built{Manager: mgr, status: r.Status}, nil
-}
-
-// delivered is Rota with a delivery.
-func delivered(name string, mode sharding.Mode, about string) Strategy {
-	return Strategy{Name: name, Title: "Rota, " + mode.String(), About: about,
-		manager: func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-			return member(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
-		}}
 }

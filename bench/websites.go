@@ -2,64 +2,97 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/rota-dev/rota/bench/cluster"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/stage"
 )
 
-// websites are the example's.
-type websites struct{}
+const (
+	// websiteBytes is the size of a Website in JSON, with its metadata and its status.
+	websiteBytes = 2048
+	// overhead is the part of it that is not content.
+	overhead = 1325
+)
 
-func (websites) kinds() []client.Object {
-	return []client.Object{&webv1.Website{}, &appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}}
+// kinds are those of the objects: the main ones, and their children.
+var kinds = []schema.GroupVersionKind{
+	webv1.GroupVersion.WithKind("Website"),
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "ConfigMap"},
 }
 
-// fill has an operator create the children.
-func (websites) fill(ctx context.Context, r *runner, n int) (err error) {
-	if err := r.cluster.Fill(ctx, n); err != nil {
+// resources are the kinds as counts of requests name them.
+var resources = []string{"websites", "deployments", "services", "configmaps"}
+
+func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
+
+// seed makes the objects. An operator makes the children.
+func (r *runner) seed(ctx context.Context) (err error) {
+	n := r.sites()
+	r.say("making %d objects", n*perSite)
+	err = stage.Parallel(ctx, 0, n, func(i int) error {
+		content := strings.Repeat("0123456789abcde ", websiteBytes/16)[:websiteBytes-overhead]
+		return r.cluster.Client.Create(ctx, &webv1.Website{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Sites, Name: siteName(i)},
+			Spec:       webv1.WebsiteSpec{Title: "The website " + siteName(i), Content: content},
+		})
+	})
+	if err != nil {
 		return err
 	}
-	s, _ := find("leader")
-	c := &crew{runner: r, strategy: s, name: "seed", stamp: true, size: 1}
+	leader, _ := find("leader")
+	c := r.newCrew(leader, 1)
 	defer func() { err = errors.Join(err, c.close(ctx)) }()
-	if err := c.open(ctx); err != nil {
+	if _, err := c.begin(ctx); err != nil {
 		return err
 	}
-	if _, err := c.begin(ctx, c.size); err != nil {
+	if err := c.quieten(ctx); err != nil {
 		return err
 	}
-	return c.quieten(ctx)
+	for _, kind := range kinds {
+		if err := r.stamp(ctx, kind, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (websites) controllers(mgr manager.Manager, c *operatorConfig) []controlled {
-	sites, r := stage.Websites(mgr, website.Pages{Dir: c.Pages})
-	return []controlled{{sites, r}}
+// stamp gives all n objects of a kind the labels of SlotLabel. So each strategy finds the same objects, and none has
+// labels to write: an operator with Rota labels what it creates, and older objects at a rate that would take longer than
+// all that is measured. The labels have a field manager of their own, so that no apply of the operator removes them.
+func (r *runner) stamp(ctx context.Context, kind schema.GroupVersionKind, n int) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind)
+	if err := r.cluster.Client.List(ctx, list, client.InNamespace(r.cluster.Sites)); err != nil {
+		return err
+	}
+	if len(list.Items) != n {
+		return fmt.Errorf("there are %d objects of kind %s: want %d", len(list.Items), kind.Kind, n)
+	}
+	return stage.Parallel(ctx, 0, n, func(i int) error {
+		obj := &list.Items[i]
+		name, label := obj.Name, sharding.HashLabel(slot.KeyName, kind.GroupKind())
+		if owner := metav1.GetControllerOf(obj); owner != nil {
+			name, label = owner.Name, sharding.OwnerLabel(slot.KeyName, kind.GroupKind())
+		}
+		value := sharding.LabelValue(slot.KeyName.Hash(obj.Namespace, name, ""))
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{label: value}}})
+		if err != nil {
+			return err
+		}
+		obj.SetGroupVersionKind(kind)
+		return r.cluster.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("rota-bench"))
+	})
 }
-
-func (websites) create(ctx context.Context, c client.Client, at client.ObjectKey, _ int64) (int64, error) {
-	obj := cluster.Site(at.Namespace, at.Name)
-	err := c.Create(ctx, obj)
-	return obj.Generation, err
-}
-
-func (websites) change(ctx context.Context, c client.Client, at client.ObjectKey, n int64) (int64, error) {
-	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
-	patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, at.Name, n)
-	err := c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch))
-	return obj.Generation, err
-}
-
-func (websites) shows() client.Object { return &webv1.Website{} }
-
-func (websites) shown(obj client.Object) int64 { return obj.(*webv1.Website).Status.ObservedGeneration }

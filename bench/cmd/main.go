@@ -27,49 +27,26 @@ func run() error {
 	ctx, stop := process.Interruptible()
 	defer stop()
 	o := bench.Options{Progress: os.Stderr}
-	workload := flag.String("workload", "websites", "what the replicas run: websites, pairs, calls, pods or neighbors")
 	flag.IntVar(&o.Objects, "objects", 10_000, "number of objects, children included")
 	replicas := flag.String("replicas", "3", "numbers of replicas")
-	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label,shard-selector",
+	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label",
 		"what to compare")
-	only := flag.String("scenarios", "", "what to measure: create,churn,join,leave,roll,restart,outage,crash (these are "+
-		"the default),rest,flood,recreate,capacity")
+	only := flag.String("scenarios", "", "what to measure: churn,join,leave,roll,restart,crash (these are the default),rest")
 	flag.IntVar(&o.Rounds, "rounds", 1, "how often each strategy lives")
-	flag.Float64Var(&o.Rate, "rate", 20, "changes of main objects per second")
+	flag.Float64Var(&o.Rate, "rate", 20, "changes of Websites per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")
 	flag.DurationVar(&o.Quiet, "quiet", 2*time.Second, "how long nothing must happen between scenarios")
-	page := flag.String("page", "docs/benchmarks.md", "page to write; its pictures are beside it, in files .svg, and "+
-		"the results are in a .json")
+	page := flag.String("page", "docs/benchmarks.md", "page to write; its picture is beside it, in an .svg, and the "+
+		"results are in a .json")
 	render := flag.Bool("render", false, "write the page from the results that there are, and measure nothing")
 	ranges := flag.String("ranges", "", "file of ranges that the figures are held to")
-	large := flag.Bool("large", false, "100,000 objects")
-	flag.BoolVar(&o.Strip, "strip", false, "have caches drop managed fields (cache.TransformStripManagedFields)")
-	flag.StringVar(&o.Profiles, "profiles", "", "folder for profiles of the processor, of each replica and scenario, and "+
-		"of the API server")
-	capacity := flag.Bool("capacity", false, "search for the capacity of 1 and 5 replicas, with a workload for that")
 	flag.Parse()
-	given := map[string]bool{}
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for _, name := range []string{"workload", "replicas", "scenarios", "objects", "window", "large"} {
-		if *capacity && given[name] {
-			return fmt.Errorf("-capacity says what -%s would say: give one of them", name)
-		}
-	}
-	switch {
-	case *large:
-		o.Objects = 100_000
-	case *capacity:
-		*workload, *replicas, *only, o.Objects, o.Window = "calls", "1,5", "capacity", 1000, 20*time.Second
-	}
 	base := strings.TrimSuffix(*page, ".md")
 	o.Output = base + ".json"
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
 	var err error
-	if o.Workload, err = bench.ParseWorkload(*workload); err != nil {
-		return err
-	}
 	if o.Strategies, err = bench.ParseStrategies(*strategies); err != nil {
 		return err
 	}

@@ -8,10 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Misplaced returns how many objects do not belong to the shards that they would if these were the available ones, or
-// are still to be let go by another.
-func (s *Sharder) Misplaced(ctx context.Context, c client.Reader, shards []string) (n int, err error) {
-	ring := NewRing(shards...)
+// Misplaced returns how many objects do not have the shard that they belong to in a ring, or are still to be let go by
+// another.
+func (s *Sharder) Misplaced(ctx context.Context, c client.Reader, ring Ring) (n int, err error) {
 	for i, kind := range append([]schema.GroupVersionKind{s.Main}, s.Children...) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))

@@ -167,18 +167,6 @@ func (s *Sharder) move(
 	return nil
 }
 
-// Place labels an object as it would be if the shards of a ring were the available ones.
-func (s *Sharder) Place(obj metav1.Object, child bool, ring Ring) {
-	if key := s.key(obj, child); key != "" {
-		of := obj.GetLabels()
-		if of == nil {
-			of = map[string]string{}
-		}
-		of[ShardLabel(s.Ring)] = ring.Of(key)
-		obj.SetLabels(of)
-	}
-}
-
 // key is what an object is hashed by; "": it is nobody's.
 func (s *Sharder) key(obj metav1.Object, child bool) string {
 	name := obj.GetName()

@@ -67,6 +67,23 @@ type Counts struct {
 	PeakHeap uint64         `json:"peak_heap"`
 }
 
+// NewCounts returns counts of nothing.
+func NewCounts() Counts { return Counts{Requests: map[string]int{}, Beside: map[string]int{}} }
+
+// Add adds what another process has done.
+func (c *Counts) Add(other Counts) {
+	c.CPUSeconds += other.CPUSeconds
+	c.Bytes += other.Bytes
+	c.Watches += other.Watches
+	c.PeakHeap += other.PeakHeap
+	for k, n := range other.Requests {
+		c.Requests[k] += n
+	}
+	for k, n := range other.Beside {
+		c.Beside[k] += n
+	}
+}
+
 // Counts returns what the process has done.
 func (m *Meter) Counts() Counts {
 	c := Counts{

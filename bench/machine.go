@@ -1,4 +1,4 @@
-package cluster
+package bench
 
 import (
 	"bufio"
@@ -24,18 +24,14 @@ type Machine struct {
 	Libraries  string `json:"libraries"`
 }
 
-// Machine describes the machine and the software of this run.
-func (c *Cluster) Machine(ctx context.Context) Machine {
+// machine describes the machine and the software of this run.
+func (p *plane) machine(ctx context.Context) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), CPU: firstField("/proc/cpuinfo", "model name"), System: runtime.GOOS + "/" + runtime.GOARCH,
-		Go: runtime.Version(), Kubernetes: "unknown",
-	}
-	if body, err := c.Get(ctx, c.Config.Host+"/version"); err == nil {
-		m.Kubernetes = gitVersion(body)
+		Go: runtime.Version(), Kubernetes: p.version(ctx), Revision: revision(ctx),
 	}
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(firstField("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0: unknown
 	m.Memory = kib << 10
-	m.Revision = revision(ctx)
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return m

@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/test/stage"
+)
+
+// apiserver is the name of the only API server.
+const apiserver = "apiserver-0"
+
+// plane is the control plane of a run, with default settings, since the cost of its servers is measured too.
+type plane struct {
+	*stage.Cluster
+	http *http.Client // for pages that are no Kubernetes objects
+}
+
+func openPlane(ctx context.Context) (*plane, error) {
+	s, err := stage.Open(ctx, stage.Options{Name: "bench"})
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{Cluster: s}
+	if p.http, err = rest.HTTPClientFor(s.Config); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return p, nil
+}
+
+// restart kills the API server, and starts it again. It returns when that serves Websites: its cache of custom
+// resources fills at the first request, and the first replica must not pay for that.
+func (p *plane) restart(ctx context.Context) error {
+	if err := errors.Join(p.Plane.KillServer(apiserver), p.Plane.StartServer(apiserver)); err != nil {
+		return err
+	}
+	return until(ctx, "the API server does not serve Websites", func() (bool, error) {
+		cached := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+		return p.Client.List(ctx, &webv1.WebsiteList{}, client.Limit(1), cached) == nil, nil
+	})
+}
+
+// get fetches a page of a server.
+func (p *plane) get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return body, err
+}
+
+func (p *plane) metrics(ctx context.Context, server string) (stage.Metrics, error) {
+	body, err := p.get(ctx, server+"/metrics")
+	return stage.Metrics(body), err
+}
+
+// processorTime returns the processor seconds of the API server and etcd since their start.
+func (p *plane) processorTime(ctx context.Context) (api, etcd float64, err error) {
+	const seconds = "process_cpu_seconds_total"
+	a, errA := p.metrics(ctx, p.Config.Host)
+	e, errE := p.metrics(ctx, p.Plane.Etcd()[0])
+	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
+}
+
+// heap makes the API server collect garbage, and returns the bytes of the remaining heap.
+func (p *plane) heap(ctx context.Context) (uint64, error) {
+	// Two requests, as for replicas: the server collects garbage before it makes a heap profile.
+	for range 2 {
+		if _, err := p.get(ctx, p.Config.Host+"/debug/pprof/heap?gc=1"); err != nil {
+			return 0, err
+		}
+	}
+	m, err := p.metrics(ctx, p.Config.Host)
+	return uint64(m.Sum("go_memstats_heap_alloc_bytes")), err
+}
+
+// version is the API server's; "unknown" if it does not tell.
+func (p *plane) version(ctx context.Context) string {
+	var v struct{ GitVersion string }
+	body, err := p.get(ctx, p.Config.Host+"/version")
+	if err != nil || json.Unmarshal(body, &v) != nil || v.GitVersion == "" {
+		return "unknown"
+	}
+	return v.GitVersion
+}
