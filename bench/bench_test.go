@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 // The strategies live on a real control plane. What they cost is not judged, but what they write is.
 func TestLives(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes two minutes")
+		t.Skip("it takes three minutes")
 	}
 	strategies, err := ParseStrategies("leader,modulo,drain-label,filter,slot-label,dispatch")
 	if err != nil {

@@ -33,7 +33,7 @@ type Options struct {
 	Quiet time.Duration
 	// Output is the file for the results, as JSON. Results of other strategies, replicas and parameters stay there.
 	Output string
-	// Progress gets a line for each step; nil: nobody does.
+	// Progress gets a line for each step, unless it is nil.
 	Progress io.Writer
 	// Command starts a replica: a program that calls OperatorMain, and its arguments. Default: this program.
 	Command []string

@@ -11,11 +11,11 @@ import (
 
 // scenario is a part of a life. They follow each other on the same replicas.
 type scenario struct {
-	// name is for flags and results, title for tables, note for what these do not show.
+	// name is for flags and results, title for tables, note explains the table.
 	name, title, note string
 	// loaded has Websites change meanwhile.
 	loaded bool
-	// forGood is set if nobody comes back: the work of a static strategy does not go on then.
+	// forGood is set if a replica is not replaced: the work of a static strategy does not go on then.
 	forGood bool
 	// least is how many replicas it takes.
 	least int
@@ -34,28 +34,28 @@ func (sc scenario) never(s Strategy) bool { return sc.forGood && s.Static }
 var scenarios = []scenario{
 	{
 		name: "start", title: "All replicas start",
-		note: "All objects and their children were there before. The first start of a rota takes a lease (15 s), since " +
-			"nobody can know that nobody else works; a rota's later starts do not. A sharder labels all objects once.",
+		note: "All objects and their children exist before. The first start of a rota takes a lease (15 s), since no member " +
+			"can know that no other one works; later starts do not. A sharder labels all objects once.",
 		do: func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) },
 		figures: []string{"took", "writes", "bytes", "cpu-total", "apiserver-cpu-total", "heap", "greatest-heap", "peak-heap",
 			"apiserver-heap", "watches"},
 	},
 	{
 		name: "rest", title: "At rest", named: true, do: lasts,
-		note: "Nobody changes anything. What replicas do now and then is in it where it falls into the time, as in the " +
-			"steady load. A process looks at its heap 100 times a second.",
+		note: "No object changes. Periodic work of the replicas counts if it falls into the window, as in the steady load. " +
+			"Each process samples its heap 100 times a second.",
 		figures: []string{"cpu-rate", "apiserver-cpu-rate", "etcd-cpu-rate", "bytes-rate"},
 	},
 	{
 		name: "churn", title: "Steady load", loaded: true, do: lasts,
-		note: "What replicas do now and then is in it where it falls into the time. With Rota that is, soon after the " +
-			"start and then every ten minutes at most, a list of all objects, to compare them with what members hold, and " +
-			"with SlotLabel one of their metadata.",
+		note: "Periodic work of the replicas counts if it falls into the window. A rota lists all objects soon after the " +
+			"start, and then every ten minutes at most, to compare them with what members hold; with SlotLabel it also lists " +
+			"their metadata.",
 		figures: []string{"wait-p50", "wait-p99", "wait-max", "cpu", "apiserver-cpu", "etcd-cpu", "bytes-each", "peak-heap"},
 	},
 	{
 		name: "join", title: "One more replica", loaded: true,
-		note: "With hash modulo, all replicas are restarted, since each has their number among its flags.",
+		note: "With hash modulo, all replicas are restarted, since the number of replicas is one of their flags.",
 		do:   func(ctx context.Context, c *crew) (time.Time, error) { return c.grow(ctx) },
 		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "lists", "coordination", "reconciles", "bytes",
 			"cpu-total"},
@@ -75,15 +75,14 @@ var scenarios = []scenario{
 	},
 	{
 		name: "restart", title: "A container is killed and starts again", loaded: true,
-		note: "The replica that leads, or one that works, gets SIGKILL, and its container starts again at once, in the " +
-			"same Pod.",
+		note: "The replica that leads, or one that works, gets SIGKILL. Its container starts again at once, in the same Pod.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) },
 		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "reconciles"},
 	},
 	{
 		name: "crash", title: "A replica is killed for good", loaded: true, forGood: true, least: 2,
-		note: "A replica that leads, or works, gets SIGKILL, and nothing comes back. With hash modulo, the objects of the " +
-			"replica wait until somebody brings it back.",
+		note: "The replica that leads, or one that works, gets SIGKILL, and is not replaced. With hash modulo, its objects " +
+			"wait until it is back.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.shrink(ctx, true) },
 		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "reconciles"},
 	},

@@ -21,8 +21,8 @@ type Strategy struct {
 	// Name is for flags and results, Title for tables. About describes it.
 	Name, Title, About string
 	// Leads is set if one replica works at a time. Static is set if the number of replicas is in each one's
-	// configuration: all are restarted when it changes, and nobody does the work of one that is gone. Labels is set if a
-	// sharder labels the objects.
+	// configuration: all are restarted when it changes, and the others do not do the work of one that is gone. Labels is
+	// set if a sharder labels the objects.
 	Leads, Static, Labels bool
 
 	// build makes a replica's manager.
@@ -53,13 +53,13 @@ func Strategies() []Strategy {
 		{
 			Name: "modulo", Title: "hash modulo", Static: true, build: modulo,
 			About: "Every replica caches all objects and reconciles those whose hash, modulo the number of replicas, is its " +
-				"own number. Both numbers are flags of a StatefulSet's Pods.",
+				"number. Both numbers are flags of a StatefulSet's Pods.",
 		},
 		{
 			Name: "drain-label", Title: "drain label", Labels: true, build: shard,
 			About: "A sharder labels each object, and each of its children, with its replica's name, and replicas cache " +
-				"what has their label: the protocol of kubernetes-controller-sharding, written anew (bench/drainlabel), with one " +
-				"sharder.",
+				"the objects with their label: the protocol of kubernetes-controller-sharding, written anew (bench/drainlabel), " +
+				"with one sharder.",
 		},
 		{
 			Name: "filter", Title: "Rota, Filter", build: member(sharding.Filter),
@@ -67,12 +67,12 @@ func Strategies() []Strategy {
 		},
 		{
 			Name: "slot-label", Title: "Rota, SlotLabel", build: member(sharding.SlotLabel),
-			About: "Rota, whose members watch by a label with the object's hash. The objects had it when the run began.",
+			About: "Rota, whose members watch by a label with the object's hash. The objects have the label before the run.",
 		},
 		{
 			Name: "dispatch", Title: "Rota, dispatchers", build: dispatch,
 			About: "Each replica is a dispatcher of Rota, which watches metadata and caches nothing, with a worker beside it " +
-				"that takes keys from it and reads from the API server. What goes between the two is not counted.",
+				"that takes keys from it and reads from the API server. Traffic between the two is not counted.",
 		},
 	}
 }
