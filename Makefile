@@ -168,7 +168,7 @@ check-versions: kube
 
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
-	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' .
+	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' ./internal/engine
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/internal/writes"
 )
 
 // EpochFrom returns the epoch of what a context belongs to: a reconcile, or a duty. It is a fencing token for systems
@@ -25,6 +26,10 @@ var (
 	// ErrNotInFlight is that of Go with a context that is not that of a reconcile which goes on.
 	ErrNotInFlight = gate.ErrNotInFlight
 )
+
+// ErrDeadline is wrapped by the errors of writes that were not sent because this member could not renew its Lease in
+// time: others may be about to take its slots.
+var ErrDeadline = writes.ErrDeadline
 
 // Go runs f in a goroutine of its own, which may go on after the reconcile of ctx has returned: one that watches
 // something outside of the cluster for the object, or runs a controller for it. Use it in place of a go statement.

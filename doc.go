@@ -1,10 +1,10 @@
 // Package rota runs a Kubernetes controller on many replicas at once.
 //
-// Every replica, called a member, works on its own share of the objects: those whose key hashes into the slots
-// that it owns. Which member owns which slots stands in one ConfigMap, the table; each member renews one Lease.
-// and one for its report. Slots move between live members by a handover (plan, warm, drain, transfer, activate), and
-// are taken from a member that stopped renewing. docs/how-it-works.md explains it in ten minutes, and docs/protocol.md
-// has the rules.
+// Every replica, called a member, works on its own share of the objects: those whose key hashes into the slots that it
+// owns. One ConfigMap, the table, says which member owns which slots. Each member renews a Lease, and writes what it
+// holds into a second one, its report. Slots move between live members by a handover (plan, warm, drain, transfer,
+// activate), and are taken from a member that stopped renewing. docs/how-it-works.md explains it in ten minutes, and
+// docs/protocol.md has the rules.
 //
 // Use it for controllers whose reconciles of different objects are independent of one another. It is of no use
 // for work that looks at all objects at once: List from a sharded cache returns this member's share only.

@@ -35,7 +35,8 @@ var layers = []struct {
 	{"internal/coverage", noControllerRuntime}, {"internal/writes", noControllerRuntime},
 	{"internal/moves", noControllerRuntime}, {"internal/replica", noControllerRuntime},
 	{"internal/duty", noControllerRuntime}, {"internal/controllers", noControllerRuntime},
-	{"internal/report", noControllerRuntime}, {"internal/adapter", noControllerRuntime}, {"", noControllerRuntime},
+	{"internal/report", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
+	{"internal/engine", noControllerRuntime}, {"", noControllerRuntime},
 	{"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 

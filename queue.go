@@ -2,17 +2,12 @@ package rota
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"reflect"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/rota-dev/rota/internal/controllers"
-	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/internal/engine"
 )
 
 // Queue is a work queue for sharded items. It keeps out items of other members, and tells the rota which items wait. It
@@ -20,7 +15,7 @@ import (
 // function that went through Admit. Nothing else may use the wrapped queue.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
-	queue *controllers.Queue[T] // the same
+	queue *engine.Queue[T] // the same
 }
 
 // Admit returns a function that calls sync for the items that the gate admits, with a context that carries the slot's
@@ -47,9 +42,6 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 // counts nothing, so that nobody asks whether it was forgotten.
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) { q.queue.OnReset(f) }
 
-// isQueue tells a queue of the rota from others.
-func (q *Queue[T]) isQueue() {}
-
 // ObjectName is an item that names an object: a string as cache.MetaNamespaceKeyFunc makes it, cache.ObjectName,
 // types.NamespacedName, or another type of these forms.
 type ObjectName interface {
@@ -72,7 +64,8 @@ type Items[T comparable] struct {
 func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T],
 ) (*Queue[T], error) {
-	return NewQueueOf(r, name, informer, inner, namesAsItems[T]())
+	q, err := engine.NewQueue(r.engine, name, informer, unwrapped(inner))
+	return queueOf(q, err)
 }
 
 // NewQueueOf is NewQueue for items of any type. An item is about one object. Several may be about the same: they are
@@ -82,74 +75,21 @@ func NewQueue[T ObjectName](r *Rota, name string, informer cache.SharedIndexInfo
 func NewQueueOf[T comparable](r *Rota, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T], items Items[T],
 ) (*Queue[T], error) {
-	kind, started, ok := r.share.KindOf(informer)
-	switch {
-	case !ok:
-		return nil, fmt.Errorf("queue %s: its informer holds all objects, or has stopped: make one with rota.ShareInformer, "+
-			"before its factory is asked for the kind", name)
-	case r.share.HoldsByOwner(informer):
-		return nil, fmt.Errorf("queue %s: its informer holds %s by their owners: a queue of %s needs an informer made by "+
-			"rota.ShareInformer without rota.Children, of another factory", name, kind, kind)
+	q, err := engine.NewQueueOf(r.engine, name, informer, unwrapped(inner), engine.Items[T](items))
+	return queueOf(q, err)
+}
+
+// unwrapped returns the engine's queue if inner is a Queue, so that the engine recognizes it and refuses it.
+func unwrapped[T comparable](inner workqueue.TypedRateLimitingInterface[T]) workqueue.TypedRateLimitingInterface[T] {
+	if q, ok := inner.(*Queue[T]); ok {
+		return q.queue
 	}
-	if err := r.setup.take(name, inner); err != nil {
-		return nil, err
-	}
-	var c *controllers.Controller
-	var err error
-	c, err = r.newController(name, kind, informer, func(keys []types.NamespacedName, _ work.Priority) {
-		for _, key := range keys {
-			if c.Work.Add(key) {
-				inner.Add(items.Item(key))
-			}
-		}
-	})
+	return inner
+}
+
+func queueOf[T comparable](q *engine.Queue[T], err error) (*Queue[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	q := controllers.NewQueue(c, inner, func(item T) (types.NamespacedName, error) {
-		name, err := items.Name(item)
-		return r.share.KeyOf(kind, name), err
-	})
-	r.setup.needs(start{kind: kind, started: started})
 	return &Queue[T]{TypedRateLimitingInterface: q, queue: q}, nil
-}
-
-// newController shards a kind and adds a controller of it. informer is the one that its queue is made with, or nil.
-func (r *Rota) newController(
-	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue controllers.Enqueue,
-) (*controllers.Controller, error) {
-	if r.setup.late() {
-		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
-			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
-	}
-	if err := r.share.Shard(kind); err != nil {
-		return nil, fmt.Errorf("controller %s: %w", name, err)
-	}
-	return r.controllers.New(name, kind, informer, enqueue)
-}
-
-// namesAsItems returns the Items of NewQueue.
-func namesAsItems[T ObjectName]() Items[T] {
-	itemType, nameType := reflect.TypeFor[T](), reflect.TypeFor[types.NamespacedName]()
-	if itemType.Kind() != reflect.String {
-		return Items[T]{
-			Name: func(item T) (types.NamespacedName, error) {
-				return reflect.ValueOf(item).Convert(nameType).Interface().(types.NamespacedName), nil
-			},
-			Item: func(name types.NamespacedName) T { return reflect.ValueOf(name).Convert(itemType).Interface().(T) },
-		}
-	}
-	return Items[T]{
-		Name: func(item T) (types.NamespacedName, error) {
-			namespace, name, err := cache.SplitMetaNamespaceKey(reflect.ValueOf(item).String())
-			if err == nil && name == "" {
-				err = errors.New("there is no name in it")
-			}
-			return types.NamespacedName{Namespace: namespace, Name: name}, err
-		},
-		Item: func(name types.NamespacedName) T {
-			key := cache.ObjectName(name).String()
-			return reflect.ValueOf(key).Convert(itemType).Interface().(T)
-		},
-	}
 }

@@ -2,212 +2,45 @@ package rota
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
+	"net/http"
 
-	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/clientgo"
-	"github.com/rota-dev/rota/internal/controllers"
-	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
-	"github.com/rota-dev/rota/internal/duty"
-	"github.com/rota-dev/rota/internal/elapsed"
-	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/labeller"
-	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/replica"
-	"github.com/rota-dev/rota/internal/report"
-	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/writes"
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/internal/engine"
 )
 
 // Rota is this process's part in a rota. Create it with New. Its methods may be called concurrently.
-type Rota struct {
-	opts  Options
-	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
-	log   logr.Logger
-	store store.Store
-	rest  *rest.Config // nil: there is no API server
-	// fakes says that the program's clients are fakes, which nothing can wrap.
-	fakes bool
-	// parts are who has which slots, for an incarnation.
-	parts   func(*replica.Calls) []replica.Part
-	account report.Account
-	// reports is nil where there is no API server.
-	reports  report.Store
-	reporter *report.Reporter
-	trials   report.Trials
-	gate     *gate.Gate
-	share    *delivery.Share
-	clock    replica.Clock
-
-	metrics *metrics
-	// present is the incarnation; nil: there is none.
-	present atomic.Pointer[incarnation]
-	state   *replica.State
-	// hasStopped says that an informer has stopped since the last checkEnded.
-	hasStopped atomic.Bool
-	working    atomic.Bool // it has an incarnation, so that informers have to run
-	ending     atomic.Bool // they stop all the same, and whoever stops them says why
-	faults     *controllers.Faults
-	labels     *labeller.Kinds
-	// refusals are reported once each.
-	refusals refusals
-
-	writes      *writes.Writes
-	duties      *duty.Duties
-	keeper      controllers.Keeper
-	controllers *controllers.Set
-	adapted     adapter.Parts
-
-	setup      setup
-	denied     chan error // a permission is missing
-	bypassed   chan error // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen sync.Map   // kinds for which that was logged
-	declared   sync.Map   // kinds for which Shard was called
-}
+type Rota struct{ engine *engine.Engine }
 
 // New checks the options and returns a Rota. It does no I/O; Run does. cfg may be nil with Options.Solo, for programs
 // whose clients are fakes.
 func New(cfg *rest.Config, opts Options) (*Rota, error) {
-	opts, err := opts.withDefaults()
+	e, err := engine.New(cfg, opts.engine())
 	if err != nil {
 		return nil, err
 	}
-	config, err := opts.config()
-	if err != nil {
-		return nil, err
-	}
-	if opts.Solo {
-		return newSolo(cfg, opts, config), nil
-	}
-	if cfg == nil {
-		return nil, fmt.Errorf("rota %s: New got no config: pass that of the cluster, or set Options.Solo in a test without "+
-			"one", opts.Name)
-	}
-	if !clientgo.KeepsOrder() {
-		return nil, fmt.Errorf("rota %s: client-go's feature gate InOrderInformers is off, and handovers need the order of "+
-			"events: remove KUBE_FEATURE_InOrderInformers=false from the environment", opts.Name)
-	}
-	r := newRota(cfg, opts, config)
-	kube, err := store.NewKubernetes(cfg, store.Options{
-		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
-		Report: r.report,
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.store, r.rest = kube, rest.CopyConfig(cfg)
-	told, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
-	if err != nil {
-		return nil, err
-	}
-	r.reports = told
-	return r, nil
+	return &Rota{e}, nil
 }
-
-// newRota returns a Rota without a store. cfg is nil for a program whose clients are fakes.
-func newRota(cfg *rest.Config, opts Options, config member.Config) *Rota {
-	fakes := cfg == nil
-	if !fakes {
-		cfg = rest.CopyConfig(cfg) // the caller may go on to change his
-	}
-	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
-	r := &Rota{
-		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
-		fakes: fakes, denied: make(chan error, 1),
-		bypassed: make(chan error, 1), keeper: controllers.NoKeeper{},
-	}
-	r.share = delivery.New(delivery.Options{
-		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
-		Mislabelled: func(kind schema.GroupKind, obj metav1.Object) { r.labels.Mislabelled(kind, obj) },
-		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) },
-		Unseen:      r.unseen, Stopped: r.informerStopped,
-	})
-	r.parts = r.workers
-	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
-	r.labels = labeller.NewKinds(labeller.Env{
-		API: cfg, Share: r.share, Key: config.Key, Namespaces: opts.LabelNamespaces, Log: log, Permit: r.permit,
-		Report: r.report, Tell: r.tell,
-	})
-	r.duties = duty.New(duty.Env{
-		Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack,
-		After:     func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
-		AfterFunc: func(ctx context.Context, do func()) { context.AfterFunc(ctx, do) },
-	})
-	r.metrics = newMetrics(r)
-	r.writes = writes.New(writes.Env{
-		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
-		Now: r.now, Timeout: config.WriteTimeout, Patience: config.RenewDeadline, Fenced: r.metrics.fenced.Inc,
-		Late: r.metrics.late.Inc,
-	})
-	r.account = holdings{r}
-	r.reporter = report.New(report.Env{
-		Rota: r.Name(), Config: config, Period: opts.ScrubPeriod, Group: opts.Group,
-		Patience: startPatience, Again: startEvents, Log: log, Now: r.now,
-		Store: func() report.Store { return r.reports }, Table: r.tableOf, Census: r.share.Census, Lacks: r.lacks,
-		Compares: func() bool { return r.doesOwn(report.ScrubDuty) }, Tell: r.tell,
-	})
-	r.faults = controllers.NewFaults(r.now, log)
-	r.controllers = controllers.NewSet(controllers.Env{
-		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
-		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow,
-	})
-	r.adapted = r.adaptable()
-	return r
-}
-
-// now is the monotonic time since New.
-func (r *Rota) now() time.Duration { return r.clock.Mono() }
 
 // Name returns the rota's namespace and name.
 func (r *Rota) Name() types.NamespacedName {
-	return types.NamespacedName{Namespace: r.opts.Namespace, Name: r.opts.Name}
+	return r.engine.Name()
 }
 
 // ID returns the identity of the present incarnation; before Run it is empty.
-func (r *Rota) ID() string { return r.state.ID() }
+func (r *Rota) ID() string {
+	return r.engine.ID()
+}
 
 // Owns reports whether this member owns the object of that kind and name and its slot is open, so that the caches are
 // complete for it. With slot.KeyUID the object must also be in the cache.
 func (r *Rota) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
-	locate := r.share.Locate
-	if r.cfg.Key == slot.KeyUID {
-		locate = r.share.Stored // a namesake of one that was deleted may be another member's
-	}
-	n, ok := locate(kind, r.share.KeyOf(kind, name))
-	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
-}
-
-// Joined returns a channel that is closed when the table names this member for the first time. A member without slots
-// has joined, too. Ready is a readiness check of it.
-func (r *Rota) Joined() <-chan struct{} { return r.state.Joined() }
-
-// wall is the time by this machine's clock, in whole seconds, as reports have it.
-func (r *Rota) wall() time.Time { return time.Unix(r.clock.Now().Wall, 0) }
-
-// report logs an error, or reports a missing permission. The member decides what to do about it.
-func (r *Rota) report(what string, err error) {
-	if r.refused(what, err) {
-		return
-	}
-	r.log.Error(err, what, "member", r.ID())
-}
-
-// untilDeadline is negative after the deadline.
-func (r *Rota) untilDeadline() time.Duration {
-	at, _, _ := r.state.Deadline()
-	return at - r.clock.Late()
+	return r.engine.Owns(kind, name)
 }
 
 // Run joins the rota and works until ctx ends. Then it leaves: it hands over what it owns, and returns when that is
@@ -223,98 +56,129 @@ func (r *Rota) untilDeadline() time.Duration {
 // missing, options do not fit the table, or this member was expelled with work in flight. An expelled member with
 // nothing in flight joins again.
 func (r *Rota) Run(ctx context.Context) error {
-	if !r.setup.begin() {
-		return fmt.Errorf("rota %s: Run was called before", r.Name())
-	}
-	if len(r.keeper.Kinds()) > 0 && r.opts.LeaderElectionID != "" {
-		return fmt.Errorf("rota %s: Options.LeaderElectionID: dispatchers cannot hold leader election's Lease, since their "+
-			"workers go on after it is lost; leave it out", r.Name())
-	}
-	defer r.closeStore()
-	if done, err := r.awaitSetup(ctx); !done || err != nil {
-		return err
-	}
-	r.declareOwnDuties()
-	r.cfg.Self.Duties = r.duties.Names()
-	endLabels, err := r.label(ctx)
-	if err != nil {
-		return fmt.Errorf("rota %s: %w", r.Name(), err)
-	}
-	defer endLabels()
-	if runs, err := r.awaitStart(ctx); !runs || err != nil {
-		return err
-	}
-	r.askForResets()
-	if r.reports != nil && !r.reporter.AwaitAlike(ctx, r.outline(r.cfg.Self.ID, r.settings())) {
-		return nil
-	}
-	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
-	defer endLooking()
-	go r.share.WatchSelectors(looking)
-	go r.watchFailing(looking)
-	go r.watchWiring(looking)
-	r.working.Store(true)
-	defer r.working.Store(false)
-	for {
-		stop := newIncarnation(ctx, r).run(ctx)
-		if stop.Err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			if !stop.Rejoin {
-				break
-			}
-			r.log.Info("Expelled while leaving; there is nothing left to hand over", "cause", stop.Err.Error())
-			return nil
-		default:
-		}
-		if !stop.Rejoin {
-			return fmt.Errorf("rota %s: %w", r.Name(), stop.Err)
-		}
-		r.log.Error(stop.Err, "Expelled; joining again once nothing is in flight")
-		if !r.idle(ctx) {
-			return fmt.Errorf("rota %s: %w; reconciles are still in flight, so this process must end", r.Name(), stop.Err)
-		}
-		former := append(slices.Clone(r.cfg.Former), r.cfg.Self.ID)
-		r.cfg.Former = former[max(0, len(former)-maxFormer):]
-		r.cfg.Self.ID = newID(r.opts.Identity.Pod)
-		r.metrics.rejoins.Inc()
-	}
+	return r.engine.Run(ctx)
 }
 
-// closeTimeout bounds the wait for events in flight when a member ends.
-const closeTimeout = 3 * time.Second
-
-// closeStore waits for events in flight and closes the connections.
-func (r *Rota) closeStore() {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		r.store.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(closeTimeout):
-		r.log.Info("Events were still under way when this member ended", "waited", closeTimeout.String())
-	}
+// Work calls Run, and beside it run, which starts informers and workers and returns when its context has ended. It
+// replaces RunOrDie of leader election, with run as OnStartedLeading.
+//
+// The member joins once the workers of all controllers have asked their queues for work. So run must not wait for
+// Joined before it starts them.
+//
+// When ctx ends, this member leaves the rota first, while informers and workers go on. Then the context of run ends,
+// and Work returns when run has. The error is Run's, or says that run returned too early.
+func (r *Rota) Work(ctx context.Context, run func(ctx context.Context)) error {
+	return r.engine.Work(ctx, run)
 }
 
-// maxFormer is how many earlier incarnations are remembered. Those before them are in no table any more.
-const maxFormer = 16
+// JoinAfter has this member join only when done is closed. Until then controllers, queues and duties may be set up
+// although Run was called, and a manager of ctrlrt starts all else, such as webhook servers and runnables. It is for
+// programs whose controllers are built late, such as when the certificates of their webhooks have been made by a
+// runnable of the manager. Close done when they have been built.
+//
+// what completes "waiting for", such as "the controllers, which are built once there are certificates". Until done is
+// closed, Ready is an error that says so. After 10 s an event and the log say it, too.
+//
+// Call it before Run, and with ctrlrt before anything is set up. It may be called more than once: Run waits for all.
+func (r *Rota) JoinAfter(what string, done <-chan struct{}) error {
+	return r.engine.JoinAfter(what, done)
+}
 
-// idle waits until nothing is in flight (rule R13). It gives up after RenewDeadline.
-func (r *Rota) idle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for r.inFlight() > 0 {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
+// Joined returns a channel that is closed when the table names this member for the first time. A member without slots
+// has joined, too. Ready is a readiness check of it.
+func (r *Rota) Joined() <-chan struct{} {
+	return r.engine.Joined()
+}
+
+// Ready is a readiness check. It is nil once the member has joined, with or without slots; before that the error says
+// what the member waits for. If a controller turns out to be wired wrongly, Ready is an error for a minute. It is one
+// while the table is invalid, since nothing is worked on then. ctrlrt adds it to the manager. The request is ignored.
+func (r *Rota) Ready(*http.Request) error {
+	return r.engine.Ready(nil)
+}
+
+// Collector returns the metrics of this member for a Prometheus registry. ctrlrt registers it with
+// controller-runtime's.
+func (r *Rota) Collector() prometheus.Collector {
+	return r.engine.Collector()
+}
+
+// Duty declares a duty: work that cannot be sharded, and that exactly one member of the rota does at a time. Call it
+// before Run (but see JoinAfter). Members may differ in their duties. The rota spreads its duties evenly over the
+// members that have declared them, and moves them as it moves slots.
+//
+// run is called in a goroutine of its own when the duty comes to this member. It is not called again before it has
+// returned. Informers that NewInformer made of kinds that are not sharded then show what the duty's former owner wrote
+// with clients of WrapConfig.
+//
+// The context of run carries the epoch of the duty (EpochFrom). Write with it, or with one derived from it,
+// through clients of WrapConfig: such writes are refused once the duty is lost. The context ends, and run has to
+// return, when
+//
+//   - the duty is handed over, because a member joined, or this one leaves (ErrHandover). The duty's next owner
+//     waits until run has returned. Until then run may write with context.WithoutCancel, such as to store its state.
+//     If run does not return within 5 s, that is logged and an event says so; nothing but this duty waits for it. When
+//     this member leaves, it waits for LeaveTimeout at most.
+//   - the Lease was not renewed in time, or the duty was lost (ErrExpired or ErrLost). Others may be about to
+//     begin, and writes are refused. If this member was expelled, Run returns an error unless run returns within
+//     RenewDeadline: a process must not join again while something of its former life goes on.
+//
+// If run returns nil while it has the duty, the duty is finished until it comes to this member again or goes to another
+// one, which runs it anew. If run returns an error, it is logged, and run is called again after 1 s, then 2 s, and so
+// on up to 5 minutes. A run of 5 minutes or more sets that back. A panic in run ends the process.
+//
+// The name is one printable word without a comma, of at most 128 characters, and the same on all members. Names that
+// begin with "rota.dev/" are taken. A rota may have slot.MaxDuties duties, those of all builds together. What has no
+// room is done by nobody, and the event TableCut tells of it.
+//
+// While members take part that are too old to know of duties, as in a rollout, nobody does them.
+//
+// The rota has duties of its own, which count apart: comparing what members hold with what there is, and labelling.
+func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
+	return r.engine.Duty(name, run)
+}
+
+// WrapConfig returns a copy of cfg whose clients write as a member must. Use it for every client with which reconcilers
+// write, and for those of informers, whose requests show which kinds are watched. ctrlrt uses it for the manager's
+// clients.
+//
+// A write with the context of a reconcile, or one derived from it, is refused once the reconcile has returned, its slot
+// is lost, or the deadline of the member's Lease has passed. The error then wraps context.Canceled, ErrLost,
+// ErrExpired or ErrDeadline. Until then a reconcile whose context has ended, by a timeout or because a member that
+// leaves cuts it short, may write with context.WithoutCancel. A write carries a server-side timeout within that
+// deadline, of at most Options.WriteTimeout. The client gives up with it as long as the write has not been sent, and
+// then waits for the answer until that deadline. If the outcome is unknown, the write keeps its slot from moving on
+// until it can no longer take effect (rules R2 and R6).
+//
+// A write with another context is treated the same if its object is in a slot that this member has, or still works in
+// after it lost it. Otherwise it goes through, as a write of an unsharded controller. A write with another context to
+// an object of a sharded kind, or to a child of one, is logged once per place in the program.
+//
+// Writes and deletions are noted from their answers, so that the slot's next owner waits until its informers show them
+// (rule R8). Those in another cluster than the kind's informers read from are not: its config has another host and
+// another certificate authority.
+//
+// The reads of sharded informers get the informers' selectors, even if a ListerWatcher replaced them. Other reads are
+// left alone.
+func (r *Rota) WrapConfig(cfg *rest.Config) *rest.Config {
+	return r.engine.WrapConfig(cfg)
+}
+
+// WrapTransport is WrapConfig for programs that make their own http.Client. nil stands for http.DefaultTransport.
+func (r *Rota) WrapTransport(next http.RoundTripper) http.RoundTripper {
+	return r.engine.WrapTransport(next)
+}
+
+// Wrote notes that a client of this member wrote an object of any kind and got this answer. ctx is the write's context.
+// The next owners of these slots wait until their informers show the object's version (rule R8): the object's own slot,
+// and its controlling owner's, if their kinds are sharded; for a kind that every member caches whole, the slot that ctx
+// works in. Clients of WrapConfig note their writes and deletions themselves. Wrote is for other clients.
+func (r *Rota) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	r.engine.Wrote(ctx, kind, obj)
+}
+
+// Adapt is for package ctrlrt and for dispatchers: with the parts of a rota that open slots, a program could work on
+// objects of other members. It panics unless a package of Rota has granted access.
+func (r *Rota) Adapt(access adapter.Access) adapter.Parts {
+	return r.engine.Adapt(access)
 }

@@ -1,9 +1,6 @@
 package rota
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/engine"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -81,41 +78,20 @@ type Status struct {
 	Health coverage.Health
 }
 
-const stuckAfter = 10 * time.Second
-
 // Status returns a snapshot.
-func (r *Rota) Status() Status {
-	t, id := r.tableOf(), r.ID()
-	s := Status{
-		ID: id, Epoch: t.Epoch, Members: len(t.Members), Open: r.hashes(r.gate.Working()),
-		Owned: r.hashes(t.Owned(id)), Coming: r.hashes(t.Coming(id)), Duties: r.dutyStatus(t),
-		InFlight: r.inFlight(), Stuck: r.stuck(stuckAfter),
-		Traffic: r.share.Traffic(), Ignored: r.share.Ignored(), Failing: r.Failing(), Refused: r.share.Failing(),
-		Health: r.controllers.Health(),
+func (r *Rota) Status() Status { return statusOf(r.engine.Status()) }
+
+func statusOf(s engine.Status) Status {
+	out := Status{
+		ID: s.ID, Epoch: s.Epoch, Members: s.Members, TableGone: s.TableGone, Waiting: s.Waiting, Owned: s.Owned,
+		Open: s.Open, Coming: s.Coming, Going: s.Going, Unowned: s.Unowned, InFlight: s.InFlight, Traffic: s.Traffic,
+		Ignored: s.Ignored, Refused: s.Refused, Findings: s.Findings, Gaps: s.Gaps, Scrubs: s.Scrubs, Stuck: s.Stuck,
+		Failing: failing(s.Failing), Health: s.Health,
 	}
-	if i := r.present.Load(); i != nil {
-		s.Waiting = i.Waiting()
+	for _, d := range s.Duties {
+		out.Duties = append(out.Duties, DutyStatus(d))
 	}
-	s.Findings, s.Scrubs, _ = r.reporter.Findings()
-	s.Gaps = r.reporter.Gaps()
-	if id == "" {
-		s.Owned, s.Coming = slot.Set{}, slot.Set{}
-	}
-	if s.TableGone = r.state.Gone(); s.TableGone {
-		s.Members, s.Owned, s.Coming = 0, slot.Set{}, slot.Set{}
-		s.Unowned = r.cfg.Slots.All()
-		return s
-	}
-	for _, run := range t.Runs {
-		switch {
-		case t.IsDuty(run.Slots.First):
-		case run.Owner == "":
-			s.Unowned.AddRange(run.Slots)
-		case run.Owner == id && run.Next != "":
-			s.Going.AddRange(run.Slots)
-		}
-	}
-	return s
+	return out
 }
 
 // DutyStatus is what a member knows of a duty.
@@ -131,22 +107,34 @@ type DutyStatus struct {
 	Restarts int
 }
 
-// dutyStatus returns the duties by name.
-func (r *Rota) dutyStatus(t *table.Table) []DutyStatus {
-	by := map[string]DutyStatus{}
-	for _, run := range t.Runs {
-		if name := t.Duty(run.Slots.First); name != "" && !r.state.Gone() {
-			by[name] = DutyStatus{Name: name, Owner: run.Owner, Next: run.Next}
-		}
+// Failing is a controller whose reconciles all fail on this member, or a duty that keeps failing there.
+type Failing struct {
+	// Controller is empty for a duty, and Duty for a controller.
+	Controller, Duty string
+	// For is the time since the first failure after the last success.
+	For time.Duration
+	// Reconciles is how many failed since then; of a duty, how many runs.
+	Reconciles int
+	// Never says that none has succeeded since this process started.
+	Never bool
+	// Err is the last error; nil where the queue was only told to try again.
+	Err error
+}
+
+// String returns a sentence for logs and events.
+func (f Failing) String() string { return engine.Failing(f).String() }
+
+// Failing returns the controllers whose reconciles have all failed on this member for at least a minute. If none has
+// ever succeeded since the start, three objects must have failed, else half of the member's objects; all objects
+// suffice. The member keeps its slots and stays ready: whatever is broken may be broken for all members.
+//
+// A duty that this member has is returned if it has failed at least three times in a row, for at least a minute, and
+// has not been running for 5 minutes now.
+func (r *Rota) Failing() []Failing { return failing(r.engine.Failing()) }
+
+func failing(all []engine.Failing) (out []Failing) {
+	for _, f := range all {
+		out = append(out, Failing(f))
 	}
-	for _, d := range r.duties.All() {
-		s := by[d.Name()]
-		s.Name, s.Declared = d.Name(), true
-		s.Running, s.Restarts = d.Runs()
-		if table.OwnDuty(s.Name) {
-			s.Running = r.doesOwn(s.Name)
-		}
-		by[s.Name] = s
-	}
-	return slices.SortedFunc(maps.Values(by), func(a, b DutyStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }

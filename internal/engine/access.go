@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/permission"
+)
+
+const (
+	// accessTimeout bounds how long a member asks what it may do. It joins without an answer.
+	accessTimeout = 10 * time.Second
+	// accessPatience is how long a permission may be missing at the start: a new API server or a new Role takes a moment.
+	accessPatience = 3 * time.Second
+)
+
+// access asks the API server whether this member has all permissions that it needs: for the rota's own objects and, if
+// it labels, for those of sharded kinds. The error is a permission.MissingError that lists what is missing. If the
+// server does not answer, later refusals say what is missing.
+func (r *Engine) access(ctx context.Context) error {
+	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
+	if lease := r.opts.electionLease(); lease.Name != "" {
+		needs = append(needs, slices.DeleteFunc(permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name)),
+			func(need permission.Error) bool { return need.Verb == "list" || need.Verb == "watch" })...) // it goes without these
+	}
+	needs = append(needs, r.labels.Needs()...)
+	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+	defer cancel()
+	for begun := r.now(); ; {
+		denied, err := permission.Denied(ctx, r.rest, nil, needs)
+		if err != nil {
+			r.log.V(1).Info("Cannot ask which permissions are missing", "cause", err.Error())
+			return nil
+		}
+		if len(denied) == 0 {
+			return nil
+		}
+		if r.now()-begun >= accessPatience {
+			return fmt.Errorf("delivery %s: %w", r.share.Delivery(),
+				&permission.MissingError{Rota: r.opts.Name, Missing: denied})
+		}
+		_ = await.Sleep(ctx, time.Second)
+	}
+}
+
+// refusals are the permissions that were missing lately, so that each is reported once and not at each try.
+type refusals struct {
+	mu   sync.Mutex
+	last map[string]time.Duration // by what it is about
+	told map[string]time.Duration // when it was reported
+}
+
+// refusalQuiet is how long after the last refusal another one counts as new. Tries are at most 30 s apart.
+const refusalQuiet = 2 * time.Minute
+
+// refusalAgain is the time after which a refusal that goes on is reported again: an event is gone after an hour,
+// and who reads an older one knows that it is over (package view).
+const refusalAgain = 10 * time.Minute
+
+// fresh reports whether a refusal has not been reported yet, or not for long.
+func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last, f.told = map[string]time.Duration{}, map[string]time.Duration{}
+	}
+	about := fmt.Sprint(denied.Namespace, denied.Rule())
+	was, known := f.last[about]
+	f.last[about] = now
+	if known && now-was <= refusalQuiet && now-f.told[about] < refusalAgain {
+		return false
+	}
+	f.told[about] = now
+	return true
+}
+
+// refused reports a missing permission, by an event and in the log. It returns false if err is about something
+// else.
+func (r *Engine) refused(what string, err error) bool {
+	var denied *permission.Error
+	if !errors.As(err, &denied) {
+		return false
+	}
+	select {
+	case r.denied <- err:
+	default:
+	}
+	if r.refusals.fresh(denied, r.now()) {
+		r.tell(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true,
+			Message: what + ": " + denied.Error()})
+	} else {
+		r.log.V(1).Info(what, "cause", err.Error())
+	}
+	return true
+}

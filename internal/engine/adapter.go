@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
+)
+
+// Adapt is Rota.Adapt.
+func (r *Engine) Adapt(access adapter.Access) adapter.Parts {
+	access.Require()
+	return r.adapted
+}
+
+// adaptable returns what Adapt does.
+func (r *Engine) adaptable() adapter.Parts {
+	return adapter.Parts{
+		Share: r.share, Gate: r.gate, Slots: r.cfg.Slots, Key: r.cfg.Key, Election: r.opts.electionLease(),
+		Solo: r.opts.Solo, Table: r.state.Table, SettingUp: r.setup.goesOn, FinishSetup: r.setup.atEnd,
+		Late:     func() time.Duration { return r.clock.Late() },
+		Ending:   func() { r.ending.Store(true) },
+		Reported: func() bool { _, bytes, _ := r.reporter.Published(); return bytes > 0 },
+		NewController: func(
+			name string, kind schema.GroupKind, enqueue controllers.Enqueue,
+		) (*controllers.Controller, error) {
+			return r.newController(name, kind, nil, enqueue)
+		},
+		Observe: r.controllers.Observe,
+		Keep: func(k controllers.Keeper) {
+			r.keeper = k
+			r.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher
+		},
+	}
+}

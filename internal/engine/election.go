@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/store"
+)
+
+// checkElection returns an error for options that cannot work.
+func (o *Options) checkElection() error {
+	switch {
+	case o.LeaderElectionID == "" && o.LeaderElectionNamespace != "":
+		return fmt.Errorf("LeaderElectionNamespace %q without LeaderElectionID: set both, or none",
+			o.LeaderElectionNamespace)
+	case o.LeaderElectionID == "":
+		return nil
+	case o.Group != nil:
+		return errors.New("LeaderElectionID and Group: the groups of a program are rotas of their own, and only one rota " +
+			"can be the candidate; migrate from leader election with one rota first, and divide it afterwards")
+	}
+	if o.LeaderElectionNamespace == "" {
+		o.LeaderElectionNamespace = o.Namespace
+	}
+	if reasons := validation.IsDNS1123Subdomain(o.LeaderElectionID); len(reasons) > 0 {
+		return fmt.Errorf("LeaderElectionID %q: no Lease has such a name: %s", o.LeaderElectionID,
+			strings.Join(reasons, "; "))
+	}
+	return nil
+}
+
+// electionLease is the Lease of leader election; empty: there is none to hold.
+func (o *Options) electionLease() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.LeaderElectionNamespace, Name: o.LeaderElectionID}
+}
+
+// candidacy is the rota's in leader election; nil: there is none.
+func (r *Engine) candidacy() *replica.Election {
+	if r.opts.Solo || r.opts.LeaderElectionID == "" {
+		return nil
+	}
+	return &replica.Election{
+		Lease: r.opts.electionLease(), Holder: names.ElectionHolder + r.Name().String(),
+		Store: r.store.(store.Elections), LedElsewhere: r.share.LedElsewhere, Expire: r.gate.Expire,
+	}
+}

@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
+)
+
+// patient is a queue of Secrets whose syncs a test decides.
+type patient struct {
+	*testing.T
+	rota   *Engine
+	memory *memory.Store
+	q      *Queue[cache.ObjectName]
+	sync   func(context.Context, cache.ObjectName) error
+	does   func() error
+}
+
+// newPatient owns all slots, for a bubble of synctest.
+func newPatient(t *testing.T) *patient {
+	p := &patient{T: t, rota: testRota(t), memory: memory.New()}
+	p.rota.store = p.memory.Client(nil)
+	p.q, _ = testQueue(t, p.rota)
+	p.rota.gate.SetDeadline(24 * time.Hour)
+	all := p.rota.cfg.Slots.All()
+	p.rota.share.Hold(all)
+	p.rota.gate.Open(all, 7)
+	p.sync = p.q.Admit(func(context.Context, cache.ObjectName) error { return p.does() })
+	return p
+}
+
+// work syncs an object once, as the workers of client-go's controllers do.
+func (p *patient) work(name string, does func() error) {
+	p.Helper()
+	item := cache.ObjectName{Namespace: "a", Name: name}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+	if err := p.q.queue.Controller().Informer.GetIndexer().Add(secret); err != nil {
+		p.Error(err)
+	}
+	p.q.Add(item)
+	got, _ := p.q.Get()
+	if got != item {
+		p.Errorf("got %v, want %v", got, item)
+	}
+	p.does = does
+	defer p.q.Done(item)
+	defer func() { _ = recover() }() // as with utilruntime.ReallyCrash = false
+	if p.sync(p.Context(), item) == nil {
+		p.q.Forget(item)
+	}
+}
+
+// delete deletes an object, of which no sync comes.
+func (p *patient) delete(name string) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+	if err := p.q.queue.Controller().Informer.GetIndexer().Delete(secret); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// want compares what the member says of its objects. Slots are left out.
+func (p *patient) want(want coverage.Health) {
+	p.Helper()
+	got := p.rota.Status().Health
+	for i := range got.Worst {
+		got.Worst[i].Slot = 0
+	}
+	for i := range want.Worst {
+		want.Worst[i].Controller, want.Worst[i].Kind = "test", secretKind
+		want.Worst[i].Object.Namespace = "a"
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		p.Error(diff)
+	}
+}
+
+func fails(err error) func() error { return func() error { return err } }
+
+// A member says of an object that keeps failing since when, how often, and why, until it succeeds, its slot goes, or it
+// is gone.
+func TestObjectsThatFailAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		denied := errors.New("denied:\n  spec.host")
+		p.work("fine", fails(nil))
+		first := time.Now().Truncate(time.Second)
+		for range 2 {
+			p.work("bad", fails(denied))
+			time.Sleep(time.Minute)
+		}
+		p.want(coverage.Health{}) // conflicts fail as often
+		p.work("bad", fails(denied))
+		bad := coverage.KeyHealth{Object: types.NamespacedName{Name: "bad"}, Failures: 3, Since: first,
+			Last: first.Add(2 * time.Minute), Error: "denied: spec.host"}
+		p.want(coverage.Health{Failing: 1, Worst: []coverage.KeyHealth{bad}})
+
+		p.work("fine", fails(nil)) // that others succeed changes nothing
+		p.want(coverage.Health{Failing: 1, Worst: []coverage.KeyHealth{bad}})
+		p.work("bad", fails(nil))
+		p.want(coverage.Health{})
+
+		for range 3 {
+			p.work("bad", fails(denied))
+		}
+		p.delete("bad")
+		p.want(coverage.Health{})
+		for range 3 {
+			p.work("bad", fails(denied))
+		}
+		p.q.queue.Controller().Forget(slot.SetOf(slot.Range{First: 0, Last: slot.Slot(p.rota.cfg.Slots - 1)}))
+		p.want(coverage.Health{})
+	})
+}
+
+// Workers that tell their queue only to try again, and those that panic, are heard, too.
+func TestFailuresWithoutErrorAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		at := time.Now().Truncate(time.Second)
+		for range 4 {
+			p.work("crash", func() error { panic("poison") })
+		}
+		for range 3 {
+			p.work("again", func() error {
+				p.q.AddRateLimited(cache.ObjectName{Namespace: "a", Name: "again"})
+				return nil
+			})
+		}
+		p.want(coverage.Health{Failing: 2, Worst: []coverage.KeyHealth{
+			{Object: types.NamespacedName{Name: "again"}, Failures: 3, Since: at, Last: at},
+			{Object: types.NamespacedName{Name: "crash"}, Failures: 4, Panics: 4, Since: at, Last: at,
+				Error: "the reconciler panicked: the log has the stack"},
+		}})
+	})
+}
+
+// The object of a panic is told before the worker is done with it, since that may be the end of the process. A
+// reconciler that panics at everything does not flood the API server.
+func TestPanicsAreToldBeforeTheProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		p.work("fine", fails(errors.New("denied")))
+		if n := len(p.memory.Notes()); n != 0 {
+			t.Errorf("%d events of an error", n)
+		}
+		p.work("poison", func() error { panic("poison") })
+		notes := p.memory.Notes()
+		want := fmt.Sprintf("controller test panicked at Secret a/poison in slot %d. ",
+			slotOf(p.rota, types.NamespacedName{Namespace: "a", Name: "poison"}))
+		if len(notes) != 1 || notes[0].Reason != "ReconcilePanicked" || !strings.HasPrefix(notes[0].Message, want) {
+			t.Errorf("%+v, want %q", notes, want)
+		}
+		for n := range 20 {
+			p.work(fmt.Sprint(n), func() error { panic("poison") })
+		}
+		if n := len(p.memory.Notes()); n != 5 {
+			t.Errorf("%d events of 21 panics, want 5", n)
+		}
+	})
+}
+
+// A member says since when a reconcile has been in flight once that is for long, and what came of those before.
+func TestReconcilesThatHangAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		p.work("hangs", fails(errors.New("denied")))
+		failed := time.Now().Truncate(time.Second)
+		time.Sleep(time.Minute)
+		release := make(chan struct{})
+		begun := time.Now().Truncate(time.Second)
+		go p.work("hangs", func() error {
+			<-release
+			return nil
+		})
+		time.Sleep(coverage.HangingAfter - time.Second)
+		p.want(coverage.Health{})
+		time.Sleep(2 * time.Second)
+		p.want(coverage.Health{Hanging: 1, Worst: []coverage.KeyHealth{{Object: types.NamespacedName{Name: "hangs"},
+			Running: begun, Failures: 1, Since: failed, Last: failed, Error: "denied"}}})
+		close(release)
+		synctest.Wait()
+		p.want(coverage.Health{})
+	})
+}
+
+// However many objects fail, a member remembers a bounded number and names the five that have failed for longest. One
+// that hangs is named beside them.
+func TestReportedObjectsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		release := make(chan struct{})
+		defer close(release)
+		go p.work("hangs", func() error {
+			<-release
+			return nil
+		})
+		synctest.Wait()
+		for n := range 8 {
+			for range 3 {
+				p.work(fmt.Sprint("early-", n), fails(errors.New("denied")))
+			}
+			time.Sleep(10 * time.Second)
+		}
+		for n := range work.CountedAilments + 100 {
+			for range 3 {
+				p.work(fmt.Sprint("late-", n), fails(errors.New("denied")))
+			}
+		}
+		h := p.rota.Status().Health
+		var names []string
+		for _, k := range h.Worst {
+			names = append(names, k.Object.Name)
+		}
+		want := []string{"hangs", "early-0", "early-1", "early-2", "early-3", "early-4"}
+		if diff := cmp.Diff(want, names); diff != "" || h.Hanging != 1 || h.Failing != work.CountedAilments {
+			t.Errorf("%d hang, %d fail, those named: %s", h.Hanging, h.Failing, diff)
+		}
+	})
+}

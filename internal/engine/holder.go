@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/duty"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/slot"
+)
+
+// workers are the parts of a member that works. Duties come first: what ends them takes no time.
+func (r *Engine) workers(calls *replica.Calls) []replica.Part {
+	return []replica.Part{
+		{Holder: replica.Wait(r.duties, calls), Slots: dutySlots(r.cfg.Slots)},
+		{Holder: replica.Wait(r.holder(), calls), Slots: r.cfg.Slots.All()},
+	}
+}
+
+// holder returns the holder of objects.
+func (r *Engine) holder() *controllers.Holder {
+	return controllers.NewHolder(controllers.HolderEnv{
+		Controllers: r.controllers, Keeper: r.keeper, HeldBackBy: r.heldBack, Abandoned: r.metrics.abandoned.Inc,
+		Inherited: r.metrics.inherited.Inc,
+	})
+}
+
+// inFlight is how much is in flight.
+func (r *Engine) inFlight() int { return r.gate.InFlight() + len(r.keeper.Flights(0)) }
+
+// hashes returns those of the slots that have objects.
+func (r *Engine) hashes(set slot.Set) slot.Set {
+	return set.Intersect(r.cfg.Slots.All())
+}
+
+// dutySlots returns the slots that duties may have.
+func dutySlots(count slot.Count) slot.Set {
+	first := slot.Slot(count)
+	return slot.SetOf(slot.Range{First: first, Last: first + slot.MaxDuties - 1})
+}
+
+// stuck returns what the gate calls stuck. A duty counts from the end of its context only.
+func (r *Engine) stuck(older time.Duration) []gate.Flight {
+	var out []gate.Flight
+	for _, f := range r.gate.Stuck(older) {
+		if f.Key.Queue == duty.Queue {
+			stopped := r.duties.Named(f.Key.Name).StoppedAt()
+			if f.For = r.now() - stopped; stopped == 0 || f.For < older {
+				continue
+			}
+		}
+		out = append(out, f)
+	}
+	out = append(out, r.keeper.Flights(older)...)
+	slices.SortStableFunc(out, func(a, b gate.Flight) int { return cmp.Compare(b.For, a.For) })
+	return out
+}
+
+// heldBack tells of what has been in flight in the slots for long, and once for each controller of functions.
+func (r *Engine) heldBack(set slot.Set) (out []string) {
+	tasks := map[string][]gate.Flight{} // by controller: there may be one for each object
+	for _, f := range r.stuck(replica.HeldBackAfter) {
+		switch {
+		case !set.Has(f.Slot):
+		case f.Task:
+			tasks[f.Key.Queue] = append(tasks[f.Key.Queue], f)
+		case f.Key.Queue == duty.Queue:
+			out = append(out, fmt.Sprintf("duty %s cannot move on: its context ended %v ago, and it has not returned; other "+
+				"duties and slots are not held back", f.Key.Name, f.For.Round(time.Second)))
+		default: // in a duty's slot it is a labeller's batch
+			out = append(out, fmt.Sprintf("slot %d cannot move on: controller %s has been reconciling %s for %v; other "+
+				"objects and slots are not held back", f.Slot, f.Key.Queue, work.NameOfKey(f.Key), f.For.Round(time.Second)))
+		}
+	}
+	for controller, all := range tasks {
+		f := all[0]
+		out = append(out, fmt.Sprintf("slots cannot move on: %d functions that controller %s has started by rota.Go have "+
+			"not returned; that of %s (slot %d) was told to %v ago", len(all), controller, work.NameOfKey(f.Key), f.Slot,
+			f.For.Round(time.Second)))
+	}
+	return out
+}

@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// gathered returns the families of a member's metrics by name.
+func gathered(t *testing.T, r *Engine) map[string]*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(r.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		out[f.GetName()] = f
+	}
+	return out
+}
+
+// samples returns how many samples a histogram has with the value of its label, and their sum.
+func samples(t *testing.T, r *Engine, name, value string) (count uint64, sum float64) {
+	t.Helper()
+	for _, m := range gathered(t, r)[name].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetValue() == value {
+				return m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	t.Fatalf("there is no %s of %s", name, value)
+	return 0, 0
+}
+
+// What handovers leave in the metrics: of the first start, of a join, and of a crash.
+func TestHandoverMetrics(t *testing.T) {
+	inLab(t, func(l *lab) {
+		for n := range 300 {
+			if _, err := l.objects.Create(t.Context(), types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("object-%d", n)},
+				nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := l.start("a")
+		l.wait(time.Minute)
+		if n, sum := samples(t, a.Engine, "rota_handover_stall_seconds", "assigned"); n != 256 || sum <= 0 {
+			t.Errorf("%d slots were assigned, after %v s in all", n, sum)
+		}
+		if n, _ := samples(t, a.Engine, "rota_handover_phase_seconds", "drain"); n != 0 {
+			t.Errorf("%d slots were drained though nobody had them", n)
+		}
+		a.want("alone", "rota_objects", `kind="ConfigMap"`, 300)
+		a.want("alone", "rota_imbalance_ratio", `of="slots"`, 1)
+		if v, _ := a.value("rota_plans_total", `outcome="done"`); v < 1 {
+			t.Errorf("a made %v plans, want that by which it got its slots", v)
+		}
+		plansBefore, _ := a.value("rota_plans_total", `outcome="done"`)
+		b := l.start("b", func(o *Options) { o.Identity.Build = "v1" })
+		l.wait(2 * time.Minute)
+		if n, sum := samples(t, b.Engine, "rota_handover_phase_seconds", "drain"); n != 128 || sum <= 0 {
+			t.Errorf("%d slots were drained for b in %v s, want 128 slots", n, sum)
+		}
+		if n, _ := samples(t, b.Engine, "rota_handover_stall_seconds", "handed"); n != 128 {
+			t.Errorf("%d slots were handed to b, want 128", n)
+		}
+		byA, _ := a.value("rota_plans_total", `outcome="done"`)
+		if byB, _ := b.value("rota_plans_total", `outcome="done"`); byA+byB <= plansBefore {
+			t.Errorf("a and b made %v and %v plans, before b joined there were %v", byA, byB, plansBefore)
+		}
+		mine, _ := a.value("rota_objects", `kind="ConfigMap"`)
+		others, _ := b.value("rota_objects", `kind="ConfigMap"`)
+		if mine+others != 300 || mine == 0 || others == 0 {
+			t.Errorf("a has %v objects and b %v, of 300", mine, others)
+		}
+		a.want("with b", "rota_imbalance_ratio", `of="slots"`, 1)
+		if v, ok := a.value("rota_imbalance_ratio", `of="objects"`); !ok || v != 2*max(mine, others)/300 {
+			t.Errorf("the imbalance of objects is %v, with %v and %v", v, mine, others)
+		}
+		b.absent("without the scrub duty", "rota_imbalance_ratio", `of="slots"`)
+		b.crash()
+		until := func(what string, ok func() bool) {
+			t.Helper()
+			for range 2000 {
+				if ok() {
+					return
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			t.Fatalf("not within 100 s: %s", what)
+		}
+		until("the oldest handover shows the fence wait", func() bool {
+			v, _ := a.value("rota_handover_oldest_seconds", "")
+			return v > 1
+		})
+		l.wait(time.Minute)
+		a.want("at the end", "rota_handover_oldest_seconds", "", 0)
+		// The rota's own duty was the first one: new duties wait as those of the dead do (rule R18).
+		if n, sum := samples(t, a.Engine, "rota_handover_stall_seconds", "expelled"); n != 129 ||
+			sum < 128*a.cfg.FenceDelay.Seconds() {
+			t.Errorf("%d slots came from the dead, after %v s in all", n, sum)
+		}
+	})
+}
+
+// A key that waits for a worker shows in the metric, and no longer when a worker took it.
+func TestOldestWaitingKey(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("a")
+		l.wait(time.Minute)
+		a.want("without keys", "rota_oldest_waiting_seconds", "", 0)
+		a.idle.Store(true)
+		key := types.NamespacedName{Namespace: "a", Name: "waits"}
+		if !a.controller.Add(key) {
+			t.Fatal("not added")
+		}
+		l.wait(time.Minute)
+		if v, _ := a.value("rota_oldest_waiting_seconds", ""); v < 60 || v > 61 {
+			t.Errorf("the oldest key has waited for %v s, want a minute", v)
+		}
+		a.controller.Take(key)
+		a.want("with a worker", "rota_oldest_waiting_seconds", "", 0)
+		a.controller.Done(key)
+	})
+}
+
+// What a worker is busy with is the load of its slot and of the member, also before it is done.
+func TestLoadOfAMember(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("a")
+		l.wait(time.Minute)
+		a.want("without keys", "rota_load", "", 0)
+		for _, name := range []string{"lasts", "lasts-too"} {
+			key := types.NamespacedName{Namespace: "a", Name: name}
+			if _, ok := a.controller.Admit(l.t.Context(), key); !ok {
+				t.Fatal("not admitted")
+			}
+			defer a.controller.Done(key)
+		}
+		serial := func() uint64 {
+			reports, err := l.reports.Read(l.t.Context())
+			if err != nil || len(reports) != 1 {
+				t.Fatalf("%d reports, error %v", len(reports), err)
+			}
+			return reports[0].Serial
+		}
+		before := serial()
+		l.wait(10 * time.Minute)
+		if n := serial() - before; n > 82 { // every half lease
+			t.Errorf("%d reports in ten minutes, because loads change: want no more than at rest", n)
+		}
+		all, _ := a.value("rota_load", "")
+		hottest, _ := a.value("rota_load_hottest_slot", "")
+		if math.Abs(all-2) > 0.02 || math.Abs(hottest-1) > 0.02 {
+			t.Errorf("load %v, of the hottest slot %v: want 2 and 1", all, hottest)
+		}
+		if workers, ok := a.account.Report("a", nil).Load(); !ok || math.Abs(workers-2) > 0.02 {
+			t.Errorf("the report says %v workers, known: %t, want 2", workers, ok)
+		}
+	})
+}
+
+func TestPlans(t *testing.T) {
+	members := []table.Member{{ID: "a"}, {ID: "b"}}
+	tab := func(runs ...table.Run) *table.Table {
+		return &table.Table{Slots: 4, Members: members, Runs: runs}
+	}
+	all := rangeOf(0, 3)
+	old := tab(table.Run{Slots: all, Owner: "a"})
+	for name, test := range map[string]struct {
+		old, next *table.Table
+		want      bool
+	}{
+		"a move is planned":       {old, tab(table.Run{Slots: rangeOf(0, 1), Owner: "a"}, table.Run{Slots: rangeOf(2, 3), Owner: "a", Next: "b"}), true},
+		"slots of nobody":         {tab(table.Run{Slots: all}), old, true},
+		"slots of a dead member":  {tab(table.Run{Slots: all, Owner: "dead"}), old, true},
+		"a handover":              {tab(table.Run{Slots: all, Owner: "a", Next: "b", Ready: true}), tab(table.Run{Slots: all, Owner: "b"}), false},
+		"a move that is ready":    {tab(table.Run{Slots: all, Owner: "a", Next: "b"}), tab(table.Run{Slots: all, Owner: "a", Next: "b", Ready: true}), false},
+		"a move that is dropped":  {tab(table.Run{Slots: all, Owner: "a", Next: "b"}), old, false},
+		"somebody settles":        {tab(table.Run{Slots: all, Owner: "a", Unsettled: true}), old, false},
+		"slots that nobody takes": {old, tab(table.Run{Slots: all}), false},
+	} {
+		if got := plans(test.old, test.next); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The fence's refusals are counted, whether a reconcile wrote or not, and their text reaches the caller.
+func TestFenceRejectionsAreCounted(t *testing.T) {
+	r := testRota(t)
+	mayWrite(r, time.Hour)
+	answer := func(code int, text string) roundTripper {
+		return func(req *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: code, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(text))}, nil
+		}
+	}
+	refusal := `{"kind":"Status","message":"x is forbidden: ValidatingAdmissionPolicy 'f' denied request: the fence of rota ` +
+		`operators/website: Pod web-0 (UID 1) is not a member in epoch 7: it was expelled"}`
+	large := strings.Repeat("x", 3*8<<10)
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		code int
+		text string
+		want float64
+	}{
+		"in a reconcile":         {r.withSlot(t.Context(), 3), http.StatusForbidden, refusal, 1},
+		"outside of a reconcile": {t.Context(), http.StatusForbidden, refusal, 1},
+		"another refusal":        {t.Context(), http.StatusForbidden, large, 0},
+		"no refusal":             {t.Context(), http.StatusOK, refusal, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, _ := metricOf(t, r, "rota_fence_rejections_total")
+			req, err := http.NewRequestWithContext(test.ctx, http.MethodPut,
+				"https://example.com/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := r.WrapTransport(answer(test.code, test.text)).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if got, err := io.ReadAll(resp.Body); err != nil || string(got) != test.text {
+				t.Errorf("the caller reads %d bytes, want %d; %v", len(got), len(test.text), err)
+			}
+			if after, _ := metricOf(t, r, "rota_fence_rejections_total"); after-before != test.want {
+				t.Errorf("%v refusals are counted, want %v", after-before, test.want)
+			}
+		})
+	}
+}
+
+// Metrics have conventional names, units and texts.
+func TestMetricsAreConventional(t *testing.T) {
+	inLab(t, func(l *lab) {
+		a := l.start("a")
+		l.wait(time.Minute)
+		var families []*dto.MetricFamily
+		for _, f := range gathered(t, a.Engine) {
+			families = append(families, f)
+		}
+		problems, err := promlint.NewWithMetricFamilies(families).Lint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	})
+}
+
+func rangeOf(first, last slot.Slot) slot.Range { return slot.Range{First: first, Last: last} }

@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Lister is rota.Lister.
+type Lister[L runtime.Object] interface {
+	List(ctx context.Context, opts metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// InformerFactory is rota.InformerFactory.
+type InformerFactory[N any] interface {
+	InformerFor(example runtime.Object, newFunc N) cache.SharedIndexInformer
+}
+
+// Children is rota.Children.
+type Children struct {
+	Of             schema.GroupKind
+	ClusterScoped  bool
+	WithoutOrphans bool
+}
+
+// ShareInformer is rota.ShareInformer.
+func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
+	r *Engine, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
+	children ...Children,
+) (cache.SharedIndexInformer, error) {
+	if err := checkFactory(factory, client); err != nil {
+		return nil, fmt.Errorf("informer of %s: %w", kind.GroupKind(), err)
+	}
+	var made cache.SharedIndexInformer
+	given := factory.InformerFor(example, func(_ C, resync time.Duration) cache.SharedIndexInformer {
+		lw := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return client.List(ctx, o)
+			},
+			WatchFuncWithContext: client.Watch,
+		}
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		made = r.NewInformer(kind.GroupKind(), lw, example, resync, indexers, children...)
+		return made
+	})
+	if made == nil {
+		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory "+
+			"is asked for the kind; a second one, of the same objects by their owners for instance, needs a factory of its own",
+			kind.GroupKind())
+	}
+	if err := r.declare("ShareInformer", kind.GroupKind(), children); err != nil {
+		return nil, err
+	}
+	_, started, _ := r.share.KindOf(made)
+	r.setup.needs(start{
+		kind: kind.GroupKind(), started: started, client: true, owned: len(children) > 0, informer: made,
+	})
+	return made, nil
+}
+
+// NewInformer is Rota.NewInformer.
+func (r *Engine) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers, children ...Children,
+) cache.SharedIndexInformer {
+	if len(children) > 0 {
+		return r.share.NewOwnedInformer(kind, lw, example, resync, indexers)
+	}
+	return r.share.NewInformer(kind, lw, example, resync, indexers)
+}
+
+// Shard is Rota.Shard.
+func (r *Engine) Shard(kind schema.GroupKind, children ...Children) error {
+	if err := r.declare("Shard", kind, children); err != nil {
+		return err
+	}
+	r.declared.Store(kind, true)
+	return nil
+}
+
+// declare sets how a kind is sharded. call is the name of the user's call, for errors.
+func (r *Engine) declare(call string, kind schema.GroupKind, children []Children) error {
+	if r.setup.late() {
+		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
+	}
+	if len(children) == 0 {
+		return r.share.Shard(kind)
+	}
+	for _, c := range children {
+		if c.Of.Kind == "" {
+			return fmt.Errorf("informer of %s: Children.Of is empty: say of which kind the owners are", kind)
+		}
+		if !r.share.Own(kind, c.Of, !c.ClusterScoped) {
+			return fmt.Errorf("informer of %s: one runs already: call %s before any informer of the kind runs", kind, call)
+		}
+		if c.WithoutOrphans {
+			continue
+		}
+		if err := r.share.AddOrphans(kind); err != nil {
+			return fmt.Errorf("%w; or set WithoutOrphans of rota.Children", err)
+		}
+	}
+	return nil
+}
+
+// checkFactory returns an error if a factory that client-gen made narrows what its informers list, by WithNamespace or
+// WithTweakListOptions, and the client is a generated one that does not. A factory tells nobody of its options, so they
+// are read from its fields. Clients of another make are trusted to list what they should.
+func checkFactory(factory, client any) error {
+	of, generated := namespaceOf(client)
+	fields := reflect.Indirect(reflect.ValueOf(factory))
+	if !generated || fields.Kind() != reflect.Struct {
+		return nil
+	}
+	if f := fields.FieldByName("tweakListOptions"); f.IsValid() && f.Kind() == reflect.Func && !f.IsNil() {
+		return errors.New("its factory was made with WithTweakListOptions, which does not apply here, so that it would " +
+			"list more: pass as client a value of your own whose List and Watch change the options and call the client's, or " +
+			"take a factory without this option")
+	}
+	f := fields.FieldByName("namespace")
+	if f.IsValid() && f.Kind() == reflect.String && f.String() != "" && f.String() != of {
+		listed := fmt.Sprintf("lists namespace %s", of)
+		if of == "" {
+			listed = "lists all namespaces"
+		}
+		return fmt.Errorf("its factory was made with WithNamespace(%q), and the client %s: pass the client of that "+
+			"namespace, or take a factory without this option", f.String(), listed)
+	}
+	return nil
+}
+
+// namespaceOf returns the namespace of a client that client-gen made; ok is false for others.
+func namespaceOf(client any) (namespace string, ok bool) {
+	switch c := client.(type) {
+	case interface{ GetNamespace() string }:
+		return c.GetNamespace(), true
+	case interface{ Namespace() string }: // a fake
+		return c.Namespace(), true
+	}
+	return "", false
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+func TestShareInformer(t *testing.T) {
+	r := testRota(t)
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://127.0.0.1:1"})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	kind, secrets := corev1.SchemeGroupVersion.WithKind("Secret"), client.CoreV1().Secrets(metav1.NamespaceAll)
+	shared, err := ShareInformer(r, factory, kind, &corev1.Secret{}, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := factory.Core().V1().Secrets().Informer()
+	if got.GetIndexer() != shared.GetIndexer() {
+		t.Error("the factory gives out another informer than the shared one")
+	}
+	if _, ok := got.GetIndexer().GetIndexers()[cache.NamespaceIndex]; !ok {
+		t.Error("no index by namespace, which listers need to be fast")
+	}
+	if _, err := ShareInformer(r, factory, kind, &corev1.Secret{}, secrets); err == nil {
+		t.Error("a second ShareInformer gave no error, want one: the factory has the informer")
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]())
+	defer queue.ShutDown()
+	if _, err := NewQueue(r, "test", factory.Core().V1().ConfigMaps().Informer(), queue); err == nil {
+		t.Error("a queue for an informer of all objects gave no error, want one")
+	}
+	if _, err := NewQueue(r, "test", shared, queue); err != nil {
+		t.Error(err)
+	}
+	if !r.share.Sharded(schema.GroupKind{Kind: "Secret"}) {
+		t.Error("NewQueue did not shard the kind")
+	}
+}
+
+// A member does not join before the informers run: the slots would look empty.
+func TestRunWaitsForInformers(t *testing.T) {
+	r := testRota(t)
+	testQueue(t, r)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil || r.ID() != "" {
+		t.Errorf("Run joined as %q and returned %v, want it not to join", r.ID(), err)
+	}
+}
+
+// Without a factory: an informer holds the share of what Shard declared, by the objects' keys or by their owners'.
+func TestNewInformer(t *testing.T) {
+	r := testRota(t)
+	parent := schema.GroupKind{Kind: "ConfigMap"}
+	if err := r.Shard(parent); err != nil {
+		t.Fatal(err)
+	}
+	owner := Children{Of: parent}
+	if err := r.Shard(secretKind, owner); err != nil {
+		t.Fatal(err)
+	}
+	own := r.NewInformer(parent, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
+	children := r.NewInformer(secretKind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil, owner)
+	if r.share.HoldsByOwner(own) || !r.share.Sharded(parent) {
+		t.Error("the informer of a kind that is shared by its own keys does not hold the share by them")
+	}
+	if !r.share.HoldsByOwner(children) || !r.share.Owned(secretKind) || r.share.Sharded(secretKind) {
+		t.Error("the informer of children does not hold the share by owners")
+	}
+	r.setup.ran = true
+	if err := r.Shard(gadgetKind); err == nil || !strings.Contains(err.Error(), "call Shard first") {
+		t.Errorf("Shard after Run: error %v, want one", err)
+	}
+}

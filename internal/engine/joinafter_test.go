@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/test/store/memory"
+)
+
+// Controllers and duties that are set up while Run waits take part. The member does not join before, and says why.
+func TestJoinsAfterControllersAreSetUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		shared := memory.New()
+		r.store = shared.Client(nil)
+		built, certified := make(chan struct{}), make(chan struct{})
+		for what, done := range map[string]chan struct{}{"the controllers to be built": built, "certificates": certified} {
+			if err := r.JoinAfter(what, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		finished := 0
+		r.setup.atEnd(func(context.Context) error { finished++; return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		waits := func(words ...string) {
+			t.Helper()
+			time.Sleep(10 * startPatience)
+			synctest.Wait()
+			err := r.Ready(nil)
+			if r.state.HasJoined() || err == nil {
+				t.Fatalf("joined: %t, not ready because of %v; want it to wait for %q", r.state.HasJoined(), err, words)
+			}
+			for _, word := range words {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		}
+		waits("waiting for ", "the controllers to be built", "certificates")
+		if notes := shared.Notes(); len(notes) != 1 || notes[0].Reason != "NotJoining" ||
+			!strings.Contains(notes[0].Message, "It waits for ") || !strings.Contains(notes[0].Message, "certificates") {
+			t.Errorf("events %+v, want one that says why this member does not join", notes)
+		}
+		if shared.Counts().Requests[memory.OpCreateLease] > 0 || finished > 0 {
+			t.Errorf("a Lease, or the end of the setup (%d), before it is done", finished)
+		}
+		close(certified)
+		waits("the controllers to be built")
+		enqueue := func([]types.NamespacedName, work.Priority) {}
+		c, err := r.newTestController("late", schema.GroupKind{Kind: "Secret"}, enqueue)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ExpectKindLate()
+		ran := make(chan struct{})
+		if err := r.Duty("report", func(context.Context) error { close(ran); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		close(built)
+		waits("controller late")
+		c.Started()
+		<-r.Joined()
+		<-ran
+		if finished != 1 {
+			t.Errorf("the end of the setup was told %d times", finished)
+		}
+		if _, err := r.newTestController("later", schema.GroupKind{Kind: "Secret"}, enqueue); err == nil ||
+			!strings.Contains(err.Error(), "JoinAfter") {
+			t.Errorf("NewController once the member works: %v, want an error that says JoinAfter", err)
+		}
+		if err := r.Duty("other", func(context.Context) error { return nil }); err == nil ||
+			!strings.Contains(err.Error(), "JoinAfter") {
+			t.Errorf("Duty once the member works: %v, want an error that says JoinAfter", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestJoinAfterRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		r.store = memory.New().Client(nil)
+		wantErr := func(err error, word string) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("%v, want an error that says %q", err, word)
+			}
+		}
+		wantErr(r.JoinAfter("", make(chan struct{})), "say what is waited for")
+		wantErr(r.JoinAfter("certificates", nil), "never join")
+		if err := r.JoinAfter("certificates", make(chan struct{})); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		wantErr(r.JoinAfter("other", make(chan struct{})), "Run was called before")
+		cancel() // while it waits
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

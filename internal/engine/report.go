@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/report"
+	"github.com/rota-dev/rota/slot"
+)
+
+// holdings is the account of a member that works.
+type holdings struct{ rota *Engine }
+
+var _ report.Account = holdings{}
+
+// Duties implements report.Account.
+func (holdings) Duties() []string { return []string{report.ScrubDuty} }
+
+// Run implements report.Account.
+func (h holdings) Run(m report.Member) { h.rota.reporter.Compare(m) }
+
+// Report implements report.Account.
+func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
+	r := h.rota
+	out := r.outline(id, setup)
+	out.Health, out.Hottest = r.controllers.Health(), r.controllers.Hottest()
+	out.Trial = r.trials.Look(&r.tableOf().Canary, r.controllers.Trial())
+	now := r.now()
+	for s, at := range r.controllers.Oldest() {
+		if age := now - at; age > time.Second && out.Open.Has(s) {
+			out.Waiting[s] = age
+		}
+	}
+	return out
+}
+
+// report returns the account's report, with the handovers.
+func (i *incarnation) report() *coverage.Report {
+	r := i.rota.account.Report(i.ID(), i.rota.settings())
+	r.Handovers = i.moves.Handovers()
+	if waits := i.Waiting(); waits != "" {
+		r.Waits = waits
+	} else { // otherwise nothing goes on, for as long as another one leads
+		r.Moving = i.moves.Ages(i.rota.now())
+	}
+	return r
+}
+
+// outline is a report of holdings without the keys that wait for workers.
+func (r *Engine) outline(id string, setup map[string]string) *coverage.Report {
+	open := r.hashes(r.gate.Working())
+	out := &coverage.Report{
+		Member: id, Open: open, Digests: r.share.Digest(open),
+		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}, Setup: setup,
+		Selections: r.share.Selections(), Loads: coverage.LoadsOf(r.loads()),
+	}
+	for kind := range out.Digests {
+		if owners := r.share.Owners(kind); owners != nil {
+			out.Owners[kind] = owners
+		}
+	}
+	return out
+}
+
+// settings returns this member's settings for its report.
+func (r *Engine) settings() map[string]string {
+	out := map[string]string{
+		coverage.SettingLease: r.cfg.LeaseDuration.String(), coverage.SettingDeadline: r.cfg.RenewDeadline.String(),
+		coverage.SettingRetry: r.cfg.RetryPeriod.String(), coverage.SettingWrite: r.cfg.WriteTimeout.String(),
+		coverage.SettingFence: r.cfg.FenceDelay.String(), coverage.SettingDelivery: r.share.Delivery().String(),
+		coverage.SettingLabel: strconv.FormatBool(r.opts.Label), coverage.SettingBalance: r.opts.balance(),
+	}
+	if workload := r.opts.Identity.Workload; workload != "" {
+		out[coverage.SettingWorkload] = workload
+	}
+	if labels := r.cfg.Self.Labels; labels != "" {
+		out[coverage.SettingLabels] = labels
+	}
+	if lease := r.opts.electionLease(); lease.Name != "" && !r.opts.Solo {
+		out[coverage.SettingElection] = lease.String()
+	}
+	report.Announce(r.opts.Group, out)
+	if kinds := r.keeper.Kinds(); len(kinds) > 0 {
+		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(kinds)), ",")
+	}
+	if address := r.keeper.Address(); address != "" {
+		out[coverage.SettingDispatcher] = address
+	}
+	return out
+}
+
+// memberLoads reads what members report of their loads.
+func (r *Engine) memberLoads(ctx context.Context) ([]member.LoadReport, error) {
+	if r.reports == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.WriteTimeout)
+	defer cancel()
+	reports, err := r.reports.Read(ctx)
+	return report.Loads(reports), err
+}
+
+// balance is what this member's plans balance.
+func (o *Options) balance() string {
+	if o.ByLoad {
+		return coverage.BalanceLoad
+	}
+	return coverage.BalanceNumber
+}
+
+// lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has
+// joined, a missing permission would end it, and this one is not worth that.
+func (r *Engine) lacks(what string, err error) {
+	if !r.state.HasJoined() || !r.refused(what, err) {
+		r.log.Error(err, what)
+	}
+}

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/report"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/store/memory"
+)
+
+var website = schema.GroupKind{Group: "web.example.com", Kind: "Website"}
+
+// websites are what there is: so many objects, of which some have their labels, and some change with every list.
+type websites struct {
+	count, labeled, changing int
+	panics                   int64 // so many of the first lists panic
+	roles                    *sharding.Roles
+	lists                    atomic.Int64
+}
+
+func (s *websites) List(_ context.Context, kind schema.GroupKind, each func(metav1.Object)) (string, error) {
+	n := s.lists.Add(1) // 1,000 versions for each list
+	if n <= s.panics {
+		panic("no list")
+	}
+	for i := range s.count {
+		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("site-", i),
+			ResourceVersion: "7"}}
+		if i < s.labeled {
+			obj.Labels = s.roles.Stamps(kind, obj)
+		}
+		if i < s.changing {
+			obj.ResourceVersion = fmt.Sprint(1000*n - 1)
+		}
+		each(obj)
+	}
+	return fmt.Sprint(1000 * n), nil
+}
+
+// shadows are members of a rota of shadows in memory.
+type shadows struct {
+	t       *testing.T
+	memory  *memory.Store
+	reports *sharedReports
+	mu      sync.Mutex
+	members []*Engine
+}
+
+func (s *shadows) all() []*Engine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.members)
+}
+
+func (s *shadows) start(pod string, from *websites, change ...func(*Options)) (stop func()) {
+	s.t.Helper()
+	return s.startFrom(pod, from, change...)
+}
+
+func (s *shadows) startFrom(pod string, from report.Objects, change ...func(*Options)) (stop func()) {
+	s.t.Helper()
+	o := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: pod}, Delivery: sharding.SlotLabel,
+		Label: true, LeaderElectionID: "website-operator", Logger: logr.Discard(), Slots: 64}
+	for _, f := range change {
+		f(&o)
+	}
+	shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"}, o, website)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	shadow.from = from
+	if all, ok := from.(*websites); ok {
+		all.roles = sharding.New(sharding.Options{Slots: shadow.opts.Slots, Key: shadow.opts.Key, Label: true})
+		if err := all.roles.Shard(website); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	shadow.made = func(r *Engine) {
+		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.members = append(s.members, r)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- shadow.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("Start returned %v, which would end the operator", err)
+		}
+	}
+}
+
+// Shadows divide the slots of a table of their own, report what each would have, and work on nothing: no gate opens, not
+// while they come, stay or go.
+func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
+		look := func() {
+			for _, r := range s.all() {
+				if open := r.gate.Working(); !open.Empty() {
+					t.Fatalf("slots %v are open at %s", open, r.ID())
+				}
+				if kinds := r.share.Kinds(); len(kinds)+r.labels.Len() > 0 || r.candidacy() != nil {
+					t.Fatalf("it shards %v, labels %v, or takes part in a leader election", kinds, r.labels.Len())
+				}
+			}
+		}
+		wait := func(d time.Duration) {
+			for range d / (100 * time.Millisecond) {
+				time.Sleep(100 * time.Millisecond)
+				look()
+			}
+		}
+		var stops []func()
+		for _, pod := range []string{"a", "b", "c"} {
+			stops = append(stops, s.start(pod, &websites{count: 300, labeled: 100, changing: 30}))
+			wait(10 * time.Second)
+		}
+		wait(time.Minute)
+		table := s.all()[0].state.Table()
+		if len(table.Members) != 3 || len(table.Duties) > 0 || table.Slots != 64 {
+			t.Fatalf("table:\n%s", table)
+		}
+		for _, m := range table.Members {
+			owned := table.Owned(m.ID)
+			if n := owned.Len(); n < 21 || n > 22 {
+				t.Errorf("%s would own %d slots, want a third", m.ID, n)
+			}
+		}
+		for _, run := range table.Runs {
+			if run.Owner == "" || run.Next != "" || run.Unsettled {
+				t.Errorf("slots %v have not come to rest: %+v", run.Slots, run)
+			}
+		}
+		all, err := s.reports.Read(t.Context())
+		if err != nil || len(all) != 3 {
+			t.Fatalf("%d reports, %v", len(all), err)
+		}
+		var sum coverage.Would
+		for _, r := range all {
+			if !r.Open.Empty() || r.Waits != "this member is a shadow, which works on nothing" || len(r.Would) != 1 {
+				t.Fatalf("report %+v", r)
+			}
+			w := r.Would[0]
+			in := 0
+			owned := table.Owned(r.Member)
+			for n, d := range r.Digests[website] {
+				if !owned.Has(n) {
+					t.Errorf("%s reports slot %d, which it does not own", r.Member, n)
+				}
+				in += d.Objects
+			}
+			if w.Kind != website || w.Objects != in || w.Objects == 0 || w.Over == 0 {
+				t.Errorf("%s would have %+v, and reports %d objects", r.Member, w, in)
+			}
+			sum.Objects, sum.Unlabelled, sum.Changed = sum.Objects+w.Objects, sum.Unlabelled+w.Unlabelled, sum.Changed+w.Changed
+		}
+		if want := (coverage.Would{Objects: 300, Unlabelled: 200, Changed: 30}); sum != want {
+			t.Errorf("all would have %+v, want %+v", sum, want)
+		}
+		begun := time.Now()
+		stops[1]() // it hands over
+		if took := time.Since(begun); took > shadowLeave {
+			t.Errorf("leaving took %v, in which the operator's process waits", took)
+		}
+		wait(5 * time.Second)
+		left := s.all()[0].state.Table()
+		if owned := left.Owned(s.all()[0].ID()); len(left.Members) != 2 || owned.Len() != 32 {
+			t.Errorf("after one has left:\n%s", left)
+		}
+		stops[0]()
+		stops[2]()
+		look()
+	})
+}
+
+// Whatever keeps a shadow from going on, the operator's manager does not hear of it.
+func TestShadowNeverEndsTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
+			Options{Name: "website", Namespace: "operators", Logger: logr.Discard()}, website)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		shadow.made = func(r *Engine) {
+			tries++
+			r.rest, r.setup.ran = nil, true // Run returns an error at once
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*shadowRetry-time.Second)
+		defer cancel()
+		if err := shadow.Start(ctx); err != nil {
+			t.Errorf("Start: %v", err)
+		}
+		if tries != 10 {
+			t.Errorf("%d tries in 10 minutes, want one a minute", tries)
+		}
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) || shadow.NeedLeaderElection() {
+			t.Error("it ended early, or runs on the leader only")
+		}
+	})
+}
+
+func TestShadowOptions(t *testing.T) {
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
+	g, err := group.Parse("program", []string{"a"}, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, create := range map[string]func() error{
+		"Options.Name is empty": func() error { _, err := NewShadow(cfg, Options{}, website); return err },
+		"got no config":         func() error { _, err := NewShadow(nil, Options{Name: "w"}, website); return err },
+		"got no kinds":          func() error { _, err := NewShadow(cfg, Options{Name: "w"}); return err },
+		"a kind without a name": func() error {
+			_, err := NewShadow(cfg, Options{Name: "w"}, schema.GroupKind{Group: "g"})
+			return err
+		},
+		"Options.Solo or Options.Group": func() error {
+			_, err := NewShadow(cfg, Options{Name: "w", Group: g}, website)
+			return err
+		},
+		"without -shadow": func() error { _, err := NewShadow(cfg, Options{Name: "w-shadow"}, website); return err },
+		"only shadows have names": func() error {
+			_, err := New(cfg, Options{Name: "w-shadow", Namespace: "operators"})
+			return err
+		},
+	} {
+		if err := create(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: sharding.ShardSelector}, website)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.member()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != sharding.Filter {
+		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
+	}
+}

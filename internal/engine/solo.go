@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/replica"
+	"github.com/rota-dev/rota/slot"
+)
+
+// soloDefaults fills in what Solo needs nobody to say, and refuses it in a Pod.
+func (o Options) soloDefaults() (Options, error) {
+	if !o.Solo {
+		return o, nil
+	}
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !isTest() {
+		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is no test: every replica " +
+			"would work on all objects. Leave Solo out where the operator is deployed; it is for tests")
+	}
+	if o.Delivery == sharding.ShardSelector && o.Key == slot.KeyUnknown {
+		o.Key = slot.KeyUID
+	}
+	// There is nothing to select, and nobody to label for.
+	o.Delivery, o.Label = sharding.Filter, false
+	o.Name, o.Namespace = cmp.Or(o.Name, "solo"), cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE"), "default")
+	return o, nil
+}
+
+// isTest reports whether go test built this program, as testing.Testing does, which would link package testing into
+// operators.
+func isTest() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && strings.HasSuffix(info.Path, ".test")
+}
+
+// newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.
+func newSolo(cfg *rest.Config, opts Options, config member.Config) *Engine {
+	r := newRota(cfg, opts, config)
+	r.store = replica.SoloStore{}
+	r.log.Info("This process works on all objects by itself (Options.Solo): no other replica may run")
+	return r
+}
+
+// decide returns what steps for an incarnation.
+func (r *Engine) decide() replica.Member {
+	if !r.opts.Solo {
+		return member.New(r.cfg)
+	}
+	s, t := replica.NewSolo(r.cfg, time.Now())
+	r.state.See(member.Snapshot{UID: t.UID, Version: "1", Table: t})
+	return s
+}
+
+// checkSolo returns an error for options that Solo does not go with.
+func (o Options) checkSolo() error {
+	if o.Solo && o.Group != nil {
+		return fmt.Errorf("rota %s: Options.Solo and Options.Group: a group needs the other groups; test with one of the two",
+			o.Name)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/slot"
+)
+
+// A rota of one owns everything at once, its duties included, tells so in its status, and leaves when it is asked to.
+func TestSoloOwnsEverythingAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(nil, Options{Solo: true, Slots: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var epoch uint64
+		begun, ended := make(chan struct{}), false
+		err = r.Duty("report", func(ctx context.Context) error {
+			epoch, _ = gate.EpochFrom(ctx)
+			close(begun)
+			<-ctx.Done()
+			ended = true
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		err = r.Work(ctx, func(work context.Context) {
+			<-begun
+			synctest.Wait()
+			s := r.Status()
+			if all := slot.Count(64).All(); s.Owned != all || s.Open != all || s.Members != 1 || s.TableGone {
+				t.Errorf("status %+v, want all slots owned and open by the only member", s)
+			}
+			if len(s.Duties) != 1 || !s.Duties[0].Running || s.Duties[0].Owner != r.ID() {
+				t.Errorf("duties %+v, want the one running here", s.Duties)
+			}
+			if !r.Owns(schema.GroupKind{Kind: "Secret"}, types.NamespacedName{Namespace: "a", Name: "b"}) || epoch == 0 {
+				t.Errorf("it does not own an object, or has no epoch (%d)", epoch)
+			}
+			if waited := time.Since(start); waited > 0 {
+				t.Errorf("it waited %v, want nothing to wait for", waited)
+			}
+			cancel()
+			<-work.Done()
+		})
+		if err != nil || !ended || r.gate.Working() != (slot.Set{}) {
+			t.Errorf("error %v, duty ended %t, open at the end %v", err, ended, r.gate.Working())
+		}
+	})
+}
+
+func TestSoloOptions(t *testing.T) {
+	r, err := New(nil, Options{Solo: true, Delivery: sharding.ShardSelector, Label: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.opts.Delivery != sharding.Filter || r.opts.Label || r.cfg.Key != slot.KeyUID {
+		t.Errorf("delivery %v, label %t, key %v, want Filter and the key that ShardSelector has", r.opts.Delivery, r.opts.Label,
+			r.cfg.Key)
+	}
+	g, err := group.Parse("program", []string{"a"}, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(nil, Options{Solo: true, Group: g}); err == nil || !strings.Contains(err.Error(), "Options.Group") {
+		t.Errorf("error %v with a group, want that the two do not go together", err)
+	}
+	if _, err := New(nil, Options{Name: "web", Namespace: "operators"}); err == nil || !strings.Contains(err.Error(), "Solo") {
+		t.Errorf("error %v without a config, want that it takes one, or Solo", err)
+	}
+}
+
+// This program is one that go test built.
+func TestTestsAreTold(t *testing.T) {
+	if !isTest() {
+		t.Error("a test counts as a program")
+	}
+}

@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+const (
+	// startPeriod is the time between two checks for running informers.
+	startPeriod = 20 * time.Millisecond
+)
+
+// awaitWiring waits until an informer of the kind of each controller runs. It returns false when
+// ctx ends. It returns an error after startPatience; or at once if no client was wrapped, or nobody works on a shared
+// kind.
+func (r *Engine) awaitWiring(ctx context.Context) (bool, error) {
+	late := time.NewTimer(startPatience)
+	defer late.Stop()
+	tick := time.NewTicker(startPeriod)
+	defer tick.Stop()
+	for {
+		err := r.checkInformers()
+		if err == nil {
+			return true, errors.Join(r.checkClients(), r.checkUnworked())
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return false, err
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
+}
+
+// checkInformers returns an error for controllers without a running informer that holds this member's share of their
+// kind.
+func (r *Engine) checkInformers() error {
+	var errs []error
+	for _, c := range r.controllers.All() {
+		made, runs := r.share.Informers(c.Kind)
+		switch {
+		case runs || c.IsKindLate():
+		case made:
+			errs = append(errs, fmt.Errorf("controller %s: the informer of %s with this member's share was not started", c.Name,
+				c.Kind))
+		default:
+			errs = append(errs, fmt.Errorf("controller %s: no informer of %s holds this member's share, so that it would miss "+
+				"what happens: call rota.ShareInformer (or Rota.NewInformer) for the kind before its factory is asked for it, add "+
+				"the handlers to the informer that it returns, and make the queue of it with rota.NewQueue", c.Name, c.Kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkClients returns an error if there are queues and no client was wrapped: writes of their workers would have no
+// deadline.
+func (r *Engine) checkClients() error {
+	if r.writes.Wrapped() {
+		select {
+		case err := <-r.bypassed:
+			return err
+		default:
+			return nil
+		}
+	}
+	for _, c := range r.controllers.All() {
+		if c.Informer != nil && !r.fakes {
+			return fmt.Errorf("queue %s: no client was made of what rota.WrapConfig (or WrapTransport) returns, so that writes "+
+				"would not end when a slot is lost: wrap the config of every client of the workers and of the informers", c.Name)
+		}
+	}
+	return nil
+}
+
+// unseen handles a request of an informer that did not go through a wrapped client. Then the rota does not see what
+// such clients watch, nor which resource is of which kind, so that writes might not be noted (rule R8). If
+// ShareInformer got the client, Run ends.
+func (r *Engine) unseen(kind schema.GroupKind) {
+	shared := slices.ContainsFunc(r.setup.informers(), func(s start) bool { return s.client && s.kind == kind })
+	if r.fakes {
+		return
+	}
+	if shared {
+		select {
+		case r.bypassed <- fmt.Errorf("informer of %s: its lists and watches do not come through a client of what "+
+			"rota.WrapConfig (or WrapTransport) returns, so that the next owner of a slot might not wait for what was written "+
+			"in it: give ShareInformer, and the factory, a client of the wrapped config", kind):
+		default:
+		}
+		return
+	}
+	if _, told := r.toldUnseen.LoadOrStore(kind, true); !told {
+		r.log.Info("Lists and watches of an informer do not come through a client of what rota.WrapConfig (or "+
+			"WrapTransport) returns, or without their context: writes of its kind are noted only where its resource is the "+
+			"regular plural of the kind, or by Rota.Wrote", "kind",
+			kind.String())
+	}
+}
+
+// watchWiring checks for faults that show only while the member works.
+func (r *Engine) watchWiring(ctx context.Context) {
+	tick := time.NewTicker(startPatience)
+	defer tick.Stop()
+	ended := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ended = r.checkEnded(ended)
+		for _, c := range r.controllers.All() {
+			c.Check()
+		}
+	}
+}
+
+// askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
+// those of Kubernetes count the events that such handlers get; whether these do cannot be known.
+func (r *Engine) askForResets() {
+	started := r.setup.informers()
+	for _, c := range r.controllers.All() {
+		if c.HasDecided() || c.Informer == nil {
+			continue
+		}
+		for _, s := range started {
+			if _, owner := r.share.Owners(s.kind)[c.Kind]; owner && s.owned && r.share.Heard(s.informer) {
+				r.log.Info("A queue has handlers on an informer of children, and no function of OnReset. If its controller waits "+
+					"for events of what it wrote before it counts objects (expectations, as in Kubernetes' own controllers), it "+
+					"waits in vain for those of the time in which a slot was shut: have OnReset forget what is expected. If it "+
+					"does not, say so by OnReset(nil)", "controller", c.Name, "kind", c.Kind.String(), "children", s.kind.String())
+				break
+			}
+		}
+	}
+}
+
+// checkUnworked returns an error for informers of ShareInformer whose handlers are all that would work on their kinds.
+// Handlers hear nothing of the objects of a slot that comes: these go to the controllers of the kind. With key Name or
+// UID, an object that a handler enqueues for another one is mostly on another member than that one. A call of Shard for
+// the kind says that this is wanted.
+func (r *Engine) checkUnworked() error {
+	started := r.setup.informers()
+	controllers := r.controllers.All()
+	var worked []schema.GroupKind
+	for _, c := range controllers {
+		worked = append(worked, c.Kind)
+	}
+	works := func(kind schema.GroupKind) bool {
+		return slices.Contains(worked, kind) || slices.Contains(r.keeper.Kinds(), kind.String())
+	}
+	var errs []error
+	for _, s := range started {
+		_, declared := r.declared.Load(s.kind)
+		if declared || !r.share.Heard(s.informer) {
+			continue
+		}
+		if s.owned {
+			errs = append(errs, r.checkOwners(s.kind, worked, works))
+			continue
+		}
+		along := r.cfg.Key == slot.KeyNamespace && len(controllers)+len(r.keeper.Kinds()) > 0
+		if !works(s.kind) && !along {
+			errs = append(errs, unworked(s.kind, false))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkOwners returns an error for a kind with Children.Of that nobody works on: the objects of that owner are in slots
+// that nobody hears of. It is mostly a group that was forgotten, which worked has then.
+func (r *Engine) checkOwners(kind schema.GroupKind, worked []schema.GroupKind, works func(schema.GroupKind) bool) error {
+	if len(worked)+len(r.keeper.Kinds()) == 0 {
+		return unworked(kind, true)
+	}
+	var errs []error
+	for owner := range r.share.Owners(kind) {
+		_, declared := r.declared.Load(owner)
+		along := r.cfg.Key == slot.KeyNamespace && r.share.Sharded(owner)
+		if !works(owner) && !declared && !along {
+			errs = append(errs, unworkedOwner(kind, owner, worked))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unworkedOwner is the error for children of a kind that no queue is about.
+func unworkedOwner(kind, owner schema.GroupKind, worked []schema.GroupKind) error {
+	hint := ""
+	for _, w := range worked {
+		if w.Kind == owner.Kind {
+			hint = fmt.Sprintf(". Did you mean schema.GroupKind{Group: %q, Kind: %q}?", w.Group, w.Kind)
+		}
+	}
+	return fmt.Errorf("informer of %s: its rota.Children is of %s (group %q), and no queue is about that kind, "+
+		"so its objects would be on other members than their owners: name the kind of a queue's informer in Children.Of, "+
+		"with its group, or make a queue of the owners' informer with rota.NewQueue%s", kind, owner, owner.Group, hint)
+}
+
+func unworked(kind schema.GroupKind, owned bool) error {
+	if owned {
+		return fmt.Errorf("informer of %s: it has handlers, and there is no queue, so that nobody would be given the "+
+			"objects of a slot that comes here: make a queue of the owners' informer with rota.NewQueue. A library with a "+
+			"work queue of its own cannot be sharded: make it a duty (Rota.Duty), and do not call ShareInformer", kind)
+	}
+	return fmt.Errorf("informer of %s: it has handlers, and no queue was made with it, so that nobody would be given the "+
+		"objects of a slot that comes here: make a queue with rota.NewQueue; or, if its handlers enqueue the objects' "+
+		"owners, pass rota.Children to ShareInformer; or leave ShareInformer out, so that every member has the whole kind. "+
+		"A library with a work queue of its own cannot be sharded: make it a duty (Rota.Duty). If its handlers only "+
+		"observe, such as for metrics or an index, or its objects have the names of those that are worked on, so that they "+
+		"are in the same slots, say so with Rota.Shard", kind)
+}
+
+// informerStopped is delivery.Options.Stopped.
+func (r *Engine) informerStopped(kind schema.GroupKind) {
+	r.hasStopped.Store(true)
+	r.stopped(kind)
+}
+
+// stopped reports an informer that has stopped and that nothing has replaced. While the member works, its informers
+// must run: their caches would be old, and what is reconciled by them wrong. So controllers that need the kind do not
+// work (delivery.Share.Lacks).
+func (r *Engine) stopped(kind schema.GroupKind) {
+	if r.working.Load() && !r.ending.Load() && slices.Contains(r.share.Ended(), kind) {
+		r.faults.Note("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is "+
+			"reconciled that needs it: start it, or its factory, with the context that Rota.Work gives to its function, which "+
+			"ends after the member has left")
+	}
+}
+
+// checkEnded reports informers that have stopped as long as none takes their place, and returns whether there are any.
+// If there were and are no more, it enqueues what waited.
+func (r *Engine) checkEnded(were bool) (are bool) {
+	were = r.hasStopped.Swap(false) || were // it may have been replaced since the last check
+	ended := r.share.Ended()
+	for _, kind := range ended {
+		r.stopped(kind)
+	}
+	if were && len(ended) == 0 {
+		r.controllers.Complete(nil)
+	}
+	return len(ended) > 0
+}

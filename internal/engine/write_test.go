@@ -1,0 +1,363 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/internal/writes"
+	"github.com/rota-dev/rota/slot"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func testRota(t *testing.T) *Engine { t.Helper(); return testRotaLogging(t, logr.Logger{}) }
+
+func testRotaLogging(t *testing.T, log logr.Logger) *Engine {
+	t.Helper()
+	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
+		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// withSlot is a context of a reconcile of something in a slot. ctx is the one that the gate gave.
+func (r *Engine) withSlot(ctx context.Context, s slot.Slot) context.Context {
+	return work.Admitted{Gate: r.gate, Slot: s, Context: ctx}.In(ctx)
+}
+
+// slotsFrom returns the slot of the reconcile that a context belongs to, or none.
+func slotsFrom(ctx context.Context, r *Engine) []slot.Slot {
+	if a, ok := work.AdmittedBy(ctx, r.gate); ok {
+		return []slot.Slot{a.Slot}
+	}
+	return nil
+}
+
+// mayWrite has the deadline of writes that long from now.
+func mayWrite(r *Engine, left time.Duration) {
+	at := r.now() + left
+	r.state.SetDeadline(at, at)
+}
+
+// join has the member joined, by a table that is gone again.
+func join(r *Engine) {
+	r.state.See(member.Snapshot{Table: &table.Table{Members: []table.Member{{ID: r.ID()}}}})
+	r.state.See(member.Snapshot{Table: &table.Table{}})
+}
+
+func send(ctx context.Context, t *testing.T, r *Engine, method string, answer roundTripper) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b",
+		strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := r.WrapTransport(answer).RoundTrip(req)
+	if resp != nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+func status(code int) *http.Response {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(""))}
+}
+
+// R2: a write of a sharded reconcile carries a server-side timeout within the deadline, and is not sent after it.
+func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		ctx := r.withSlot(t.Context(), 3)
+		mayWrite(r, 10*time.Second)
+		var timeout string
+		ok := func(req *http.Request) (*http.Response, error) {
+			timeout = req.URL.Query().Get("timeout")
+			return status(http.StatusOK), nil
+		}
+		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "2000ms" {
+			t.Errorf("timeout %q, error %v; want writeTimeout", timeout, err)
+		}
+		mayWrite(r, 1500*time.Millisecond)
+		if err := send(ctx, t, r, http.MethodPut, ok); err != nil || timeout != "1500ms" {
+			t.Errorf("timeout %q, error %v; want the time left to the deadline", timeout, err)
+		}
+		timeout = ""
+		if err := send(ctx, t, r, http.MethodGet, ok); err != nil || timeout != "" {
+			t.Errorf("timeout %q of a read, error %v; want none", timeout, err)
+		}
+		if err := send(t.Context(), t, r, http.MethodPut, ok); err != nil || timeout != "" {
+			t.Errorf("timeout %q of a write that no slot is behind, error %v; want none", timeout, err)
+		}
+		mayWrite(r, 0)
+		sent := false
+		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
+			sent = true
+			return status(200),
+				nil
+		})
+		if !errors.Is(err, writes.ErrDeadline) || sent {
+			t.Errorf("after the deadline: error %v, sent %v; want writes.ErrDeadline and not sent", err, sent)
+		}
+	})
+}
+
+// R6: a write of unknown outcome counts as in flight until it cannot take effect any more.
+func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answer  roundTripper
+		unknown bool
+	}{
+		{"success", func(*http.Request) (*http.Response, error) { return status(200), nil }, false},
+		{"conflict", func(*http.Request) (*http.Response, error) { return status(409), nil }, false},
+		{"server timeout", func(*http.Request) (*http.Response, error) { return status(504), nil }, true},
+		{"connection lost", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }, true},
+		{"client timeout", func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }, true},
+		{"never sent", func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				mayWrite(r, time.Minute)
+				const s = slot.Slot(3)
+				_ = send(r.withSlot(t.Context(), s), t, r, http.MethodPut, test.answer)
+				if held := r.gate.InFlightIn(s) == 1; held != test.unknown {
+					t.Fatalf("in flight: %v, want %v", held, test.unknown)
+				}
+				if !test.unknown {
+					return
+				}
+				time.Sleep(r.cfg.WriteTimeout)
+				if r.gate.InFlightIn(s) != 1 {
+					t.Error("given up at the timeout, without the margin for transit")
+				}
+				time.Sleep(time.Second + time.Millisecond)
+				if r.gate.InFlightIn(s) != 0 {
+					t.Error("still in flight when it cannot take effect any more")
+				}
+			})
+		})
+	}
+}
+
+// R2: what is a write is told by the kind of the request, not by how the objects are called.
+func TestR02EveryWriteIsOne(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/reviews/configmaps/a":                                        true,
+		"/apis/example.com/v1/namespaces/a/productreviews/b":                             true,
+		"/apis/web.example.com/v1/namespaces/a/websites/reviews-of-books/status":         true,
+		"/api/v1/namespaces/a/serviceaccounts/b/token":                                   true,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":                         false,
+		"/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews":           false,
+		"/k8s/clusters/c-1/apis/authentication.k8s.io/v1/tokenreviews":                   false,
+		"/apis/authorization.k8s.io.example.com/v1/namespaces/a/subjectaccessreviews/b":  true,
+		"/apis/certificates.k8s.io/v1/certificatesigningrequests/authorization.k8s.io-b": true,
+	} {
+		r := testRota(t)
+		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost, "https://example.com"+path,
+			http.NoBody)
+		resp, err := r.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+			return status(200),
+				nil
+		})).RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if refused := errors.Is(err, writes.ErrDeadline); refused != want {
+			t.Errorf("POST %s after the deadline: %v, want it to be refused: %v", path, err, want)
+		}
+	}
+}
+
+// R2: an API server reads a timeout of 0 as its own, a minute.
+func TestR02TimeoutThatIsNone(t *testing.T) {
+	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms",
+		"x": "2000ms", "1s": "1s"} {
+		r := testRota(t)
+		mayWrite(r, time.Minute)
+		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPut,
+			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
+		got := ""
+		resp, err := r.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+			got = req.URL.Query().Get("timeout")
+			return status(200), nil
+		})).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got != want {
+			t.Errorf("timeout=%s is sent as %q, want %q", given, got, want)
+		}
+	}
+}
+
+// R6: a write for a reconcile that has ended, or whose slot was lost, is not sent, whatever context it is made with.
+func TestR06WritesEndWithTheirReconcile(t *testing.T) {
+	for name, end := range map[string]func(r *Engine, leave func()){
+		"the reconcile has returned": func(_ *Engine, leave func()) { leave() },
+		"the slot was lost":          func(r *Engine, _ func()) { r.gate.Shut(slot.SetOf(slot.Range{First: 3, Last: 3})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testRota(t)
+			mayWrite(r, time.Minute)
+			r.gate.SetDeadline(r.now() + time.Minute)
+			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 1)
+			ctx, leave, verdict := r.gate.Enter(t.Context(), 3, gate.Key{Name: "a"}, false)
+			if verdict != gate.Admitted {
+				t.Fatal(verdict)
+			}
+			defer leave()
+			ctx = context.WithoutCancel(r.withSlot(ctx, 3)) // as for a clean-up that is to be done in any case
+			sent := false
+			answer := func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil }
+			if err := send(ctx, t, r, http.MethodPut, answer); err != nil || !sent {
+				t.Fatalf("while it is reconciled: error %v, sent %v", err, sent)
+			}
+			end(r, leave)
+			sent = false
+			if err := send(ctx, t, r, http.MethodPut, answer); err == nil || sent {
+				t.Errorf("error %v, sent %v; want it not to be sent", err, sent)
+			}
+		})
+	}
+}
+
+// R6: the outcome of a reconcile that has run into its own timeout, or that is cut short because its member leaves, may
+// still be written: its slot does not move before it returns. Once the slot is lost nothing is written, whatever ended
+// the context first.
+func TestR06OutcomesAreWritten(t *testing.T) {
+	set := slot.SetOf(slot.Range{First: 3, Last: 3})
+	lost := map[string]func(r *Engine, leave func()){
+		"returned":     func(_ *Engine, leave func()) { leave() },
+		"lost":         func(r *Engine, _ func()) { r.gate.Shut(set) },
+		"past its end": func(r *Engine, _ func()) { time.Sleep(2 * time.Minute); r.gate.Expire() },
+		"renewed late": func(r *Engine, _ func()) {
+			time.Sleep(2 * time.Minute)
+			mayWrite(r, time.Minute)
+			r.gate.SetDeadline(r.now() + time.Minute)
+		},
+	}
+	for how, end := range map[string]func(r *Engine, timeout func()){
+		"timed out": func(_ *Engine, timeout func()) { timeout() },
+		"cut short": func(r *Engine, _ func()) {
+			r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {})
+			r.gate.Cut(set, 0)
+		},
+	} {
+		for then, lose := range lost {
+			synctest.Test(t, func(t *testing.T) {
+				r := testRota(t)
+				mayWrite(r, time.Minute)
+				r.gate.SetDeadline(r.now() + time.Minute)
+				r.gate.Open(set, 1)
+				parent, timeout := context.WithCancelCause(t.Context())
+				ctx, leave, verdict := r.gate.Enter(parent, 3, gate.Key{Name: "a"}, false)
+				if verdict != gate.Admitted {
+					t.Fatal(verdict)
+				}
+				defer leave()
+				end(r, func() { timeout(context.DeadlineExceeded) })
+				if ctx.Err() == nil {
+					t.Fatal("its context goes on")
+				}
+				ctx = context.WithoutCancel(r.withSlot(ctx, 3))
+				sent := 0
+				answer := func(*http.Request) (*http.Response, error) { sent++; return status(200), nil }
+				if err := send(ctx, t, r, http.MethodPut, answer); err != nil || sent != 1 {
+					t.Errorf("%s: error %v, sent %d times; want it to be sent", how, err, sent)
+				}
+				lose(r, leave)
+				if err := send(ctx, t, r, http.MethodPut, answer); err == nil || sent != 1 {
+					t.Errorf("%s, then %s: error %v, sent %d times; want it not to be sent", how, then, err, sent)
+				}
+			})
+		}
+	}
+}
+
+// What ends a write is told by its error, as without Rota.
+func TestWritesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("the caller has had enough")
+		for _, test := range []struct {
+			want error
+			ctx  func(context.Context) (context.Context, func())
+		}{
+			{context.DeadlineExceeded, func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+				return ctx, cancel
+			}},
+			{cause, func(ctx context.Context) (context.Context, func()) {
+				ctx, cancel := context.WithCancelCause(ctx)
+				time.AfterFunc(200*time.Millisecond, func() { cancel(cause) })
+				return ctx, func() { cancel(nil) }
+			}},
+		} {
+			r := testRota(t)
+			mayWrite(r, 10*time.Second)
+			ctx, cancel := test.ctx(r.withSlot(t.Context(), 3))
+			start := time.Now()
+			err := send(ctx, t, r, http.MethodPost, func(req *http.Request) (*http.Response, error) {
+				<-req.Context().Done()
+				return nil, context.Cause(req.Context())
+			})
+			cancel()
+			if !errors.Is(err, test.want) || time.Since(start) != 200*time.Millisecond {
+				t.Errorf("after %v the error is %v, want %v", time.Since(start), err, test.want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// R6: a write that is on its way when its reconcile is cut short, or its duty has to end, gets its answer. Its outcome is
+// known then, and the slot moves at once.
+func TestR06HandoversWaitForAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, cause := range []error{gate.ErrHandover, gate.ErrLost} {
+			r := testRota(t)
+			r.gate.SetDeadline(r.now() + time.Minute)
+			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
+			mayWrite(r, 10*time.Second)
+			parent, end := context.WithCancelCause(t.Context())
+			ctx := r.withSlot(parent, 3)
+			start := time.Now()
+			err := send(ctx, t, r, http.MethodPut, func(req *http.Request) (*http.Response, error) {
+				end(cause)
+				select {
+				case <-req.Context().Done():
+					return nil, req.Context().Err()
+				case <-time.After(100 * time.Millisecond):
+					return status(http.StatusOK), nil
+				}
+			})
+			synctest.Wait()
+			known := r.gate.InFlight() == 0
+			if want := errors.Is(cause, gate.ErrHandover); (err == nil) != want || known != want {
+				t.Errorf("%v: after %v the error is %v, and the outcome known: %v", cause, time.Since(start), err, known)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// WrapConfig is Rota.WrapConfig.
+func (r *Engine) WrapConfig(cfg *rest.Config) *rest.Config { return r.writes.WrapConfig(cfg) }
+
+// WrapTransport is Rota.WrapTransport.
+func (r *Engine) WrapTransport(next http.RoundTripper) http.RoundTripper {
+	return r.writes.WrapTransport(next)
+}
+
+// Wrote is Rota.Wrote.
+func (r *Engine) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+	r.writes.Wrote(ctx, kind, obj)
+}
