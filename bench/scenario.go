@@ -75,7 +75,7 @@ var scenarios = []scenario{
 	},
 	{
 		name: "restart", title: "A container is killed and starts again", loaded: true,
-		note: "The replica that leads, or one that works, gets SIGKILL. Its container starts again at once, in the same Pod.",
+		note:    "The replica that leads, or one that works, gets SIGKILL. Its container starts again at once, in the same Pod.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) },
 		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "reconciles"},
 	},
