@@ -199,4 +199,16 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 		"namespace of that Lease (default: that of the rota)")
 	flags.DurationVar(&o.LeaseDuration, "rota-lease-duration", o.LeaseDuration,
 		"how long others wait before they take a silent member's slots (0: 15s)")
+	flags.DurationVar(&o.RenewDeadline, "rota-renew-deadline", o.RenewDeadline,
+		"how long this member works after its last renewal (0: two thirds of the lease duration)")
+	flags.DurationVar(&o.RetryPeriod, "rota-retry-period", o.RetryPeriod,
+		"time between renewals (0: a fifth of the renew deadline)")
+	flags.DurationVar(&o.WriteTimeout, "rota-write-timeout", o.WriteTimeout,
+		"longest time that the API server may take for a write, with its webhooks (0: 2s)")
+	flags.DurationVar(&o.FenceDelay, "rota-fence-delay", o.FenceDelay,
+		"how long new owners of an expelled member's slots wait; must be longer than the write timeout (0: that and 0.5s)")
+	flags.DurationVar(&o.LeaveTimeout, "rota-leave-timeout", o.LeaveTimeout,
+		"longest time that this member takes to leave; below the Pod's terminationGracePeriodSeconds (0: 25s)")
+	flags.DurationVar(&o.ScrubPeriod, "rota-scrub-period", o.ScrubPeriod,
+		"time between two lists of all objects by the member that compares (0: 1000 times as long as a list, at most 10m)")
 }

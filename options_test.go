@@ -3,7 +3,9 @@ package rota
 import (
 	"flag"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +29,27 @@ func TestFlagsFillTheOptions(t *testing.T) {
 		LeaseDuration: 6 * time.Second}
 	if o.Namespace != want.Namespace || o.Identity != want.Identity || o.LeaseDuration != want.LeaseDuration {
 		t.Errorf("options %+v, want %+v", o, want)
+	}
+}
+
+// Every duration has a flag, so that it can be changed without a build.
+func TestDurationsHaveFlags(t *testing.T) {
+	var o Options
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	o.BindFlags(flags)
+	durations := 0
+	for i := range reflect.TypeFor[Options]().NumField() {
+		if v, ok := reflect.ValueOf(&o).Elem().Field(i).Addr().Interface().(*time.Duration); ok {
+			field := reflect.TypeFor[Options]().Field(i).Name
+			name := "rota" + strings.ToLower(regexp.MustCompile("[A-Z]").ReplaceAllString(field, "-$0"))
+			durations++
+			if err := flags.Parse([]string{"--" + name + "=7s"}); err != nil || *v != 7*time.Second {
+				t.Errorf("--%s: %v, %v", name, *v, err)
+			}
+		}
+	}
+	if durations != 7 {
+		t.Errorf("%d durations, want 7", durations)
 	}
 }
 

@@ -150,8 +150,8 @@ const lateQuiet = time.Minute
 // lateText says that a write timed out, why its time was limited, and what to do.
 func lateText(req *http.Request, timeout time.Duration) string {
 	return fmt.Sprintf("%s %s was not done within %v: a member's writes have rota.Options.WriteTimeout, and no more than "+
-		"is left of its Lease; where admission webhooks or the API server take longer, raise WriteTimeout, and FenceDelay "+
-		"with it",
+		"is left of its Lease; where admission webhooks or the API server take longer, raise WriteTimeout "+
+		"(--rota-write-timeout with Options.BindFlags), and FenceDelay with it",
 		req.Method, req.URL.Path, timeout.Round(time.Millisecond))
 }
 
