@@ -1,12 +1,11 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
@@ -24,15 +24,15 @@ import (
 )
 
 // Autoscale is a story in which a HorizontalPodAutoscaler says how many replicas there are: the load grows for a while,
-// and shrinks again. The controllers of kube-controller-manager for it, for Deployments and for ReplicaSets run as they
-// are. The demo does what a scheduler and a kubelet do.
+// and shrinks again. The controller of kube-controller-manager for it runs as it is. The demo does what the controllers
+// of Deployments, a scheduler and a kubelet do. Options.Objects and Options.Rate must be given.
 type Autoscale struct {
-	// Scaler is the autoscaler, of a Deployment in any namespace: the demo has its own.
+	// Scaler is the autoscaler of a Deployment. The demo puts it into its own namespace.
 	Scaler autoscalingv2.HorizontalPodAutoscaler
 	// Sync is the time between two decisions of the autoscaler; 15 s by default in a cluster.
 	Sync time.Duration
-	// Work is how much longer a reconcile takes than it would, once all Websites are there: it waits, as one that asks
-	// another service. So replicas need little of the machine, and their workers are what there is too little of.
+	// Work is how much longer a reconcile takes, once all Websites are there: it waits, as one that asks another service.
+	// So replicas need little of the machine, and run out of workers.
 	Work time.Duration
 	// Burst is how many Websites are updated per second, beside the load, for BurstLength.
 	Burst       float64
@@ -44,229 +44,272 @@ type Autoscale struct {
 	Metrics func(ctx context.Context, plane *controlplane.ControlPlane, pods func() map[string]string) error
 }
 
-func (a *Autoscale) validate() error {
-	switch {
-	case a.Metrics == nil:
-		return errors.New("autoscale: nobody serves its metrics")
-	case a.Sync < 100*time.Millisecond, a.Work < 0, a.BurstLength <= 0, a.Limit <= 0:
-		return fmt.Errorf("autoscale: sync %v must be at least 100ms, work %v at least 0, burst length %v and limit %v "+
-			"above 0", a.Sync, a.Work, a.BurstLength, a.Limit)
-	case !(a.Burst > 0 && a.Burst <= 1000):
-		return fmt.Errorf("autoscale: burst %v: must be above 0 and at most 1000 per second", a.Burst)
-	case a.fewest() < 1 || a.Scaler.Spec.MaxReplicas <= a.fewest():
-		return fmt.Errorf("autoscaler %s: from %d to %d replicas: the demo needs at least 1, and more at most than at least",
-			a.Scaler.Name, a.fewest(), a.Scaler.Spec.MaxReplicas)
-	}
-	return nil
-}
+const (
+	// podPeriod is the time between two looks at the Deployment.
+	podPeriod = 200 * time.Millisecond
+	// sayWork begins the line that tells a replica how much longer its reconciles take.
+	sayWork = "work "
+)
 
-func (a *Autoscale) fewest() int32 { return ptr.Deref(a.Scaler.Spec.MinReplicas, 1) }
-
-// podLabels are those of the replicas' Pods.
+// podLabels are the labels of the replicas' Pods.
 var podLabels = map[string]string{"app.kubernetes.io/name": "website"}
 
-// autoscaling is the story of Options.Autoscale.
-func (e *engine) autoscaling(ctx, loading, later context.Context) error {
-	a := e.o.Autoscale
-	e.view.title("setting up")
-	e.view.log("Starting the controllers of kube-controller-manager, and %d replicas.", a.fewest())
-	d := a.deployment()
-	if err := e.cluster.Create(ctx, d); err != nil {
+// Story is the story.
+func (a *Autoscale) Story(ctx context.Context, s *Show) error {
+	fewest := ptr.Deref(a.Scaler.Spec.MinReplicas, 1)
+	if a.Scaler.Spec.MaxReplicas <= fewest || s.cluster.Plane == nil {
+		return fmt.Errorf("autoscaler from %d to %d replicas: needs more at most than at least, and no kubeconfig",
+			fewest, a.Scaler.Spec.MaxReplicas)
+	}
+	s.load.Patience = a.BurstLength + a.Limit // it is overloaded on purpose
+	d := &deployment{Show: s, key: client.ObjectKey{Namespace: Namespace, Name: a.Scaler.Spec.ScaleTargetRef.Name}}
+	manager, err := a.startManager(ctx, s)
+	if err != nil {
 		return err
 	}
-	if err := e.manage(ctx); err != nil {
+	defer manager.Kill()
+	if err := s.cluster.Create(ctx, d.object(fewest)); err != nil {
 		return err
 	}
-	k := &kubelet{e: e, deployment: d.Name, pods: map[string]*hosted{}}
-	watching, end := context.WithCancel(ctx)
-	var watchers sync.WaitGroup
-	defer watchers.Wait()
+	scaling, end := context.WithCancel(ctx)
 	defer end()
-	watchers.Go(func() { k.run(watching) })
-	err := until(ctx, stepLimit, func() string {
-		if n := len(e.live()); n != int(a.fewest()) {
-			return fmt.Sprintf("%d replicas run, want %d", n, a.fewest())
+	s.background.Go(func() { d.run(scaling) })
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	if err := d.settled(ctx, fewest, stepLimit); err != nil {
+		return err
+	}
+	if err := a.Metrics(ctx, s.cluster.Plane, d.addresses); err != nil { // some exist since the first reconcile only
+		return err
+	}
+	if err := d.slowDown(a.Work); err != nil {
+		return err
+	}
+	scaler := a.Scaler.DeepCopy()
+	scaler.ObjectMeta = metav1.ObjectMeta{Name: scaler.Name, Namespace: Namespace}
+	if err := s.cluster.Create(ctx, scaler); err != nil {
+		return err
+	}
+	if err := s.undisturbed(ctx); err != nil {
+		return err
+	}
+	s.view.log("a burst of %v updates per second, for %v", a.Burst, a.BurstLength)
+	grow := &phase{name: "grow", sites: s.load.Sites()}
+	grow.begin()
+	if err := a.burst(ctx, s); err != nil {
+		return err
+	}
+	grow.finish()
+	s.keep(grow)
+	s.view.log("the burst has ended")
+	shrink := &phase{name: "shrink", sites: s.load.Sites()}
+	shrink.begin()
+	if err := d.settled(ctx, fewest, a.Limit); err != nil {
+		return err
+	}
+	shrink.finish()
+	s.keep(shrink)
+	s.tell(scalingVerdicts(d.wanted, a.Scaler.Spec.MaxReplicas)...)
+	return errors.Join(manager.Failure(), ctx.Err())
+}
+
+// startManager starts the controller of autoscalers.
+func (a *Autoscale) startManager(ctx context.Context, s *Show) (*process.Process, error) {
+	binary, err := build.Binary(ctx, s.o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	return process.Start(process.Options{
+		Name: "kube-controller-manager", Log: filepath.Join(s.dir, "kcm.log"), Variable: "ROTA_UNUSED",
+		Command: []string{
+			binary, "controller-manager", "--kubeconfig=" + s.cluster.Plane.Kubeconfig(), "--leader-elect=false",
+			"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + s.dir,
+			"--controllers=horizontal-pod-autoscaler-controller",
+			"--horizontal-pod-autoscaler-sync-period=" + a.Sync.String(), "--kube-api-qps=500", "--kube-api-burst=1000",
+		},
+	})
+}
+
+// burst updates Websites beside the load.
+func (a *Autoscale) burst(ctx context.Context, s *Show) error {
+	burst, end := context.WithTimeout(ctx, a.BurstLength)
+	defer end()
+	each := time.Duration(float64(time.Second) / a.Burst)
+	s.load.Tick(burst, func() time.Duration { return each }, func() {
+		s.load.Start(ctx, s.load.of(slot.Set{}), s.load.Update)
+	})
+	<-burst.Done()
+	return ctx.Err()
+}
+
+// deployment runs the Pods of a Deployment as replicas. Its goroutine is run's.
+type deployment struct {
+	*Show
+	key client.ObjectKey
+
+	hosted []*hosted // guarded by Show.mu, as the rest
+	work   time.Duration
+	// wanted are the numbers of replicas that the autoscaler wanted, one after the other.
+	wanted []int32
+}
+
+// hosted is a Pod with its process and the address of its metrics.
+type hosted struct {
+	*replica
+	object  *corev1.Pod
+	address string
+	ready   bool
+}
+
+func (d *deployment) object(replicas int32) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: d.key.Name, Namespace: d.key.Namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: podLabels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: "website-operator"}}},
+			},
+		},
+	}
+}
+
+// run follows the Deployment until ctx ends. An API server that is busy is asked again.
+func (d *deployment) run(ctx context.Context) {
+	for await.Sleep(ctx, podPeriod) == nil {
+		if err := d.follow(ctx); err != nil && ctx.Err() == nil {
+			d.view.log("the Deployment: %v", err)
+		}
+	}
+}
+
+// follow starts or ends replicas, and reports how many there are and which are ready.
+func (d *deployment) follow(ctx context.Context) error {
+	var object appsv1.Deployment
+	if err := d.cluster.Client.Get(ctx, d.key, &object); err != nil {
+		return err
+	}
+	wanted := ptr.Deref(object.Spec.Replicas, 1)
+	if n := len(d.wanted); n == 0 || d.wanted[n-1] != wanted {
+		d.view.log("%d replicas are wanted; %d run", wanted, len(d.hosted))
+		d.mu.Lock()
+		d.wanted = append(d.wanted, wanted)
+		d.mu.Unlock()
+	}
+	var err error
+	for n := len(d.hosted); n < int(wanted) && err == nil; n++ {
+		err = d.add(ctx)
+	}
+	for len(d.hosted) > int(wanted) && err == nil {
+		err = d.remove(ctx)
+	}
+	for _, h := range d.hosted {
+		if !h.ready && d.absent(h.pod) == "" {
+			err = errors.Join(err, d.report(ctx, h, corev1.ConditionTrue))
+			h.ready = true
+		}
+	}
+	object.Status.Replicas, object.Status.ObservedGeneration = int32(len(d.hosted)), object.Generation
+	return errors.Join(err, d.cluster.Client.Status().Update(ctx, &object))
+}
+
+func (d *deployment) add(ctx context.Context) error {
+	address, err := process.FreeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := d.start("v1", d.o.Command, func(c *operatorConfig) { c.Metrics = address })
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	h := &hosted{replica: p, address: address}
+	d.hosted = append(d.hosted, h)
+	work := d.work
+	d.mu.Unlock()
+	template := d.object(0).Spec.Template
+	h.object = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	h.object.Name, h.object.Namespace = p.pod, d.key.Namespace
+	if err := d.cluster.Create(ctx, h.object); err != nil {
+		return err
+	}
+	return errors.Join(d.report(ctx, h, corev1.ConditionFalse), p.Say(sayWork+work.String()))
+}
+
+// remove ends the newest replica.
+func (d *deployment) remove(ctx context.Context) error {
+	d.mu.Lock()
+	h := d.hosted[len(d.hosted)-1]
+	d.hosted = d.hosted[:len(d.hosted)-1]
+	d.mu.Unlock()
+	return errors.Join(h.End(syscall.SIGTERM), d.cluster.Client.Delete(ctx, h.object, client.GracePeriodSeconds(0)))
+}
+
+// report reports that a Pod runs, and whether it is ready.
+func (d *deployment) report(ctx context.Context, h *hosted, ready corev1.ConditionStatus) error {
+	h.object.Status.Phase, h.object.Status.StartTime = corev1.PodRunning, ptr.To(metav1.Now())
+	h.object.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()},
+		{Type: corev1.ContainersReady, Status: ready, LastTransitionTime: metav1.Now()},
+	}
+	return d.cluster.Client.Status().Update(ctx, h.object)
+}
+
+// addresses returns where the metrics of the Pods are.
+func (d *deployment) addresses() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := map[string]string{}
+	for _, h := range d.hosted {
+		out[h.pod] = h.address
+	}
+	return out
+}
+
+// slowDown makes the reconciles of all replicas take longer from now on.
+func (d *deployment) slowDown(work time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.work = work
+	var err error
+	for _, h := range d.hosted {
+		err = errors.Join(err, h.Say(sayWork+work.String()))
+	}
+	return err
+}
+
+// settled waits until so many replicas are wanted, run, and share the slots.
+func (d *deployment) settled(ctx context.Context, n int32, limit time.Duration) error {
+	err := until(ctx, limit, func() string {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.wanted) == 0 || d.wanted[len(d.wanted)-1] != n || len(d.hosted) != int(n) {
+			return fmt.Sprintf("%d replicas run, want %d; wanted were %v", len(d.hosted), n, d.wanted)
 		}
 		return ""
 	})
 	if err != nil {
 		return err
 	}
-	if err := e.fill(ctx); err != nil {
-		return err
-	}
-	if err := e.quiet(ctx); err != nil {
-		return fmt.Errorf("the first replicas do not share the slots: %w", err)
-	}
-	if err := a.Metrics(ctx, e.cluster.Plane, k.addresses); err != nil { // some exist since the first reconcile only
-		return err
-	}
-	e.view.title("undisturbed, for comparison")
-	if err := e.slowDown(); err != nil {
-		return err
-	}
-	e.load.run(loading, later, e.o.Rate)
-	scaler := a.Scaler.DeepCopy()
-	scaler.ObjectMeta = metav1.ObjectMeta{Name: scaler.Name, Namespace: rotaNamespace}
-	if err := e.cluster.Create(ctx, scaler); err != nil {
-		return err
-	}
-	watchers.Go(func() { k.watch(watching) })
-	e.baseline.begin()
-	if err := await.Sleep(ctx, e.o.Baseline); err != nil {
-		return err
-	}
-	e.baseline.finish()
-
-	e.view.title(fmt.Sprintf("a burst of %v updates per second, for %v", a.Burst, a.BurstLength))
-	err = e.scaled("grow", func() error {
-		burst, end := context.WithTimeout(loading, a.BurstLength)
-		defer end()
-		each := time.Duration(float64(time.Second) / a.Burst)
-		e.load.Tick(burst, func() time.Duration { return each }, func() {
-			e.load.Start(ctx, e.load.of(slot.Set{}), e.load.Update)
-		})
-		<-burst.Done()
-		return ctx.Err()
-	})
-	if err != nil {
-		return err
-	}
-	e.view.title("the burst has ended")
-	return e.scaled("shrink", func() error {
-		err := until(ctx, a.Limit, func() string {
-			if n := k.desired(); n != a.fewest() {
-				return fmt.Sprintf("the autoscaler wants %d replicas still, not %d", n, a.fewest())
-			}
-			if n := len(e.live()); n != int(a.fewest()) { // the Deployment follows
-				return fmt.Sprintf("%d replicas run, want %d", n, a.fewest())
-			}
-			return ""
-		})
-		if err != nil {
-			return err
-		}
-		return e.quiet(ctx)
-	})
+	return d.Quiet(ctx)
 }
 
-// slowDown has the reconciles of all replicas take longer from now on.
-func (e *engine) slowDown() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.slow = true
-	for _, p := range e.procs {
-		if err := p.Say(sayWork + e.o.Autoscale.Work.String()); err != nil {
-			return err
+// scalingVerdicts judge whether the autoscaler did what it should, by the numbers that it wanted one after the other: up
+// to the most once, and down to the fewest once.
+func scalingVerdicts(wanted []int32, most int32) []verdict.Verdict {
+	peak, turns, up := wanted[0], 0, false
+	for i, n := range wanted[1:] {
+		peak = max(peak, n)
+		if grows := n > wanted[i]; turns == 0 || grows != up {
+			turns, up = turns+1, grows
 		}
 	}
-	return nil
-}
-
-func (e *engine) scaled(name string, do func() error) error {
-	p := &phaseRun{name: name, sites: e.load.Sites()}
-	p.begin()
-	if err := do(); err != nil {
-		return fmt.Errorf("phase %s: %w", name, err)
-	}
-	p.finish()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.phases = append(e.phases, p)
-	return nil
-}
-
-func (a *Autoscale) deployment() *appsv1.Deployment {
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: a.Scaler.Spec.ScaleTargetRef.Name, Namespace: rotaNamespace},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(a.fewest()),
-			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: podLabels},
-				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: ptr.To[int64](60),
-					Containers:                    []corev1.Container{{Name: "operator", Image: "website-operator"}},
-				},
-			},
-		},
-	}
-}
-
-// manage runs the controllers that scale Deployments, until ctx ends.
-func (e *engine) manage(ctx context.Context) error {
-	binary, err := build.Binary(ctx, e.o.Progress)
-	if err != nil {
-		return err
-	}
-	p, err := process.Start(process.Options{
-		Name: "kube-controller-manager", Log: filepath.Join(e.dir, "kcm.log"), Variable: "ROTA_UNUSED",
-		Command: []string{
-			binary, "controller-manager", "--kubeconfig=" + e.cluster.Plane.Kubeconfig(), "--leader-elect=false",
-			"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + e.dir,
-			"--controllers=deployment-controller,replicaset-controller,horizontal-pod-autoscaler-controller",
-			"--horizontal-pod-autoscaler-sync-period=" + e.o.Autoscale.Sync.String(),
-			"--kube-api-qps=500", "--kube-api-burst=1000",
-		},
-	})
-	if err != nil {
-		return err
-	}
-	e.manager = p
-	return nil
-}
-
-// Scaled is how many replicas there were at some time.
-type Scaled struct {
-	// Seconds are since the start of the burst.
-	Seconds float64 `json:"seconds"`
-	// Wanted is what the autoscaler wants, Running how many processes there are that have not been told to end, Members
-	// how many the table names.
-	Wanted  int32 `json:"wanted"`
-	Running int   `json:"running"`
-	Members int   `json:"members"`
-	// Metrics are the values that the autoscaler saw, averages over the Pods.
-	Metrics map[string]float64 `json:"metrics"`
-
-	at time.Duration
-}
-
-// judgeScaling fills in what the autoscaler did.
-func (e *engine) judgeScaling(r *Report) {
-	a := e.o.Autoscale
-	r.Fewest, r.Most = a.fewest(), a.Scaler.Spec.MaxReplicas
-	burst := e.baseline.end
-	for _, p := range e.phases {
-		if p.name == "grow" {
-			burst = p.start
-		}
-	}
-	direction := 0
-	var last *Scaled
-	for i := range e.scaling {
-		s := &e.scaling[i]
-		s.Seconds = (s.at - burst).Round(100 * time.Millisecond).Seconds()
-		r.Peak = max(r.Peak, s.Wanted)
-		if last != nil {
-			turn := cmp.Compare(s.Wanted, last.Wanted)
-			if turn != 0 && turn != direction {
-				direction = turn
-				r.Turns++
-			}
-		}
-		last = s
-	}
-	r.Scaling = e.scaling
-}
-
-// scalingVerdicts say whether the autoscaler did what it should: up once, and down once.
-func (r *Report) scalingVerdicts() []verdict.Verdict {
+	fewest, last := wanted[0], wanted[len(wanted)-1]
 	return []verdict.Verdict{
-		verdict.Of(r.Peak == r.Most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", r.Fewest, r.Peak),
-			fmt.Sprintf("the autoscaler went to %d replicas in the burst, not to %d", r.Peak, r.Most)),
-		verdict.Of(r.Turns == 2, fmt.Sprintf("it went up once, and down to %d once", r.Fewest),
-			fmt.Sprintf("it changed its direction: %d ways up or down, not 2", r.Turns)),
-		verdict.Of(int32(r.Members) == r.Fewest, fmt.Sprintf("%d members were left", r.Members),
-			fmt.Sprintf("%d members were left, not %d", r.Members, r.Fewest)),
+		verdict.Of(peak == most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", fewest, peak),
+			fmt.Sprintf("the autoscaler went to %d replicas in the burst, not to %d", peak, most)),
+		verdict.Of(turns == 2 && last == fewest, fmt.Sprintf("it went up once, and down to %d once", fewest),
+			fmt.Sprintf("it changed its direction: %d ways up or down, not 2, to %d replicas", turns, last)),
 	}
 }

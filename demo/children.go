@@ -50,7 +50,7 @@ func certificate(number int) string { return fmt.Sprintf("certificate-%02d", num
 
 func secret(number, renewals int) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: certificate(number)}, Type: corev1.SecretTypeTLS,
+		ObjectMeta: metav1.ObjectMeta{Namespace: SitesNamespace, Name: certificate(number)}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{
 			corev1.TLSCertKey: []byte("certificate " + strconv.Itoa(renewals)), corev1.TLSPrivateKeyKey: []byte("key"),
 		},

@@ -22,9 +22,10 @@ import (
 )
 
 const (
-	rotaName       = "website"
-	rotaNamespace  = "rota-demo"
-	sitesNamespace = rotaNamespace + "-sites"
+	// Name and Namespace are the rota's, SitesNamespace is the Websites'.
+	Name           = "website"
+	Namespace      = "rota-demo"
+	SitesNamespace = Namespace + "-sites"
 	// Each replica is a user of its own, so that the audit log tells who wrote.
 	userPrefix = "rota-demo:"
 	userGroup  = "rota-demo:members"
@@ -41,7 +42,7 @@ type cluster struct {
 
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
 	s, err := stage.Open(ctx, stage.Options{
-		Name: rotaNamespace, Kubeconfig: o.Kubeconfig, AuditLogs: o.AuditLogs, Dir: dir,
+		Name: Namespace, Kubeconfig: o.Kubeconfig, AuditLogs: o.AuditLogs, Dir: dir,
 		ControlPlane: controlplane.Options{Audit: true, Env: []string{stage.FewCollections}},
 	})
 	if err == nil {
@@ -51,7 +52,7 @@ func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) 
 	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("set up the demo: %w. Is another one running, or was one killed? Then `kubectl delete "+
-			"namespace %s %s`, and the ClusterRole and ClusterRoleBinding %s", err, rotaNamespace, sitesNamespace, rotaNamespace)
+			"namespace %s %s`, and the ClusterRole and ClusterRoleBinding %s", err, Namespace, SitesNamespace, Namespace)
 	}
 	if err != nil {
 		return nil, err
@@ -72,8 +73,8 @@ func grant(ctx context.Context, c *stage.Cluster, labels bool) error {
 	}
 	members := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: userGroup}
 	return errors.Join(
-		c.Create(ctx, stage.Grant(rotaNamespace, "", rules, members)...),
-		c.Create(ctx, stage.Grant(rotaNamespace, rotaNamespace, permission.Rules(rotaName), members)...))
+		c.Create(ctx, stage.Grant(Namespace, "", rules, members)...),
+		c.Create(ctx, stage.Grant(Namespace, Namespace, permission.Rules(Name), members)...))
 }
 
 // rulesOf returns the rules of the ClusterRole that a manifest begins with.

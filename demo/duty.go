@@ -2,9 +2,7 @@ package demo
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,11 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/demo/verdict"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
 )
 
 const (
@@ -27,8 +23,6 @@ const (
 	dutyNamespace = "duty"
 	// dutyPeriod is the time between two writes of a duty.
 	dutyPeriod = 500 * time.Millisecond
-	// longGap is from when on a handover of a duty is told by itself.
-	longGap = time.Second
 )
 
 // dutyNames are the duties of the operator. Each keeps a ConfigMap of its name current: one with how many Websites
@@ -79,7 +73,7 @@ func (c *operatorConfig) declareDuties(r *rota.Rota, kube client.Client, live cl
 // keepCount writes a number to a ConfigMap.
 func keepCount(ctx context.Context, kube client.Client, name string, n int) error {
 	obj := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: rotaNamespace, Name: rotaName + "-" + name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Name + "-" + name},
 		Data:       map[string]string{"count": strconv.Itoa(n)},
 	}
 	err := kube.Update(ctx, obj) // without a resourceVersion: only the owner of the duty may write
@@ -87,84 +81,4 @@ func keepCount(ctx context.Context, kube client.Client, name string, n int) erro
 		err = kube.Create(ctx, obj)
 	}
 	return err
-}
-
-// splitDuties returns the reconciles, and the runs of duties.
-func splitDuties(all []journal.Reconcile) (reconciles, duties []journal.Reconcile) {
-	for _, r := range all {
-		if r.Key.Namespace == dutyNamespace {
-			duties = append(duties, r)
-		} else {
-			reconciles = append(reconciles, r)
-		}
-	}
-	return reconciles, duties
-}
-
-// judgeDuties fills in what the runs of duties showed.
-func (e *engine) judgeDuties(r *Report, runs []journal.Reconcile, ended map[string]time.Duration) {
-	r.Duties, r.DutyRuns = len(dutyNames), len(runs)
-	overlaps := judge.Overlaps(runs, ended, false)
-	r.DutyOverlaps = len(overlaps)
-	for _, o := range overlaps[:min(5, len(overlaps))] {
-		e.view.log("Overlap: duty %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
-			o.A.Pod, o.A.Start, o.A.End, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
-	}
-	slices.SortFunc(runs, func(a, b journal.Reconcile) int { return int(a.Start - b.Start) })
-	last := map[string]journal.Reconcile{}
-	var moves []time.Duration
-	for _, run := range runs {
-		before, known := last[run.Key.Name]
-		last[run.Key.Name] = run
-		phase := e.phaseAt(run.Start)
-		if !known || before.Pod == run.Pod || phase == nil {
-			continue
-		}
-		switch at, dead := ended[before.Pod]; {
-		case phase.victim == before.Pod && dead:
-			r.DutyTakenOverSeconds = max(r.DutyTakenOverSeconds, (run.Start - at).Seconds())
-		case before.End > 0 && plannedPhases[phase.name]:
-			gap := run.Start - before.End
-			moves = append(moves, gap)
-			if gap > longGap {
-				e.view.log("%s: nobody did duty %s for %v, from its end on %s until its start on %s, %.1f s after the start",
-					phase.name, run.Key.Name, gap.Round(time.Millisecond), before.Pod, run.Pod, (run.Start - e.begun).Seconds())
-			}
-		}
-	}
-	slices.Sort(moves)
-	r.DutyMoves = len(moves)
-	r.DutyGap = verdict.SpreadOf(moves)
-}
-
-// plannedPhases are those in which duties are only handed over.
-var plannedPhases = map[string]bool{"join": true, "leave": true, "rollout": true, "grow": true, "shrink": true}
-
-func (e *engine) phaseAt(at time.Duration) *phaseRun {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, p := range e.phases {
-		if p.start <= at && at <= p.end {
-			return p
-		}
-	}
-	return nil
-}
-
-// dutyVerdicts say whether duties were done as they have to be.
-func (r *Report) dutyVerdicts() []verdict.Verdict {
-	all := []verdict.Verdict{
-		verdict.Of(r.DutyOverlaps == 0,
-			fmt.Sprintf("no duty was ever done by two replicas at once (%d duties, %d runs)", r.Duties, r.DutyRuns),
-			verdict.Count(r.DutyOverlaps, "time a duty was", "times a duty was")+" done by two replicas at once"),
-		verdict.Of(r.DutiesUndone == 0, "every duty is done by a replica",
-			verdict.Count(r.DutiesUndone, "duty is", "duties are")+" done by nobody"),
-	}
-	if bound := r.TakeOverBoundSeconds; bound > 0 && r.DutyTakenOverSeconds > 0 {
-		all = append(all, verdict.Of(r.DutyTakenOverSeconds <= bound,
-			fmt.Sprintf("the killed replica's duty was done again after %.1f s", r.DutyTakenOverSeconds),
-			fmt.Sprintf("the killed replica's duty was done again only after %.1f s; the bound is %.1f s",
-				r.DutyTakenOverSeconds, bound)))
-	}
-	return all
 }

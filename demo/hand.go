@@ -10,8 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/cli/dashboard"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
 )
 
 // OpenDashboard opens a dashboard of a rota whose buttons are for the replicas given.
@@ -22,32 +20,53 @@ type OpenDashboard func(
 // mostReplicas is how many replicas there may be at a time. A small machine has enough to do with them.
 const mostReplicas = 8
 
-// hand is the audience's hand: the buttons of the dashboard.
+// ByHand leaves the replicas to the buttons of a dashboard, once everything is set up, until Run's ctx ends. Then the
+// run is judged, which takes a minute or two more.
+func ByHand(open OpenDashboard) Story {
+	return func(ctx context.Context, s *Show) error {
+		h := &hand{s: s, closed: "the demo is being set up: wait until all Websites are reconciled"}
+		page, err := open(ctx, s.cluster.Config, Namespace, Name, h)
+		if err != nil {
+			return fmt.Errorf("dashboard: %w", err)
+		}
+		s.view.log("Dashboard: %s", page.URL())
+		serving := make(chan error, 1)
+		s.background.Go(func() { serving <- page.Run(ctx) })
+		if err := s.SetUp(ctx); err != nil {
+			return err
+		}
+		s.view.log("yours: add, stop and kill replicas at %s (Ctrl-C ends and judges the run)", page.URL())
+		s.load.aimed(crashRate)
+		enough := s.turn()
+		return s.phase(ctx, "hand", func(ctx context.Context, _ *phase) error {
+			h.close("")
+			select {
+			case err := <-serving:
+				return errors.Join(err, ctx.Err())
+			case <-enough:
+			}
+			h.close("the demo ends: its replicas are being judged")
+			s.view.log("the replicas come to rest, and are judged then (Ctrl-C again ends at once)")
+			return nil
+		})
+	}
+}
+
+// hand is the buttons of the dashboard.
 type hand struct {
-	e  *engine
+	s  *Show
 	mu sync.Mutex
-	// closed says why the buttons do nothing; "": they work.
+	// closed is why the buttons do nothing; "": they work.
 	closed string
 }
 
 var _ dashboard.Replicas = (*hand)(nil)
 
-func newHand(e *engine) *hand {
-	return &hand{e: e, closed: "the demo is being set up: wait until all Websites are reconciled"}
-}
-
-// say opens the buttons with "", or closes them with a reason. When it returns, no button is at work.
-func (h *hand) say(closed string) {
+// close closes the buttons for a reason, or opens them with "". When it returns, no button is at work.
+func (h *hand) close(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = closed
-}
-
-// open says whether the buttons work.
-func (h *hand) open() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closed == ""
+	h.closed = reason
 }
 
 // Add starts a replica.
@@ -57,21 +76,21 @@ func (h *hand) Add(context.Context) (string, error) {
 	if h.closed != "" {
 		return "", errors.New(h.closed)
 	}
-	if n := len(h.e.live()); n >= mostReplicas {
+	if n := len(h.s.live()); n >= mostReplicas {
 		return "", fmt.Errorf("there are %d replicas, which is as many as the demo runs: stop one first", n)
 	}
-	p, err := h.e.start()
+	p, err := h.s.start("v1", h.s.o.Command, nil)
 	if err != nil {
 		return "", err
 	}
-	h.e.view.log("added by hand: %s", p.pod)
+	h.s.view.log("added by hand: %s", p.pod)
 	return p.pod, nil
 }
 
 // Stop has a replica leave.
 func (h *hand) Stop(_ context.Context, pod string) error {
 	return h.end(pod, func(p *replica) error {
-		h.e.view.log("stopped by hand (SIGTERM): %s", pod)
+		h.s.view.log("stopped by hand (SIGTERM): %s", pod)
 		return p.End(syscall.SIGTERM)
 	})
 }
@@ -79,15 +98,8 @@ func (h *hand) Stop(_ context.Context, pod string) error {
 // Kill ends a replica at once.
 func (h *hand) Kill(_ context.Context, pod string) error {
 	return h.end(pod, func(p *replica) error {
-		h.e.view.log("killed by hand (SIGKILL): %s", pod)
-		run := &phaseRun{name: "kill of " + pod}
-		if err := h.e.kill(p, run); err != nil {
-			return err
-		}
-		h.e.mu.Lock()
-		defer h.e.mu.Unlock()
-		h.e.kills = append(h.e.kills, run)
-		return nil
+		h.s.view.log("killed by hand (SIGKILL): %s", pod)
+		return h.s.killed(p, "kill of "+pod)
 	})
 }
 
@@ -99,11 +111,11 @@ func (h *hand) end(pod string, do func(*replica) error) error {
 	}
 	var chosen *replica
 	others := 0 // that can take its slots
-	for _, p := range h.e.live() {
+	for _, p := range h.s.live() {
 		switch {
 		case p.pod == pod:
 			chosen = p
-		case h.e.absent(p.pod) == "":
+		case h.s.absent(p.pod) == "":
 			others++
 		}
 	}
@@ -117,41 +129,15 @@ func (h *hand) end(pod string, do func(*replica) error) error {
 	return do(chosen)
 }
 
-// open opens the dashboard.
-func (e *engine) open(ctx context.Context) (err error) {
-	e.hand = newHand(e)
-	if e.page, err = e.o.Dashboard(ctx, e.cluster.Config, rotaNamespace, rotaName, e.hand); err != nil {
-		return fmt.Errorf("dashboard: %w", err)
+// killed kills a replica beside the story's phases.
+func (s *Show) killed(p *replica, name string) error {
+	in := &phase{name: name}
+	in.begin()
+	if err := s.kill(p, in); err != nil {
+		return err
 	}
-	e.view.log("Dashboard: %s", e.page.URL())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kills = append(s.kills, in)
 	return nil
-}
-
-// byHand is what happens with a dashboard, instead of the rest of the story.
-func (e *engine) byHand(ctx context.Context) error {
-	e.view.title("yours: add, stop and kill replicas at " + e.page.URL() + " (Ctrl-C ends and judges the run)")
-	e.aimed(crashRate)
-	enough := e.turn()
-	return e.phase(ctx, "hand", func(ctx context.Context, _ *phaseRun) error {
-		e.hand.say("")
-		select {
-		case <-ctx.Done():
-		case <-enough:
-		}
-		e.hand.say("the demo ends: its replicas are being judged")
-		e.view.title("the replicas come to rest, and are judged then (Ctrl-C again ends at once)")
-		return ctx.Err()
-	})
-}
-
-// tellKills says how soon the slots of replicas that were killed by hand were worked on again. There is no bound to
-// judge it by: another replica may have been killed meanwhile.
-func (e *engine) tellKills(moves []judge.Move, all []journal.Reconcile) {
-	for _, k := range e.kills {
-		if k.victimsSlots.Empty() {
-			continue
-		}
-		took := judge.TakenOver(moves, k.victimsSlots, k.killed, e.worked(k, all))
-		e.view.log("%s: its %d slots were worked on again after %.1f s", k.name, k.victimsSlots.Len(), took.Seconds())
-	}
 }

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	rotaview "github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/slot"
 )
 
 // TestHand presses the buttons: two replicas are killed and one is stopped while a new one joins, and the run is judged
@@ -21,11 +19,6 @@ import (
 func TestHand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane: not under -short")
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	pressed := make(chan error, 1)
@@ -41,15 +34,9 @@ func TestHand(t *testing.T) {
 			Watch: func(context.Context, func(*rotaview.Rota, error)) error { return errors.New("nobody looks") },
 		})
 	}
-	report, err := Run(ctx, Options{
-		Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: time.Second,
-		Progress: t.Output(), Command: []string{self}, Dashboard: open,
-	})
-	if err := errors.Join(err, <-pressed); err != nil {
+	report := small(ctx, t, Options{Story: ByHand(open)})
+	if err := <-pressed; err != nil {
 		t.Fatal(err)
-	}
-	if bad := report.Failures(); len(bad) > 0 {
-		t.Errorf("%s", strings.Join(bad, "; "))
 	}
 	if report.Members != 1 || len(report.Phases) != 1 || report.Phases[0].Name != "hand" || report.Phases[0].MovedSlots != 256 {
 		t.Errorf("report: %+v", report)
@@ -90,37 +77,4 @@ func press(ctx context.Context, r dashboard.Replicas, errorf func(string, ...any
 	refused("stop one that never was", r.Stop(ctx, "web-99"), "no replica")
 	refused("stop the last one", r.Stop(ctx, pod), "last replica")
 	return err
-}
-
-// TestHandCloses: after the audience's turn the buttons do nothing.
-func TestHandCloses(t *testing.T) {
-	h := newHand(&engine{})
-	h.say("the demo ends")
-	if _, err := h.Add(t.Context()); err == nil || err.Error() != "the demo ends" {
-		t.Error(err)
-	}
-	if err := h.Stop(t.Context(), "web-1"); err == nil || err.Error() != "the demo ends" {
-		t.Error(err)
-	}
-}
-
-// TestInterrupted: before the audience's turn, the end of the context ends the demo, and there is no report.
-func TestInterrupted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane: not under -short")
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	open := func(ctx context.Context, _ *rest.Config, _, _ string, r dashboard.Replicas) (*dashboard.Server, error) {
-		cancel()
-		return dashboard.Listen(ctx, "127.0.0.1:0", dashboard.Options{Replicas: r})
-	}
-	report, err := Run(ctx, Options{Objects: 60, Rate: 10, Slots: 256, Progress: t.Output(), Command: []string{self}, Dashboard: open})
-	if report != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("%+v, %v", report, err)
-	}
 }

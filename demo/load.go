@@ -28,8 +28,10 @@ type load struct {
 	random *rand.Rand // for run's first goroutine
 	// moving are the slots on the way, aimed at by canaries.
 	moving atomic.Pointer[slot.Set]
-	// canaryRate is per second.
-	canaryRate atomic.Int64
+	// canaries is how many updates per second aim at the slots on the way.
+	canaries atomic.Int64
+	rate     float64
+	end      context.CancelFunc // of run; nil before it
 
 	mu sync.Mutex
 	// garbage are deleted Websites whose children have not been deleted. Deletions before collected are in it, or done.
@@ -42,7 +44,7 @@ type load struct {
 
 func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(judge.Site) slot.Slot) *load {
 	l := &load{
-		Load: stage.NewLoad(c, sitesNamespace, seed, specOf), random: rand.New(rand.NewPCG(seed, 1)),
+		Load: stage.NewLoad(c, SitesNamespace, seed, specOf), random: rand.New(rand.NewPCG(seed, 1)),
 		client: c, pages: pages, slotOf: slotOf,
 	}
 	l.moving.Store(&slot.Set{})
@@ -65,15 +67,29 @@ func specOf(s *stage.Site) webv1.WebsiteSpec {
 	return spec
 }
 
-// run works at the rate until ctx ends, and then ends what it began, in later.
-func (l *load) run(ctx, later context.Context, rate float64) {
+// aimed makes the load send so many updates per second to slots on the way, or as many as it is large.
+func (l *load) aimed(perSecond int64) { l.canaries.Store(max(1, min(perSecond, int64(l.rate)))) }
+
+// run works at the rate until finish is called, or later ends.
+func (l *load) run(later context.Context, rate float64) {
+	ctx, end := context.WithCancel(later)
+	l.rate, l.end = rate, end
+	l.aimed(canaryRate)
 	l.Tick(ctx, func() time.Duration { return time.Duration(float64(time.Second) / rate) }, func() { l.one(later) })
-	l.Tick(ctx, func() time.Duration { return time.Second / time.Duration(max(1, l.canaryRate.Load())) }, func() {
+	l.Tick(ctx, func() time.Duration { return time.Second / time.Duration(l.canaries.Load()) }, func() {
 		if aim := *l.moving.Load(); !aim.Empty() {
 			l.Start(later, l.of(aim), l.Update)
 		}
 	})
 	l.Tick(ctx, func() time.Duration { return time.Second }, func() { l.collect(later) })
+}
+
+// finish ends the load, and waits until what it began is done.
+func (l *load) finish() {
+	if l.end != nil {
+		l.end()
+	}
+	l.Wait()
 }
 
 // one does one thing of the load, in the background.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,21 +29,20 @@ import (
 // OperatorArgument makes the program rota-demo a replica.
 const OperatorArgument = "demo-operator"
 
-// sayWork begins the line that tells a replica how much longer its reconciles take.
-const sayWork = "work "
-
 // EnvOperator is the environment variable that carries a replica's configuration.
 const EnvOperator = "ROTA_DEMO_OPERATOR"
 
 type operatorConfig struct {
-	Build, Kubeconfig, Journal, Traffic, Pages string
-	Slots                                      slot.Count
-	Delivery                                   sharding.Mode
-	Lease, Renew, Retry, Write                 time.Duration
-	Verbose                                    bool
+	Build, Kubeconfig, Journal, Pages string
+	Slots                             slot.Count
+	Delivery                          sharding.Mode
+	Lease, Renew, Retry, Write        time.Duration
+	Verbose                           bool
 	// Stock says that the replica has leader election instead of Rota. Election is the Lease that a rota holds; "": none.
 	Stock    bool
 	Election string
+	// Traffic is the path of a file that a replica of an older release writes.
+	Traffic string
 	// Metrics is where it serves its metrics; "": nowhere.
 	Metrics string
 	// Fails is for how many objects of a thousand its reconciles fail, and Slow how many times as long they take as they
@@ -83,7 +81,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
 	mgr, r, err := stage.NewManager(cfg, rota.Options{
-		Name: rotaName, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
+		Name: Name, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
 		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write,
 		LeaderElectionID: c.Election,
 	}, c.managerOptions())
@@ -102,15 +100,6 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err := c.declareDuties(r, mgr.GetClient(), mgr.GetAPIReader(), w); err != nil {
 		return err
 	}
-	var recording sync.WaitGroup
-	defer recording.Wait()
-	recorded, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	recording.Go(func() {
-		if err := recordTraffic(recorded, c.Traffic, r); err != nil {
-			panic(err) // nobody could judge the run
-		}
-	})
 	return mgr.Start(ctx)
 }
 
@@ -120,7 +109,7 @@ func (c *operatorConfig) managerOptions() (o ctrl.Options) {
 	if !c.Stock {
 		return o
 	}
-	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, electionName, rotaNamespace
+	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, electionName, Namespace
 	o.LeaderElectionReleaseOnCancel = true
 	if c.Lease > 0 {
 		lease := max(c.Lease.Truncate(time.Second), time.Second)

@@ -15,10 +15,8 @@ type replica struct {
 	*process.Process
 	pod, build string
 	stock      bool
-	// mayEnd says that it may end by itself: see engine.comes.
+	// mayEnd is true while it may end by itself: see Show.comes.
 	mayEnd atomic.Bool
-	// trafficPath is where recordTraffic writes.
-	trafficPath string
 
 	reading sync.Mutex
 	journal *journal.Reader
@@ -28,14 +26,13 @@ func startReplica(command []string, dir, pod string, c operatorConfig) (*replica
 	c.Journal, c.Traffic = filepath.Join(dir, pod+".journal"), filepath.Join(dir, pod+".traffic")
 	p, err := process.Start(process.Options{
 		Name: "replica " + pod, Command: command, Log: filepath.Join(dir, pod+".log"), Variable: EnvOperator, Config: c,
-		Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + rotaNamespace},
+		Env: []string{"POD_NAME=" + pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE=" + Namespace},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &replica{
 		Process: p, pod: pod, build: c.Build, stock: c.Stock, journal: journal.NewReader(c.Journal, pod),
-		trafficPath: c.Traffic,
 	}, nil
 }
 
@@ -45,12 +42,4 @@ func (p *replica) reconciles() ([]journal.Reconcile, error) {
 	defer p.reading.Unlock()
 	list, err := p.journal.Read()
 	return slices.Clone(list), err
-}
-
-// count returns the number of reconciles so far.
-func (p *replica) count() (int, error) {
-	p.reading.Lock()
-	defer p.reading.Unlock()
-	list, err := p.journal.Read()
-	return len(list), err
 }

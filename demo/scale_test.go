@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -30,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -41,31 +40,30 @@ const faster = 30
 // TestScales has the HorizontalPodAutoscaler of the example's manifests, with the controllers of
 // kube-controller-manager, scale the replicas through a burst: up once and down once, and nothing is lost or done twice.
 func TestScales(t *testing.T) {
-	if os.Getenv("SLOW") == "" {
-		t.Skip("takes minutes: SLOW=1 (make check WHAT=slow)")
+	slow(t)
+	a := Autoscale{
+		Scaler: scaler(t), Sync: 15 * time.Second / faster, Work: 700 * time.Millisecond, Burst: 40,
+		BurstLength: 30 * time.Second, Limit: 2 * time.Minute, Metrics: serveMetrics(t),
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := Run(t.Context(), Options{
-		Objects: 60, Rate: 1, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, Baseline: 3 * time.Second,
-		Progress: t.Output(), Command: []string{self},
-		Autoscale: &Autoscale{
-			Scaler: scaler(t), Sync: 15 * time.Second / faster, Work: 700 * time.Millisecond, Burst: 40,
-			BurstLength: 30 * time.Second, Limit: 2 * time.Minute, Metrics: serveMetrics(t),
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	if err := report.WriteText(&text); err != nil {
-		t.Error(err)
-	}
-	t.Log(text.String())
-	if bad := report.Failures(); len(bad) > 0 {
-		t.Errorf("%s", strings.Join(bad, "; "))
+	small(t.Context(), t, Options{Rate: 1, Baseline: 3 * time.Second, Story: a.Story})
+}
+
+// TestScalingVerdicts: only one way up to the most replicas, and one down to the fewest, is good.
+func TestScalingVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		wanted []int32
+		want   string // of the failures
+	}{
+		"up and down":      {[]int32{2, 3, 6, 5, 4, 2}, ""},
+		"not to the most":  {[]int32{2, 5, 2}, "to 5 replicas"},
+		"never":            {[]int32{2}, "to 2 replicas in the burst, not to 6; it changed its direction: 0 ways"},
+		"it flaps":         {[]int32{2, 6, 5, 6, 2}, "4 ways"},
+		"it flaps at last": {[]int32{2, 6, 2, 3}, "3 ways up or down, not 2, to 3"},
+	} {
+		text := strings.Join(verdict.Failures(scalingVerdicts(c.wanted, 6)), "; ")
+		if (c.want == "") != (text == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %q, want %q", name, text, c.want)
+		}
 	}
 }
 
@@ -116,7 +114,7 @@ func serveMetrics(t *testing.T) func(context.Context, *controlplane.ControlPlane
 				a.scrape(ctx, pods(), every)
 			}
 		}()
-		crt, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, []string{"adapter." + rotaNamespace + ".svc"})
+		crt, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, []string{"adapter." + Namespace + ".svc"})
 		if err != nil {
 			return err
 		}
@@ -144,7 +142,7 @@ func (a *adapter) register(ctx context.Context, plane *controlplane.ControlPlane
 	}
 	const group, version = "custom.metrics.k8s.io", "v1beta2"
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "adapter", Namespace: rotaNamespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "adapter", Namespace: Namespace},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}
 	api := &unstructured.Unstructured{Object: map[string]any{
@@ -153,7 +151,7 @@ func (a *adapter) register(ctx context.Context, plane *controlplane.ControlPlane
 		"spec": map[string]any{
 			"group": group, "version": version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
 			"caBundle": base64.StdEncoding.EncodeToString(ca), "service": map[string]any{
-				"namespace": rotaNamespace, "name": "adapter", "port": int64(at.(*net.TCPAddr).Port),
+				"namespace": Namespace, "name": "adapter", "port": int64(at.(*net.TCPAddr).Port),
 			},
 		},
 	}}
@@ -161,7 +159,7 @@ func (a *adapter) register(ctx context.Context, plane *controlplane.ControlPlane
 		return err
 	}
 	return until(ctx, time.Minute, func() string {
-		text, err := typed.RESTClient().Get().AbsPath("/apis/" + group + "/" + version + "/namespaces/" + rotaNamespace +
+		text, err := typed.RESTClient().Get().AbsPath("/apis/" + group + "/" + version + "/namespaces/" + Namespace +
 			"/pods/*/rota_busy_workers_ratio").DoRaw(ctx)
 		if err != nil || !strings.Contains(string(text), "describedObject") {
 			return fmt.Sprintf("custom metrics: %v: %s", err, text)
@@ -183,7 +181,7 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	items := []any{}
 	for pod, value := range a.values[metric] {
 		items = append(items, map[string]any{
-			"describedObject": map[string]string{"kind": "Pod", "apiVersion": "/v1", "namespace": rotaNamespace, "name": pod},
+			"describedObject": map[string]string{"kind": "Pod", "apiVersion": "/v1", "namespace": Namespace, "name": pod},
 			"metric":          map[string]string{"name": metric}, "timestamp": time.Now().UTC().Format(time.RFC3339),
 			"value": strconv.Itoa(int(value*1000)) + "m",
 		})

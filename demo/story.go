@@ -6,270 +6,206 @@ import (
 	"syscall"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
 )
 
-// story is what happens, in order. The load begins things until loading ends, and ends
-// them in later.
-func (e *engine) story(ctx, loading, later context.Context) error {
-	if err := e.setUp(ctx, loading, later); err != nil {
-		return err
+const (
+	replicas = 3
+	// canaryRate is how many updates per second aim at slots on the way, so that short windows hold many; crashRate is
+	// the same while a dead replica's slots wait for its lease. Neither is more than the load.
+	canaryRate, crashRate = 20, 15
+	// firstObjects is how many Websites are created to see how fast the machine brings them up.
+	firstObjects = 300
+	// fillTime is about how long it may take to bring up all of them.
+	fillTime = 25 * time.Second
+	// mostObjects and mostRate are what any machine gets, leastRate what any machine has to bear.
+	mostObjects, mostRate, leastRate = 2000, 50, 2
+	// share is the part of what the machine bears that the load takes. A load that saturates it would show the length of
+	// its queues, and nothing about Rota.
+	share = 3
+)
+
+// Main is the demo's own story: a replica joins, one leaves, one is killed, and all are replaced in a rolling restart.
+// Unless release is "", there is an update to the replicas of that program rota-demo, and one back.
+func Main(release string) Story {
+	return func(ctx context.Context, s *Show) error {
+		if err := s.SetUp(ctx); err != nil {
+			return err
+		}
+		type step struct {
+			name string
+			do   func(context.Context, *phase) error
+		}
+		steps := []step{
+			{"join", s.join}, {"leave", s.leaves}, {"crash", s.crash}, {"", s.join}, {"rollout", s.update(Update{Build: "v2"})},
+		}
+		if release != "" {
+			other := Update{Build: "other", Command: []string{release, OperatorArgument}, MayEnd: true}
+			steps = append(steps, step{"release", s.update(other)}, step{"return", s.update(Update{Build: "v3"})})
+		}
+		for _, step := range steps {
+			if err := s.phase(ctx, step.name, step.do); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	if e.hand != nil {
-		return e.byHand(ctx)
-	}
-	if e.o.Story != nil {
-		return e.o.Story(ctx, &Fleet{e})
-	}
-	type step struct {
-		name string
-		do   func(context.Context, *phaseRun) error
-	}
-	steps := []step{
-		{"join", e.join}, {"leave", e.leave}, {"crash", e.crash}, {"", e.replace}, {"rollout", e.update(Update{Build: "v2"})},
-	}
-	if e.o.Release != "" {
-		other := []string{e.o.Release, OperatorArgument}
-		steps = append(steps, step{"release", e.update(Update{Build: "other", Command: other, MayEnd: true})},
-			step{"return", e.update(Update{Build: "v3"})})
-	}
-	for _, p := range steps {
-		if err := e.phase(ctx, p.name, p.do); err != nil {
+}
+
+// SetUp starts the replicas and the load, and measures how that is undisturbed.
+func (s *Show) SetUp(ctx context.Context) error {
+	s.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
+	for range replicas {
+		if _, err := s.start("v1", s.o.Command, nil); err != nil {
 			return err
 		}
 	}
+	if err := s.fill(ctx); err != nil {
+		return err
+	}
+	if err := s.Quiet(ctx); err != nil {
+		return fmt.Errorf("the first replicas do not share the slots: %w", err)
+	}
+	return s.undisturbed(ctx)
+}
+
+// fill creates the Websites, waits until they are reconciled, and chooses how many there are, and how large the load
+// is, where that is left to the demo.
+func (s *Show) fill(ctx context.Context) error {
+	if err := s.load.certify(ctx); err != nil {
+		return err
+	}
+	create := func(n int) (perSecond float64, err error) {
+		if err := s.load.Fill(ctx, n); err != nil {
+			return 0, err
+		}
+		err = until(ctx, stepLimit+4*max(s.o.LeaseDuration, 15*time.Second), func() string {
+			if n, err := s.work(); n == 0 || err != nil {
+				return fmt.Sprintf("no Website is reconciled (%v)", err)
+			}
+			return ""
+		})
+		if err != nil {
+			return 0, err
+		}
+		begun := time.Now()
+		err = s.reconciled(ctx, stepLimit)
+		return float64(n) / max(time.Since(begun).Seconds(), 0.1), err
+	}
+	objects := s.o.Objects
+	if objects == 0 {
+		s.o.Objects = firstObjects
+	}
+	bears, err := create(s.o.Objects)
+	if err != nil {
+		return err
+	}
+	if s.o.Rate == 0 {
+		s.o.Rate = float64(min(max(int(bears/share), leastRate), mostRate))
+	}
+	if objects == 0 {
+		s.o.Objects = min(max(int(bears*fillTime.Seconds())/100*100, firstObjects), mostObjects)
+		if _, err := create(s.o.Objects - firstObjects); err != nil {
+			return err
+		}
+	}
+	s.view.log("All %d Websites are reconciled; the machine brings up %.0f per second. From here on %v of them are "+
+		"changed, deleted or recreated per second.", s.o.Objects, bears, s.o.Rate)
 	return nil
 }
 
-// setUp starts the replicas and the load, and measures how that is undisturbed.
-func (e *engine) setUp(ctx, loading, later context.Context) error {
-	e.view.title("setting up")
-	e.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
-	for range replicas {
-		if _, err := e.start(); err != nil {
-			return err
-		}
-	}
-	if err := e.fill(ctx); err != nil {
-		return err
-	}
-	if err := e.quiet(ctx); err != nil {
-		return fmt.Errorf("the first replicas do not share the slots: %w", err)
-	}
-	e.view.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.",
-		e.o.Objects, e.o.Rate)
-
-	e.view.title("undisturbed, for comparison")
-	e.aimed(canaryRate)
-	e.load.run(loading, later, e.o.Rate)
+// undisturbed starts the load, and measures how long changes wait while nothing else happens.
+func (s *Show) undisturbed(ctx context.Context) error {
+	s.view.log("undisturbed, for comparison")
+	s.load.run(ctx, s.o.Rate)
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
-	before, err := e.work()
+	before, err := s.work()
 	if err != nil {
 		return err
 	}
-	e.baseline.begin()
-	if err := await.Sleep(ctx, e.o.Baseline); err != nil {
+	s.baseline.begin()
+	if err := await.Sleep(ctx, s.o.Baseline); err != nil {
 		return err
 	}
-	e.baseline.finish()
-	after, err := e.work()
-	if err != nil {
-		return err
-	}
-	e.pace = int(float64(after-before) * quietFor.Seconds() / e.o.Baseline.Seconds())
-	return nil
+	s.baseline.finish()
+	after, err := s.work()
+	s.pace = int(float64(after-before) * quietFor.Seconds() / s.o.Baseline.Seconds())
+	return err
 }
 
-func (e *engine) phase(ctx context.Context, name string, do func(context.Context, *phaseRun) error) error {
-	p := &phaseRun{name: name, sites: e.load.Sites()}
+// phase does something, waits until all is quiet, and records it. Without a name it is not in the report.
+func (s *Show) phase(ctx context.Context, name string, do func(context.Context, *phase) error) error {
+	p := &phase{name: name, sites: s.load.Sites()}
 	p.begin()
-	err := do(ctx, p)
-	if err == nil {
-		if err = e.quiet(ctx); err != nil {
-			err = fmt.Errorf("it does not come to rest: %w", err)
-		}
-	}
-	if err != nil {
-		if p.victim != "" { // what it had is excused, also if the run is judged now
-			e.mu.Lock()
-			e.kills = append(e.kills, p)
-			e.mu.Unlock()
-		}
+	if err := do(ctx, p); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
+	if err := s.Quiet(ctx); err != nil {
+		return fmt.Errorf("phase %s does not come to rest: %w", name, err)
+	}
 	p.finish()
-	e.aimed(canaryRate)
+	s.load.aimed(canaryRate)
 	if name != "" {
-		e.mu.Lock()
-		e.phases = append(e.phases, p)
-		e.mu.Unlock()
-		e.view.log("%-8s %.1f s", name, (p.end - p.start).Seconds())
+		s.keep(p)
 	}
 	// Work that this phase leaves must not count as stalls of the next one.
-	return e.calm(ctx)
+	return s.calm(ctx)
+}
+
+// keep puts a phase into the report.
+func (s *Show) keep(p *phase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phases = append(s.phases, p)
+	s.view.log("%-8s %.1f s", p.name, (p.end - p.start).Seconds())
 }
 
 // calm waits until the replicas have caught up with the load, at most stepLimit.
-func (e *engine) calm(ctx context.Context) error {
+func (s *Show) calm(ctx context.Context) error {
 	for range int(stepLimit / quietFor) {
-		before, err := e.work()
+		before, err := s.work()
 		if err != nil {
 			return err
 		}
 		if err := await.Sleep(ctx, quietFor); err != nil {
 			return err
 		}
-		after, err := e.work()
+		after, err := s.work()
 		if err != nil {
 			return err
 		}
-		_, behind, _, err := e.survey(ctx)
+		_, behind, _, err := s.survey(ctx)
 		if err != nil {
 			return err
 		}
-		// Of the load itself some is always under way.
-		if some := 5 + int(e.o.Rate); behind <= some && after-before <= e.pace+some {
+		// Some of the load is always under way.
+		if some := 5 + int(s.o.Rate); behind <= some && after-before <= s.pace+some {
 			return nil
 		}
 	}
-	e.view.log("The replicas do not catch up with the load; this machine is too busy for it.")
+	s.view.log("The replicas do not catch up with the load; this machine is too busy for it.")
 	return nil
 }
 
-// work returns the number of reconciles so far.
-func (e *engine) work() (n int, err error) {
-	for _, p := range e.all() {
-		done, err := p.count()
-		if err != nil {
-			return 0, err
-		}
-		n += done
-	}
-	return n, nil
-}
-
-func (e *engine) join(context.Context, *phaseRun) error {
-	p, err := e.start()
+func (s *Show) join(context.Context, *phase) error {
+	p, err := s.start("v1", s.o.Command, nil)
 	if err == nil {
-		e.view.title("a replica joins: " + p.pod)
+		s.view.log("a replica joins: %s", p.pod)
 	}
 	return err
 }
 
-func (e *engine) leave(context.Context, *phaseRun) error {
-	p := e.live()[0]
-	e.view.title("a replica leaves (SIGTERM): " + p.pod)
+func (s *Show) leaves(context.Context, *phase) error {
+	p := s.live()[0]
+	s.view.log("a replica leaves (SIGTERM): %s", p.pod)
 	return p.End(syscall.SIGTERM)
 }
 
 // crash kills the second oldest: the oldest may be the one that others have watched longest.
-func (e *engine) crash(_ context.Context, run *phaseRun) error {
-	p := e.live()[1]
-	e.view.title("a replica is killed (SIGKILL): " + p.pod)
-	return e.kill(p, run)
-}
-
-// kill ends a replica at once, and notes in run what it had.
-func (e *engine) kill(p *replica, run *phaseRun) error {
-	aim := e.noteVictim(p, run)
-	e.aimed(crashRate)
-	if err := p.End(syscall.SIGKILL); err != nil {
-		return err
-	}
-	aim()
-	return nil
-}
-
-// noteVictim notes in run what a replica has, now that it ends. The function that it returns aims the load there.
-func (e *engine) noteVictim(p *replica, run *phaseRun) (aim func()) {
-	t, _ := e.follow.Latest()
-	run.victim, run.killed = p.pod, journal.Now()
-	if t == nil {
-		return func() {}
-	}
-	for _, m := range t.Members {
-		if m.Pod == p.pod {
-			run.victimsSlots = run.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
-		}
-	}
-	return func() {
-		e.dead.Store(&deadSlots{p.pod, run.victimsSlots})
-		e.aim(t)
-	}
-}
-
-// replace starts a replica in the killed one's place, as a Deployment would.
-func (e *engine) replace(context.Context, *phaseRun) error {
-	p, err := e.start()
-	if err == nil {
-		e.view.title("in the killed one's place: " + p.pod)
-	}
-	return err
-}
-
-func (e *engine) absent(pod string) string {
-	t, _ := e.follow.Latest()
-	if t != nil {
-		for _, m := range t.Members {
-			if m.Pod == pod {
-				return ""
-			}
-		}
-	}
-	return pod + " has not joined"
-}
-
-// quiet waits until exactly the live replicas share the slots, and nothing moves.
-func (e *engine) quiet(ctx context.Context) error {
-	limit := stepLimit + 4*max(e.o.LeaseDuration, 15*time.Second)
-	return until(ctx, limit, func() string {
-		t, since := e.follow.Latest()
-		var pods []string
-		for _, p := range e.live() {
-			pods = append(pods, p.pod)
-		}
-		if problem := judge.Quiet(t, pods); problem != "" {
-			return problem
-		}
-		for _, p := range e.all() {
-			if problem := p.Lingers(); problem != "" && !p.Running() {
-				return problem
-			}
-		}
-		if journal.Now()-since < quietFor {
-			return "the table still changes"
-		}
-		return ""
-	})
-}
-
-// unreconciled says which Websites are not up to date, or "".
-func (e *engine) unreconciled(ctx context.Context) string {
-	total, behind, example, err := e.survey(ctx)
-	switch {
-	case err != nil:
-		return err.Error()
-	case behind > 0:
-		return fmt.Sprintf("%d of %d Websites, such as %s", behind, total, example)
-	default:
-		return ""
-	}
-}
-
-// survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
-func (e *engine) survey(ctx context.Context) (total, behind int, example string, err error) {
-	sites, err := e.cluster.Websites(ctx)
-	for i := range sites {
-		if s := &sites[i]; s.Status.ObservedGeneration != s.Generation || s.DeletionTimestamp != nil ||
-			e.load.pages.Checksum(client.ObjectKeyFromObject(s)) != s.Status.Checksum {
-			behind, example = behind+1, s.Name
-		}
-	}
-	return len(sites), behind, example, err
+func (s *Show) crash(_ context.Context, in *phase) error {
+	p := s.live()[1]
+	s.view.log("a replica is killed (SIGKILL): %s", p.pod)
+	return s.kill(p, in)
 }

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,10 +13,12 @@ import (
 // Update is a rolling update of all replicas, one by one, with one more than usual meanwhile, as a Deployment with
 // maxSurge 1 and maxUnavailable 0 does it.
 type Update struct {
-	// Build is that of the new replicas. Command starts them; empty: Options.Command.
+	// Build is the new replicas'. Command starts them; empty: Options.Command.
 	Build   string
 	Command []string
-	// MayEnd says that a new replica may end at its start, because it cannot read the table, as one of an older release
+	// Stock makes the new replicas have leader election instead of Rota.
+	Stock bool
+	// MayEnd is true if a new replica may end at its start, because it cannot read the table, as one of an older release
 	// may. Then it is started again, as the kubelet does it.
 	MayEnd bool
 	// Kill has the second replica killed, while the first one is replaced already and others are not.
@@ -26,19 +27,27 @@ type Update struct {
 	Mixed func(context.Context) error
 }
 
-// readyAfter is how long a kubelet takes to notice that a replica is ready, with the probe of the example's Deployment.
-const readyAfter = 2 * time.Second
+const (
+	// readyAfter is how long a kubelet takes to notice that a replica is ready, with the probe of the example's Deployment.
+	readyAfter = 2 * time.Second
+	// restarts and restartAfter are how often, and how soon, a replica that ended at its start is started again.
+	restarts, restartAfter = 5, 5 * time.Second
+	// stockRuns is what a stock replica logs when its manager runs.
+	stockRuns = "The stock replica runs"
+)
 
-// update is the phase of a rolling update.
-func (e *engine) update(u Update) func(context.Context, *phaseRun) error {
-	if len(u.Command) == 0 {
-		u.Command = e.o.Command
-	}
-	return func(ctx context.Context, run *phaseRun) error {
-		old := e.live()
+// Update is a phase of a story. It is over when exactly the replicas that run share the slots, and nothing moves.
+func (s *Show) Update(ctx context.Context, u Update) error { return s.phase(ctx, u.Build, s.update(u)) }
+
+func (s *Show) update(u Update) func(context.Context, *phase) error {
+	return func(ctx context.Context, in *phase) error {
+		if len(u.Command) == 0 {
+			u.Command = s.o.Command
+		}
+		old := s.live()
 		for i, p := range old {
-			e.view.title(fmt.Sprintf("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.pod))
-			if err := e.comes(ctx, &u); err != nil {
+			s.view.log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.pod)
+			if err := s.comes(ctx, &u); err != nil {
 				return err
 			}
 			if i == 0 && u.Mixed != nil {
@@ -51,8 +60,8 @@ func (e *engine) update(u Update) func(context.Context, *phaseRun) error {
 			}
 			end := func() error { return p.End(syscall.SIGTERM) }
 			if i == 1 && u.Kill {
-				e.view.log("%s is killed (SIGKILL)", p.pod)
-				end = func() error { return e.kill(p, run) }
+				s.view.log("%s is killed (SIGKILL)", p.pod)
+				end = func() error { return s.kill(p, in) }
 			}
 			if err := end(); err != nil {
 				return err
@@ -66,31 +75,30 @@ func (e *engine) update(u Update) func(context.Context, *phaseRun) error {
 	}
 }
 
-// How often, and how soon, a replica is started again that has ended at its start.
-const (
-	restarts     = 5
-	restartAfter = 5 * time.Second
-)
-
-// comes starts a new replica of an update, and waits until it has joined.
-func (e *engine) comes(ctx context.Context, u *Update) error {
+// comes starts a new replica of an update, and waits until it has joined, or runs if it is a stock one.
+func (s *Show) comes(ctx context.Context, u *Update) error {
 	for n := 0; ; n++ {
-		fresh, err := e.startAs(u.Build, u.Command)
+		fresh, err := s.start(u.Build, u.Command, func(c *operatorConfig) { c.Stock = u.Stock })
 		if err != nil {
 			return err
 		}
 		fresh.mayEnd.Store(u.MayEnd && n < restarts)
 		err = until(ctx, stepLimit, func() string {
-			if !fresh.Running() {
+			switch {
+			case !fresh.Running():
 				return ""
+			case !u.Stock:
+				return s.absent(fresh.pod)
+			case !strings.Contains(string(fresh.Tail()), stockRuns):
+				return fresh.pod + " does not run yet"
 			}
-			return e.absent(fresh.pod)
+			return ""
 		})
 		if err != nil || fresh.Running() {
 			fresh.mayEnd.Store(false)
 			return err
 		}
-		e.view.log("%s ended at its start, and is started again in %v: %s", fresh.pod, restartAfter, lastError(fresh.Tail()))
+		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.pod, restartAfter, lastError(fresh.Tail()))
 		if err := await.Sleep(ctx, restartAfter); err != nil {
 			return err
 		}

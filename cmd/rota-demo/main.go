@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -67,8 +68,8 @@ func newCommand() *cobra.Command {
 	var o demo.Options
 	var d dispatch.Options
 	var slots int
-	var dispatching, remember, canary bool
-	var page string
+	var dispatching, remember, migrate, canary bool
+	var page, release string
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "rota-demo",
@@ -94,7 +95,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if output != "text" && output != "json" {
 				return usagef("--output %s: must be text or json", output)
 			}
@@ -113,7 +114,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 					}
 				}
 				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
-				d.Seed, d.Keep, d.Verbose, d.Forget, d.Release = o.Seed, o.Keep, o.Verbose, !remember, o.Release
+				d.Seed, d.Keep, d.Verbose, d.Forget, d.Release = o.Seed, o.Keep, o.Verbose, !remember, release
 				d.Slots, d.Progress = slot.Count(slots), os.Stderr
 				report, err := dispatch.Run(cmd.Context(), d)
 				if report == nil {
@@ -126,18 +127,11 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 					return usagef("--%s: only with --dispatch", name)
 				}
 			}
-			if page != "" {
-				if o.Release != "" || o.Migrate {
-					return usagef("--release, --migrate: not with --dashboard, which has no story")
-				}
-				o.Dashboard = func(
-					ctx context.Context, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
-				) (*dashboard.Server, error) {
-					return dashboard.Open(ctx, page, cfg, namespace, name, replicas)
-				}
+			if o.Story, err = story(page, release, migrate, canary); err != nil {
+				return err
 			}
-			if canary {
-				o.Canary = &demo.Canary{}
+			if page != "" && o.Baseline == 0 {
+				o.Baseline = 5 * time.Second // somebody waits for the buttons
 			}
 			o.Slots, o.Progress = slot.Count(slots), os.Stderr
 			report, err := demo.Run(cmd.Context(), o)
@@ -166,10 +160,10 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 	f.DurationVar(&o.WriteTimeout, "write-timeout", 0,
 		"longest time that a write may take (default 2s, or less with a short lease)")
 	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
-	f.StringVar(&o.Release, "release", "",
+	f.StringVar(&release, "release", "",
 		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back. With "+
 			"--dispatch every second worker in Go is its, and the rolling restart is an update to its dispatchers")
-	f.BoolVar(&o.Migrate, "migrate", false,
+	f.BoolVar(&migrate, "migrate", false,
 		"replace replicas with leader election by members of a rota, in a rolling update, and back")
 	f.BoolVar(&canary, "canary", false, "roll out canaries instead: one whose reconciles fail for 2 % of the objects, a "+
 		"slow one, and a good one")
@@ -187,6 +181,34 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 	cmd.AddCommand(newOperator(), newDispatcher())
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
+}
+
+// story returns the one that the flags choose.
+func story(page, release string, migrate, canary bool) (demo.Story, error) {
+	var chosen []demo.Story
+	if page != "" {
+		chosen = append(chosen, demo.ByHand(func(
+			ctx context.Context, cfg *rest.Config, namespace, name string, replicas dashboard.Replicas,
+		) (*dashboard.Server, error) {
+			return dashboard.Open(ctx, page, cfg, namespace, name, replicas)
+		}))
+	}
+	if release != "" {
+		chosen = append(chosen, demo.Main(release))
+	}
+	if migrate {
+		chosen = append(chosen, demo.Migration)
+	}
+	if canary {
+		chosen = append(chosen, demo.Canaries(demo.Canary{}))
+	}
+	switch len(chosen) {
+	case 0:
+		return demo.Main(""), nil
+	case 1:
+		return chosen[0], nil
+	}
+	return nil, usagef("--dashboard, --release, --migrate and --canary are stories: choose one")
 }
 
 // report is what a demo has shown.

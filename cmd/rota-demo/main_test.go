@@ -21,7 +21,7 @@ func TestBadUse(t *testing.T) {
 		"--kubeconfig /no/x":         {exitFindings, "/no/x"},
 		"--python x":                 {exitUsage, "only with --dispatch"},
 		"--dispatch --migrate":       {exitUsage, "not with --dispatch"},
-		"--dashboard --release rota": {exitUsage, "which has no story"},
+		"--dashboard --release rota": {exitUsage, "choose one"},
 		"--flag":                     {exitUsage, "unknown flag: --flag; see `rota-demo --help`"},
 		"something":                  {exitUsage, "something"},
 	} {

@@ -11,8 +11,9 @@ import (
 
 // Verdict is one thing that was judged: what to say if it is good, and if it is not.
 type Verdict struct {
-	Good    bool
-	Yes, No string
+	Good bool   `json:"good"`
+	Yes  string `json:"yes"`
+	No   string `json:"no"`
 }
 
 // Of is a verdict.

@@ -6,17 +6,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rota-dev/rota/demo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
 // write writes what a rota has in the API server, but for metadata that says nothing of it.
 func (s *story) write(ctx context.Context, dir string) error {
-	cm, err := s.kube.CoreV1().ConfigMaps(s.fleet.Namespace()).Get(ctx, s.fleet.Name(), metav1.GetOptions{})
+	cm, err := s.kube.CoreV1().ConfigMaps(demo.Namespace).Get(ctx, demo.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	leases, err := s.kube.CoordinationV1().Leases(s.fleet.Namespace()).List(ctx, metav1.ListOptions{})
+	leases, err := s.kube.CoordinationV1().Leases(demo.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}

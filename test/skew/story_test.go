@@ -107,13 +107,13 @@ type story struct {
 	*testing.T
 	member, oldMember []string
 	new, old          program
-	fleet             *demo.Fleet
+	show              *demo.Show
 	kube              kubernetes.Interface
 }
 
-func (s *story) tell(ctx context.Context, fleet *demo.Fleet) (err error) {
-	s.fleet = fleet
-	if s.kube, err = kubernetes.NewForConfig(fleet.Config()); err != nil {
+func (s *story) tell(ctx context.Context, show *demo.Show) (err error) {
+	s.show = show
+	if s.kube, err = kubernetes.NewForConfig(show.Config()); err != nil {
 		return err
 	}
 	s.Log("All members are of the old release.")
@@ -124,7 +124,7 @@ func (s *story) tell(ctx context.Context, fleet *demo.Fleet) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := fleet.Update(ctx, demo.Update{Build: "new", Command: s.member, Kill: true, Mixed: s.mixed}); err != nil {
+	if err := show.Update(ctx, demo.Update{Build: "new", Command: s.member, Kill: true, Mixed: s.mixed}); err != nil {
 		return err
 	}
 	s.Log("All members are of this release.")
@@ -132,7 +132,7 @@ func (s *story) tell(ctx context.Context, fleet *demo.Fleet) (err error) {
 	if err := s.places(ctx); err != nil {
 		return err
 	}
-	if err := fleet.Update(ctx, demo.Update{
+	if err := show.Update(ctx, demo.Update{
 		Build: "old", Command: s.oldMember, MayEnd: true, Kill: true, Mixed: s.rolledBack,
 	}); err != nil {
 		return err
@@ -150,12 +150,12 @@ type answered struct {
 
 // works has a command do all that both releases know: look, drain, pause, rebalance, save.
 func (s *story) works(ctx context.Context, p program) {
-	pod := s.fleet.Pods()[0]
+	pod := s.show.Pods()[0]
 	archive := filepath.Join(s.TempDir(), "dump.tar.gz")
 	for _, a := range []answered{
 		{"status", 0, pod},
 		{"status -o json", 0, `"members"`},
-		{"check --service-account " + s.fleet.Namespace() + "/none", 0, "√ .*the table is valid"},
+		{"check --service-account " + demo.Namespace + "/none", 0, "√ .*the table is valid"},
 		{"verify --every 2s", 0, ""},
 		{"rebalance --dry-run", 0, ""},
 		{"drain " + pod + " --wait --reason skew", 0, ""},
@@ -174,7 +174,7 @@ func (s *story) works(ctx context.Context, p program) {
 	if info, err := os.Stat(archive); err != nil || info.Size() < 1000 {
 		s.Errorf("%s dump: %v, %v", p.name, info, err)
 	}
-	if err := s.fleet.Quiet(ctx); err != nil {
+	if err := s.show.Quiet(ctx); err != nil {
 		s.Errorf("after the orders of %s: %v", p.name, err)
 	}
 }
@@ -182,7 +182,7 @@ func (s *story) works(ctx context.Context, p program) {
 // who asks for the member of a Website that is there. The load may replace it meanwhile.
 func (s *story) who(ctx context.Context, p program) {
 	for range 5 {
-		sites, err := s.fleet.Websites(ctx)
+		sites, err := s.show.Websites(ctx)
 		if err != nil {
 			s.Error(err)
 			return
@@ -203,7 +203,7 @@ func (s *story) who(ctx context.Context, p program) {
 func (s *story) refusesPlaces(ctx context.Context) {
 	before := s.text(ctx)
 	for _, line := range []string{
-		"canary start --build v9 --share 5% --expect", "pin " + s.fleet.Sites() + "/site-00000 --to pool=large --expect",
+		"canary start --build v9 --share 5% --expect", "pin " + demo.SitesNamespace + "/site-00000 --to pool=large --expect",
 	} {
 		s.ask(ctx, s.new, line, 1, `members of an older release .* do not understand a canary or a pin: .*update them first`)
 	}
@@ -215,20 +215,20 @@ func (s *story) refusesPlaces(ctx context.Context) {
 
 // withOrders pauses moves and drains a member while it calls do.
 func (s *story) withOrders(ctx context.Context, by string, do func()) error {
-	pod := s.fleet.Pods()[1]
+	pod := s.show.Pods()[1]
 	s.ask(ctx, s.new, "drain "+pod+" --wait --reason skew", 0, "")
 	s.ask(ctx, s.new, "pause --reason skew", 0, "")
 	do()
 	s.record(ctx, by)
 	s.ask(ctx, s.new, "resume", 0, "")
 	s.ask(ctx, s.new, "undrain "+pod, 0, "")
-	return s.fleet.Quiet(ctx)
+	return s.show.Quiet(ctx)
 }
 
 // mixed is while the first member of this release is there, and all of the old one.
 func (s *story) mixed(ctx context.Context) error {
 	for _, p := range []program{s.old, s.new} {
-		s.ask(ctx, p, "status", 0, s.fleet.Pods()[3])
+		s.ask(ctx, p, "status", 0, s.show.Pods()[3])
 		s.ask(ctx, p, "pause --reason mixed", 0, "")
 		s.ask(ctx, p, "resume", 0, "")
 	}
@@ -238,10 +238,10 @@ func (s *story) mixed(ctx context.Context) error {
 
 // places has the table hold all that this release knows, and the old command look at it and change it.
 func (s *story) places(ctx context.Context) error {
-	pod := s.fleet.Pods()[0]
+	pod := s.show.Pods()[0]
 	for _, line := range []string{
 		"drain " + pod + " --wait --reason skew", "pause --reason skew",
-		"pin " + s.fleet.Sites() + "/site-00000 --to pool=large --expect", "canary start --build v9 --share 5% --expect",
+		"pin " + demo.SitesNamespace + "/site-00000 --to pool=large --expect", "canary start --build v9 --share 5% --expect",
 	} {
 		s.ask(ctx, s.new, line, 0, "")
 	}
@@ -273,7 +273,7 @@ func (s *story) places(ctx context.Context) error {
 // rolledBack is when the first old member has joined a table that held all that this release knows. What it does not
 // know has ended, and the rest has stayed.
 func (s *story) rolledBack(ctx context.Context) error {
-	t := s.fleet.Table()
+	t := s.show.Table()
 	if t.Canary.On() || len(t.Pins) > 0 || !t.Paused() || len(t.Drains) != 1 {
 		s.Errorf("an old member has joined, and the table has canary %v, pins %v, pause %v, marks %v; want the last two alone",
 			t.Canary, t.Pins, t.Pause, t.Drains)
@@ -295,7 +295,7 @@ func (s *story) rolledBack(ctx context.Context) error {
 
 // untold is "" if an event tells that orders ended.
 func (s *story) untold(ctx context.Context) string {
-	list, err := s.kube.CoreV1().Events(s.fleet.Namespace()).List(ctx, metav1.ListOptions{})
+	list, err := s.kube.CoreV1().Events(demo.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
 	}
@@ -309,7 +309,7 @@ func (s *story) untold(ctx context.Context) string {
 
 // text is the table's.
 func (s *story) text(ctx context.Context) map[string]string {
-	cm, err := s.kube.CoreV1().ConfigMaps(s.fleet.Namespace()).Get(ctx, s.fleet.Name(), metav1.GetOptions{})
+	cm, err := s.kube.CoreV1().ConfigMaps(demo.Namespace).Get(ctx, demo.Name, metav1.GetOptions{})
 	if err != nil {
 		s.Error(err)
 		return nil
@@ -336,11 +336,11 @@ func (s *story) tried(ctx context.Context, p program, line string) (out string, 
 	args := strings.Fields(line)
 	switch {
 	case args[0] == "who":
-		args = append(args, "-n", s.fleet.Sites(), "--rota", s.fleet.Namespace()+"/"+s.fleet.Name())
+		args = append(args, "-n", demo.SitesNamespace, "--rota", demo.Namespace+"/"+demo.Name)
 	case !slices.Contains(args, "-A"):
-		args = append(args, s.fleet.Name(), "-n", s.fleet.Namespace())
+		args = append(args, demo.Name, "-n", demo.Namespace)
 	}
-	args = append(args, "--kubeconfig", s.fleet.Kubeconfig())
+	args = append(args, "--kubeconfig", s.show.Kubeconfig())
 	text, err := exec.CommandContext(ctx, p.path, args...).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package demo
-
-func readProcessors() (processors, bool) { return processors{}, false }

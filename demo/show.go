@@ -1,0 +1,388 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/demo/verdict"
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/judge"
+	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/stage"
+)
+
+const (
+	// quietFor is how long the table must not change for a phase to be over.
+	quietFor = time.Second
+	// surveyPeriod is the time between two looks at all objects.
+	surveyPeriod = 250 * time.Millisecond
+	// stepLimit bounds every wait but those for a lease.
+	stepLimit = 2 * time.Minute
+	// stopLimit is how long replicas may take to end.
+	stopLimit = 40 * time.Second
+)
+
+// Show is one run of the demo: the replicas, their load, and what they did. Its exported methods are for stories.
+type Show struct {
+	o       *Options
+	dir     string
+	pages   string
+	begun   time.Duration // by journal.Now
+	cluster *cluster
+	follow  *stage.Follower
+	load    *load
+	view    *view
+	// turn makes the end of Run's context close the channel, in place of ending the run.
+	turn       func() <-chan struct{}
+	background sync.WaitGroup
+	// election is the Lease of leader election that the rota takes turns with; "": none.
+	election string
+	// migrates is true if replicas without Rota work, too. The judge has no table for them.
+	migrates bool
+	// unaimed keeps the load from preferring slots on the way.
+	unaimed bool
+	// dead are the slots of a killed replica until the table takes them away from it.
+	dead atomic.Pointer[deadSlots]
+
+	mu       sync.Mutex
+	pods     int
+	procs    []*replica
+	phases   []*phase
+	kills    []*phase // those by hand and in canaries
+	baseline phase    // when the replicas worked undisturbed
+	// pace is how many reconciles there were in quietFor of that time.
+	pace int
+	// told are the verdicts of the story itself.
+	told []verdict.Verdict
+}
+
+type deadSlots struct {
+	pod   string
+	slots slot.Set
+}
+
+// Run runs the demo. When it returns, all processes are gone, and so is every folder unless Options.Keep is set. When
+// ctx ends, it ends as soon as it can; but see ByHand.
+func Run(ctx context.Context, o Options) (report *Report, err error) {
+	if err := o.setDefaults(); err != nil {
+		return nil, err
+	}
+	if o.Command, err = process.Command(o.Command, OperatorArgument); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "rota-demo-")
+	if err != nil {
+		return nil, err
+	}
+	o.Seed = cmp.Or(o.Seed, rand.Uint64()>>32)
+	s := &Show{
+		o: &o, dir: dir, pages: filepath.Join(dir, "pages"), begun: journal.Now(),
+		view: &view{out: o.Progress, begun: time.Now()},
+	}
+	defer func() {
+		if o.Keep {
+			s.view.log("Journals, logs and audit log are in %s.", dir)
+		} else {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	if err := os.Mkdir(s.pages, 0o755); err != nil {
+		return nil, err
+	}
+	s.view.log("Seed of the load: %d", o.Seed)
+	report, err = s.run(ctx)
+	if end := new(process.EndError); errors.As(err, &end) {
+		process.Tell(err, s.view.log)
+		err = errors.New(end.How() + ", which the demo had not asked of it")
+	}
+	return report, err
+}
+
+func (s *Show) run(caller context.Context) (report *Report, err error) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
+	stop := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
+	defer stop()
+	s.turn = func() <-chan struct{} {
+		stop()
+		return caller.Done()
+	}
+	s.view.log("Starting a Kubernetes API server ...")
+	if s.cluster, err = openCluster(ctx, s.o, s.dir); err != nil {
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	defer func() {
+		cancel(nil)
+		s.background.Wait()
+		for _, p := range s.all() {
+			p.Kill()
+		}
+		if s.o.Keep && s.cluster.Plane != nil { // which takes its audit log with it
+			for _, path := range s.cluster.Plane.AuditLogs() {
+				err = errors.Join(err, os.Link(path, filepath.Join(s.dir, filepath.Base(path))))
+			}
+		}
+		err = errors.Join(err, s.cluster.Clear())
+	}()
+	s.load = newLoad(s.cluster.Client, s.o.Seed, website.Pages{Dir: s.pages}, s.world().SlotOf)
+	if s.follow, err = stage.NewFollower(s.cluster.Config, Namespace, Name); err != nil {
+		return nil, err
+	}
+	s.background.Go(func() { s.follow.Run(ctx, s.aim) })
+	s.background.Go(func() { s.cluster.Watch(ctx, cancel, s.failure) })
+	s.background.Go(func() { s.show(ctx) })
+	if err = s.o.Story(ctx, s); err != nil {
+		cancel(err)
+	}
+	s.load.finish()
+	if err == nil {
+		report, err = s.finish(ctx)
+	}
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return report, nil
+}
+
+// failure is an error if a process ended that should not, or if the table cannot be followed.
+func (s *Show) failure() error {
+	for _, p := range s.all() {
+		if err := p.Failure(); err != nil && !p.mayEnd.Load() {
+			return err
+		}
+	}
+	_, err := s.follow.History()
+	return err
+}
+
+// Config is an administrator's, and must not be changed.
+func (s *Show) Config() *rest.Config { return s.cluster.Config }
+
+// Kubeconfig is the path of an administrator's kubeconfig.
+func (s *Show) Kubeconfig() string {
+	if plane := s.cluster.Plane; plane != nil {
+		return plane.Kubeconfig()
+	}
+	return s.o.Kubeconfig
+}
+
+// Pods are the replicas that run and were not told to end, oldest first.
+func (s *Show) Pods() []string {
+	var pods []string
+	for _, p := range s.live() {
+		pods = append(pods, p.pod)
+	}
+	return pods
+}
+
+// Websites lists those that there are.
+func (s *Show) Websites(ctx context.Context) ([]webv1.Website, error) { return s.cluster.Websites(ctx) }
+
+// Table is the last version of the table that a watch showed, or nil before the first one.
+func (s *Show) Table() *table.Table {
+	t, _ := s.follow.Latest()
+	return t
+}
+
+func (s *Show) world() judge.World {
+	return judge.World{Pod: podOf, Slots: s.o.Slots, Key: s.o.key()}
+}
+
+// aim points half of the load, and extra updates, at the slots that are on the way.
+func (s *Show) aim(t *table.Table) {
+	if s.unaimed {
+		return
+	}
+	var set slot.Set
+	for _, r := range t.Runs {
+		if r.Next != "" || r.Owner == "" || r.Unsettled {
+			set.AddRange(r.Slots)
+		}
+	}
+	if dead := s.dead.Load(); dead != nil && memberOf(t, dead.pod) {
+		set = set.Union(dead.slots)
+	}
+	s.load.moving.Store(&set)
+}
+
+func memberOf(t *table.Table, pod string) bool {
+	return t != nil && slices.ContainsFunc(t.Members, func(m table.Member) bool { return m.Pod == pod })
+}
+
+// start starts a replica in a new Pod. change, if it is not nil, changes its configuration.
+func (s *Show) start(build string, command []string, change func(*operatorConfig)) (*replica, error) {
+	s.mu.Lock()
+	s.pods++
+	pod := fmt.Sprintf("web-%d", s.pods)
+	s.mu.Unlock()
+	kubeconfig, err := s.cluster.kubeconfig(pod)
+	if err != nil {
+		return nil, err
+	}
+	config := operatorConfig{
+		Election: s.election, Build: build, Kubeconfig: kubeconfig, Pages: s.pages, Slots: s.o.Slots, Verbose: s.o.Verbose,
+		Delivery: s.o.Delivery, Lease: s.o.LeaseDuration, Renew: s.o.RenewDeadline, Retry: s.o.RetryPeriod,
+		Write: s.o.WriteTimeout,
+	}
+	if change != nil {
+		change(&config)
+	}
+	p, err := startReplica(command, s.dir, pod, config)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.procs = append(s.procs, p)
+	return p, nil
+}
+
+func (s *Show) all() []*replica {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.procs)
+}
+
+// live returns the replicas that run and were not told to end, oldest first.
+func (s *Show) live() []*replica { return running(s.all()) }
+
+func running(all []*replica) []*replica {
+	return slices.DeleteFunc(slices.Clone(all), func(p *replica) bool { return !p.Running() })
+}
+
+// leave has a replica end by SIGTERM, and waits until it has.
+func (s *Show) leave(ctx context.Context, p *replica) error {
+	if err := p.End(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return until(ctx, stepLimit, p.Lingers)
+}
+
+// stop has all replicas leave.
+func (s *Show) stop(ctx context.Context) error {
+	live := s.live()
+	for _, p := range live {
+		if err := p.End(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, p := range live {
+		if err := until(ctx, stopLimit, p.Lingers); err != nil {
+			return fmt.Errorf("%w after SIGTERM:\n%s", err, p.Tail())
+		}
+		if err := p.Failure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends a replica at once, and notes in the phase what it had. Half of the load goes there.
+func (s *Show) kill(p *replica, in *phase) error {
+	t := s.Table()
+	in.victim, in.killed = p.pod, journal.Now()
+	if t != nil {
+		for _, m := range t.Members {
+			if m.Pod == p.pod {
+				in.victimsSlots = in.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
+			}
+		}
+	}
+	s.load.aimed(crashRate)
+	if err := p.End(syscall.SIGKILL); err != nil {
+		return err
+	}
+	s.dead.Store(&deadSlots{p.pod, in.victimsSlots})
+	if t != nil {
+		s.aim(t)
+	}
+	return nil
+}
+
+// absent is "" if the table names a Pod.
+func (s *Show) absent(pod string) string {
+	if memberOf(s.Table(), pod) {
+		return ""
+	}
+	return pod + " has not joined"
+}
+
+// Quiet waits until exactly the replicas that run share the slots evenly, and nothing moves.
+func (s *Show) Quiet(ctx context.Context) error {
+	limit := stepLimit + 4*max(s.o.LeaseDuration, 15*time.Second)
+	return until(ctx, limit, func() string {
+		t, since := s.follow.Latest()
+		if problem := judge.Quiet(t, s.Pods()); problem != "" {
+			return problem
+		}
+		for _, p := range s.all() {
+			if problem := p.Lingers(); problem != "" && !p.Running() {
+				return problem
+			}
+		}
+		if journal.Now()-since < quietFor {
+			return "the table still changes"
+		}
+		return ""
+	})
+}
+
+// until waits until check returns "". Its error says what check returned last.
+func until(ctx context.Context, limit time.Duration, check func() string) error {
+	return await.Until(ctx, 20*time.Millisecond, limit, check)
+}
+
+// work returns the number of reconciles so far.
+func (s *Show) work() (n int, err error) {
+	for _, p := range s.all() {
+		done, err := p.reconciles()
+		if err != nil {
+			return 0, err
+		}
+		n += len(done)
+	}
+	return n, nil
+}
+
+// survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
+func (s *Show) survey(ctx context.Context) (total, behind int, example string, err error) {
+	sites, err := s.cluster.Websites(ctx)
+	for i := range sites {
+		if w := &sites[i]; w.Status.ObservedGeneration != w.Generation || w.DeletionTimestamp != nil ||
+			s.load.pages.Checksum(client.ObjectKeyFromObject(w)) != w.Status.Checksum {
+			behind, example = behind+1, w.Name
+		}
+	}
+	return len(sites), behind, example, err
+}
+
+// reconciled waits until all Websites are up to date.
+func (s *Show) reconciled(ctx context.Context, limit time.Duration) error {
+	return await.Until(ctx, surveyPeriod, limit, func() string {
+		total, behind, example, err := s.survey(ctx)
+		switch {
+		case err != nil:
+			return err.Error()
+		case behind > 0:
+			return fmt.Sprintf("%d of %d Websites are not reconciled, such as %s", behind, total, example)
+		}
+		return ""
+	})
+}
