@@ -29,7 +29,7 @@ import (
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
-// seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts).
+// seriesDir is where the metrics of all scenarios go, for the test of the alerts (tools/alerts/test.sh).
 var seriesDir = flag.String("series", "", "write the metrics of each scenario to this directory")
 
 var errForbidden = errors.New("configmaps is forbidden")

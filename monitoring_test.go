@@ -1,0 +1,117 @@
+package rota_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is an alert of docs/alerts.yaml.
+type rule struct {
+	Alert, Expr string
+	Annotations map[string]string
+}
+
+func alertRules(t *testing.T) (out []rule) {
+	t.Helper()
+	text, err := os.ReadFile("docs/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Groups []struct{ Rules []rule } }
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		out = append(out, g.Rules...)
+	}
+	return out
+}
+
+// TestRunbooks: every alert leads to its section in docs/troubleshooting.md. (tools/alerts/test.sh evaluates them.)
+func TestRunbooks(t *testing.T) {
+	for _, r := range alertRules(t) {
+		want := "https://github.com/rota-dev/rota/blob/main/docs/troubleshooting.md#" + strings.ToLower(r.Alert)
+		if got := r.Annotations["runbook_url"]; got != want {
+			t.Errorf("%s leads to %q, want %q", r.Alert, got, want)
+		}
+	}
+}
+
+// TestGrafanaDashboard: panels do not overlap, every expression selects the chosen rota, and every metric that the
+// dashboard or an alert names is in docs/metrics.md, which is written from the metrics.
+func TestGrafanaDashboard(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			ID                       int
+			Type, Title, Description string
+			GridPos                  struct{ H, W, X, Y int }
+			Targets                  []struct{ Expr string }
+		}
+	}
+	text, err := os.ReadFile("docs/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	var expressions []string
+	for _, r := range alertRules(t) {
+		expressions = append(expressions, r.Expr)
+	}
+	ids, taken := map[int]bool{}, map[[2]int]string{}
+	for _, p := range dashboard.Panels {
+		if ids[p.ID] {
+			t.Errorf("two panels have ID %d", p.ID)
+		}
+		ids[p.ID] = true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other := taken[at]; other != "" || at[0] >= 24 {
+					t.Fatalf("panel %q covers %q at %v", p.Title, other, at)
+				}
+				taken[at] = p.Title
+			}
+		}
+		if p.Type != "row" && (p.Title == "" || p.Description == "" || len(p.Targets) == 0) {
+			t.Errorf("panel %d has no title, description or expression", p.ID)
+		}
+		for _, target := range p.Targets {
+			if strings.Count(target.Expr, "rota_") != strings.Count(target.Expr, `rota="$rota"`) {
+				t.Errorf("panel %q: not every metric is of the chosen rota: %s", p.Title, target.Expr)
+			}
+			expressions = append(expressions, target.Expr)
+		}
+	}
+
+	page, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known, named []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)[^`]*` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+		known = append(known, m[1])
+		if m[2] == "histogram" {
+			known = append(known, m[1]+"_bucket", m[1]+"_count", m[1]+"_sum")
+		}
+	}
+	for _, expr := range expressions {
+		named = append(named, regexp.MustCompile(`\brota_[a-z_]+`).FindAllString(expr, -1)...)
+	}
+	slices.Sort(named)
+	if named = slices.Compact(named); len(named) < 40 {
+		t.Errorf("only %d metrics are named", len(named))
+	}
+	for _, name := range named {
+		if !slices.Contains(known, name) {
+			t.Errorf("the dashboard or an alert names %s, which docs/metrics.md does not have", name)
+		}
+	}
+}
