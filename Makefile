@@ -123,10 +123,9 @@ check-sim:
 	SIM_MEMBERS=1000 $(GO) test -count=1 -run TestMessages ./test/sim
 	$(GO) run ./test/sim/cmd -seeds $(or $(SEEDS),50000) $(ARGS)
 
-# Build bugs in, one at a time, and show which checks find them
-# (ARGS="-all -mutants SkipDrain,OpenEpoch -o markdown").
-check-mutants:
-	@$(GO) run ./test/mutant/cmd $(ARGS)
+# Build bugs in, one at a time, and make sure that a check finds each (ARGS="-run TestBugs/OpenEpoch").
+check-mutants: kube
+	SLOW=1 $(GO) test -count=1 -v -timeout 120m -run TestBugs ./test/mutant $(ARGS)
 
 # Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate protocol/table").
 # Only short tests, and no mutants of scripts, because each mutation runs all of them. The coefficient is for busy

@@ -37,6 +37,8 @@ func TestCompare(t *testing.T) {
 	slow.Waiting = map[slot.Slot]time.Duration{2: time.Hour}
 	missing := report("a", 0, 1)
 	missing.Digests[cm][1] = sharding.Digest{Objects: 1, Hashes: 17}
+	another := report("a", 0, 1)
+	another.Digests[cm][1] = sharding.Digest{Objects: 2, Hashes: 17}
 	blind := report("a", 0, 1)
 	blind.Digests = coverage.Digests{}
 	free := coverage.Finding{Slot: 3, What: coverage.Unowned}
@@ -58,6 +60,10 @@ func TestCompare(t *testing.T) {
 		"missing object": {[]*coverage.Report{missing, report("b", 2)}, []coverage.Finding{{
 			Slot: 1, What: coverage.Differs, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2, Hashes: 1},
 			Held: sharding.Digest{Objects: 1, Hashes: 17},
+		}, free}},
+		"another object": {[]*coverage.Report{another, report("b", 2)}, []coverage.Finding{{
+			Slot: 1, What: coverage.Differs, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2, Hashes: 1},
+			Held: sharding.Digest{Objects: 2, Hashes: 17},
 		}, free}},
 		"no informer": {[]*coverage.Report{blind, report("b", 2)}, []coverage.Finding{
 			{Slot: 0, What: coverage.Unread, Epoch: 5, Members: "a", Kind: cm, Exist: sharding.Digest{Objects: 2}},

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/rota-dev/rota/test/mutant/active"
 )
 
 // Finding is a violation, and the way to it.
@@ -33,9 +31,6 @@ func (s *Search) path(to uint32) []act {
 func (s *Search) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\nscope %s\n", s.Found.Violation.Rule, s.Found.Violation.Message, s.x.Name)
-	if name := active.Name(); name != "" {
-		fmt.Fprintf(&b, "mutant %s\n", name)
-	}
 	way := s.path(s.Found.from)
 	if !s.Found.fair {
 		way = append(way, s.Found.by)
@@ -66,11 +61,6 @@ func Replay(script string, tell func(string)) (*Violation, error) {
 			var ok bool
 			if sc, ok = ScopeOf(of); !ok {
 				return nil, fmt.Errorf("no scope %s", of)
-			}
-			continue
-		case name == "mutant":
-			if of != active.Name() {
-				return nil, fmt.Errorf("the script is about mutant %s: build with it (docs/verification.md)", of)
 			}
 			continue
 		case sc.Name == "":

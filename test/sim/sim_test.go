@@ -59,8 +59,8 @@ func TestChaos(t *testing.T) {
 //go:embed testdata/graveyard.txt
 var graveyard string
 
-// TestGraveyard: without the bugs that the seeds are kept for, their lives go well. Package mutant lives through them
-// again, with each bug.
+// TestGraveyard: without the bugs that the seeds are kept for, their lives go well. Package mutant lives through
+// some of them with the bug.
 func TestGraveyard(t *testing.T) {
 	for line := range strings.Lines(graveyard) {
 		words := strings.Fields(line)

@@ -21,8 +21,8 @@ import (
 // the API server takes a millisecond, clocks agree, and nothing is reconciled but what the script begins. All checks of
 // package sim are on throughout.
 //
-//	clause NAME prevents RULE   without that clause of the protocol the script must fail by that check of package sim
-//	                            ("wait": by a wait or expect of the script itself): package mutant makes sure of it
+//	clause NAME prevents RULE   without that clause of the protocol the script fails by that check of package sim
+//	                            ("wait": by a wait or expect of the script itself); package mutant leaves out some
 //	slots N, key Namespace
 //	many N                      duties at most
 //	byload                      slots are planned by load

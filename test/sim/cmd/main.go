@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/mutant/active"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -69,15 +68,11 @@ func draw(seed uint64, file string, window sim.Window, slots string) error {
 		window.Slots.AddRange(r)
 	}
 	_, life := sim.DrawChaos(seed)
-	title := fmt.Sprintf("seed %d", seed)
-	if name := active.Name(); name != "" {
-		title += ", with mutant " + name
-	}
 	out, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return errors.Join(life.Draw(out, title, window), out.Close())
+	return errors.Join(life.Draw(out, fmt.Sprintf("seed %d", seed), window), out.Close())
 }
 
 // survey lives through seeds and prints what came of it.
