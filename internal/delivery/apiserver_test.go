@@ -113,7 +113,7 @@ func TestAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			controlplane.For(t)
 			t.Parallel()
-			o.Kind, o.Steps = func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }, 60
+			o.Kind = func(t *testing.T) deliverytest.Kind { return kindOf(t, f) }
 			deliverytest.Run(t, o)
 		})
 	}

@@ -55,7 +55,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 	}
 	for _, f := range faults { // their requests count below otherwise
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
-			if _, open := f.Watches(); open > 0 {
+			if f.Counts().Open > 0 {
 				break
 			}
 		}
@@ -65,7 +65,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 	}
 	asked := func() (sum int) {
 		for _, f := range faults {
-			sum += f.Asked()
+			sum += f.Counts().Asked
 		}
 		return sum
 	}
@@ -139,7 +139,7 @@ func TestCatchUpWaitsForHandlers(t *testing.T) {
 		if share.Exists(kind, name) {
 			t.Fatal("the store has the object still")
 		}
-		asked := faults.Asked()
+		asked := faults.Counts().Asked
 		done := make(chan error, 1)
 		go func() { done <- share.CatchUp(ctx, set) }()
 		synctest.Wait()
@@ -154,8 +154,8 @@ func TestCatchUpWaitsForHandlers(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if !heard || faults.Asked() != asked {
-			t.Errorf("heard of the deletion: %v, %d requests, want none", heard, faults.Asked()-asked)
+		if !heard || faults.Counts().Asked != asked {
+			t.Errorf("heard of the deletion: %v, %d requests, want none", heard, faults.Counts().Asked-asked)
 		}
 	})
 }

@@ -54,7 +54,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 	if err := share.Warm(ctx, all); err != nil {
 		t.Fatal(err)
 	}
-	lists, _ := faults.Counts()
+	lists := faults.Counts().Lists
 	resume := sync.OnceFunc(faults.Pause())
 	defer resume()
 	if _, err := server.Delete(ctx, names[0]); err != nil {
@@ -85,7 +85,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 	if err := <-load(); err != nil {
 		t.Fatal(err)
 	}
-	if after, _ := faults.Counts(); after != lists {
+	if after := faults.Counts().Lists; after != lists {
 		t.Errorf("%d lists after that of warming, want none", after-lists)
 	}
 }

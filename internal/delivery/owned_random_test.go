@@ -61,10 +61,10 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
 	if !testing.Short() {
 		corpus = append(corpus, graveyard...)
 	}
-	seeds := deliverytest.Seeds(t, corpus...)
+	seeds := seedsOf(t, corpus...)
 	ways(t, func(t *testing.T, o delivery.Options, watchList bool) {
 		for _, seed := range seeds {
-			t.Run(fmt.Sprintf("%s=%d", deliverytest.SeedVariable, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s=%d", seedVariable, seed), func(t *testing.T) {
 				t.Parallel()
 				ownedRandom(t, seed, o, watchList, busy, orphans)
 			})

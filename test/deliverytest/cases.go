@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
@@ -24,8 +23,8 @@ func (s suite) emptyShareSyncs(t *testing.T) {
 	r.wantStore(only())
 	r.wantHeard()
 	// One of the kind was asked for, to learn its version.
-	if lists, streamed := r.faults.Counts(); lists > 0 || streamed > 0 {
-		t.Errorf("%d lists for nothing, of which %d were WatchLists", lists, streamed)
+	if counts := r.faults.Counts(); counts.Lists > 0 {
+		t.Errorf("%d lists for nothing, of which %d were WatchLists", counts.Lists, counts.Streamed)
 	}
 }
 
@@ -35,16 +34,14 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.fill(2, 3)
 	r.must(r.warm(r.ctx, only(1))) // nothing runs yet
 	r.run(r.informer)
-	if _, streamed := r.faults.Counts(); (streamed > 0) != s.watchList {
+	if streamed := r.faults.Counts().Streamed; (streamed > 0) != s.watchList {
 		t.Errorf("WatchList is %v, but %d lists used it", s.watchList, streamed)
 	}
 	r.must(r.warm(r.ctx, only(1, 2)))
 	r.wantStore(only(1, 2))
 	r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, false))
 	r.wantHeard()
-	if got := r.open(only(1, 2)); !cmp.Equal(got, before) {
-		t.Errorf("Open (-want +got):\n%s", cmp.Diff(before, got))
-	}
+	r.wantOpen(only(1, 2), before)
 	if again := r.open(only()); len(again) != 0 {
 		t.Errorf("Open of nothing: %v", again)
 	}
@@ -52,7 +49,7 @@ func (s suite) holdsAndHearsItsShare(t *testing.T) {
 	r.update(before[0])
 	r.update(foreign.Key)
 	r.delete(before[1])
-	r.eventually(func() error { return r.levelIs(before[1], "") })
+	r.wantSeen(before[1], "")
 	r.wantHeard("add "+added.Key.String(), "update "+before[0].String(), "delete "+before[1].String())
 	r.wantStore(only(1, 2))
 	if !r.share.Exists(r.kind.GroupKind, before[0]) || r.share.Exists(r.kind.GroupKind, before[1]) ||
@@ -73,10 +70,10 @@ func (s suite) listsWhatNobodyHadOnce(t *testing.T) {
 	r.must(r.warm(r.ctx, only(2)))
 	load := func(set slot.Set, want int) {
 		t.Helper()
-		lists, _ := r.faults.Counts()
+		lists := r.faults.Counts().Lists
 		r.share.HoldAnew(set)
 		r.must(r.share.Load(r.ctx, set, table.CauseAssigned, nil, false))
-		if after, _ := r.faults.Counts(); after-lists != want {
+		if after := r.faults.Counts().Lists; after-lists != want {
 			t.Errorf("%d lists, want %d", after-lists, want)
 		}
 	}
@@ -150,11 +147,7 @@ func (s suite) lossRacesARelist(t *testing.T) {
 	}
 	r.sync()
 	r.heard.dropBeacons()
-	for _, e := range r.heard.history() {
-		if e.what == "delete" {
-			t.Errorf("heard a deletion that never was: %v", e)
-		}
-	}
+	r.noDeletions()
 }
 
 func (s suite) lostAndRegained(t *testing.T) {
@@ -193,15 +186,13 @@ func (s suite) deletedSinceWarm(t *testing.T) {
 		}
 	}
 	slices.SortFunc(want, compareNames)
-	if got := r.open(only(1)); !cmp.Equal(got, want) {
-		t.Errorf("Open (-want +got):\n%s", cmp.Diff(want, got))
-	}
+	r.wantOpen(only(1), want)
 	if got := r.open(only(1)); slices.Contains(got, keys[0]) {
 		t.Error("a deletion is returned twice")
 	}
 	r.wantHeard()
 	last := r.delete(keys[1])
-	r.eventually(func() error { return r.levelIs(last.Key, "") })
+	r.wantSeen(last.Key, "")
 	r.wantHeard("delete " + keys[1].String())
 }
 
@@ -212,10 +203,7 @@ func (s suite) listRacesChanges(t *testing.T) {
 	kept := r.fill(1, 2)
 	r.run(r.informer)
 	r.own(only(2))
-	held, release := r.faults.HoldLists()
-	done := make(chan error, 1)
-	go func() { done <- r.warm(r.ctx, only(1)) }()
-	<-held
+	finish := r.listing(func() error { return r.warm(r.ctx, only(1)) })
 	r.delete(keys[0])
 	r.update(keys[1])
 	r.delete(keys[2])
@@ -224,9 +212,8 @@ func (s suite) listRacesChanges(t *testing.T) {
 	r.delete(short)
 	fresh := r.create(r.key(1)).Key
 	r.update(kept[0])
-	r.eventually(func() error { return r.levelIs(kept[0], store(r.informer)[kept[0]]) })
-	release()
-	r.must(<-done)
+	r.wantSeen(kept[0], store(r.informer)[kept[0]])
+	finish()
 	r.wantStore(only(1, 2))
 	r.sync()
 	got := r.open(only(1))
@@ -264,14 +251,12 @@ func (s suite) handedWaits(t *testing.T) {
 	keys := r.fill(2, 1)
 	r.run(r.informer)
 	r.must(r.warm(r.ctx, only(1)))
-	lists, _ := r.faults.Counts()
+	lists := r.faults.Counts().Lists
 	gone := r.delete(keys[0])
 	versions := table.Versions{r.kind.GroupKind.String(): r.update(keys[1]).Version, "Unheard.of": "1"}
 	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, versions, false))
-	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
-		t.Errorf("store (-want +got):\n%s", diff)
-	}
-	if after, _ := r.faults.Counts(); after != lists {
+	r.wantStoreNow(only(1))
+	if after := r.faults.Counts().Lists; after != lists {
 		t.Logf("the stream was too slow: %d lists", after-lists)
 	}
 	if got := r.open(only(1)); !slices.Contains(got, gone.Key) {
@@ -289,12 +274,8 @@ func (s suite) handedFallsBack(t *testing.T) {
 	defer resume()
 	versions := table.Versions{r.kind.GroupKind.String(): r.delete(keys[0]).Version}
 	r.must(r.share.Load(r.ctx, only(1), table.CauseHanded, versions, false))
-	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
-		t.Errorf("store (-want +got):\n%s", diff)
-	}
-	if got := r.open(only(1)); !cmp.Equal(got, keys) {
-		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
-	}
+	r.wantStoreNow(only(1))
+	r.wantOpen(only(1), keys)
 	r.wantHeard()
 }
 
@@ -307,17 +288,13 @@ func (s suite) expelledListsAgain(t *testing.T) {
 	r.delete(keys[0])
 	r.update(keys[1])
 	r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, false))
-	if diff := cmp.Diff(r.truth(only(1)), store(r.informer)); diff != "" {
-		t.Errorf("store (-want +got):\n%s", diff)
-	}
-	lists, _ := r.faults.Counts()
+	r.wantStoreNow(only(1))
+	lists := r.faults.Counts().Lists
 	r.must(r.share.Load(r.ctx, only(1), table.CauseExpelled, nil, true))
-	if again, _ := r.faults.Counts(); again != lists {
+	if again := r.faults.Counts().Lists; again != lists {
 		t.Error("slots that were held all along were listed again")
 	}
-	if got := r.open(only(1)); !cmp.Equal(got, keys) {
-		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
-	}
+	r.wantOpen(only(1), keys)
 	resume()
 	r.sync()
 	r.wantStore(only(1))
@@ -332,21 +309,19 @@ func (s suite) versions(t *testing.T) {
 	r.run(r.informer)
 	r.own(only(1, 2))
 	gone := r.delete(r.create(r.key(1)).Key)
-	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	r.wantSeen(gone.Key, "")
 	if gone.Version != "" {
 		if got := r.share.Versions(only(1))[kind]; got != gone.Version {
 			t.Errorf("version of a deletion: %s, want %s", got, gone.Version)
 		}
 	}
 	other := r.update(r.create(r.key(2)).Key)
-	r.eventually(func() error { return r.levelIs(other.Key, other.Version) })
+	r.wantSeen(other.Key, other.Version)
 	if got := r.share.Versions(only(2))[kind]; got != other.Version {
 		t.Errorf("version: %s, want %s", got, other.Version)
 	}
 	wrote := other.Version + "0"
-	r.share.Write(r.kind.GroupKind, other.Key, nil, 2).Answered(&metav1.ObjectMeta{
-		Namespace: other.Key.Namespace, Name: other.Key.Name, UID: other.UID, ResourceVersion: wrote,
-	})
+	r.share.Write(r.kind.GroupKind, other.Key, nil, 2).Answered(other.meta(wrote))
 	if got := r.share.Versions(only(1, 2))[kind]; got != wrote {
 		t.Errorf("version written: %s, want %s", got, wrote)
 	}
@@ -375,13 +350,11 @@ func (s suite) showsWritten(t *testing.T) {
 		}
 	}
 	mine := r.update(keys[1])
-	r.share.Write(r.kind.GroupKind, mine.Key, nil, 1).Answered(&metav1.ObjectMeta{
-		Namespace: mine.Key.Namespace, Name: mine.Key.Name, UID: mine.UID, ResourceVersion: mine.Version,
-	})
+	r.share.Write(r.kind.GroupKind, mine.Key, nil, 1).Answered(mine.meta(mine.Version))
 	lags("a write")
 	resume()
 	r.must(r.share.ShowWritten(r.ctx, 1))
-	r.must(r.levelIs(mine.Key, mine.Version))
+	r.must(r.sees(mine.Key, mine.Version))
 	resume = r.faults.Pause()
 	w := r.share.Write(r.kind.GroupKind, keys[2], nil, 1)
 	r.delete(keys[2])
@@ -389,7 +362,7 @@ func (s suite) showsWritten(t *testing.T) {
 	lags("a deletion")
 	resume()
 	r.must(r.share.ShowWritten(r.ctx, 1))
-	r.must(r.levelIs(keys[2], ""))
+	r.must(r.sees(keys[2], ""))
 	r.wantHeard("update "+keys[0].String(), "update "+keys[1].String(), "delete "+keys[2].String())
 }
 

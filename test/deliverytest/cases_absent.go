@@ -48,10 +48,10 @@ func (s suite) notServedForAWhile(t *testing.T) {
 			r.must(r.warm(r.ctx, only(3)))
 			gone, fresh := r.delete(mine[0]), r.create(r.key(3))
 			r.faults.Refuse(nil)
-			r.eventually(func() error { return r.levelIs(gone.Key, "") })
+			r.wantSeen(gone.Key, "")
 			r.sync()
 			r.wantStore(only(1, 2, 3))
-			r.heard.dropBeaconsBut(append(theirs, fresh.Key))
+			r.heard.dropBeacons(append(theirs, fresh.Key)...)
 			want := []string{"delete " + gone.Key.String()}
 			for _, key := range theirs {
 				want = append(want, "add "+key.String())
@@ -75,11 +75,11 @@ func (s suite) notServedAtFirst(t *testing.T) {
 	keys := r.fill(3, 2)
 	r.mayMoveOn(table.CauseAssigned)
 	r.faults.Refuse(nil)
-	r.eventually(func() error { return r.levelIs(keys[2], r.truth(only(2))[keys[2]]) })
+	r.wantSeen(keys[2], r.truth(only(2))[keys[2]])
 	r.sync()
 	r.wantStore(only(2, 3))
 	r.wantLevel(only(2, 3))
-	r.heard.dropBeaconsBut(keys)
+	r.heard.dropBeacons(keys...)
 	want := []string{}
 	for _, key := range keys {
 		want = append(want, "add "+key.String())
@@ -97,14 +97,10 @@ func (s suite) listsNotServed(t *testing.T) {
 	r.faults.FailLists(errNotServed)
 	r.must(r.warm(r.ctx, only(2)))
 	r.openNow(only(2))
-	r.eventually(func() error { return r.levelIs(keys[0], r.truth(only(2))[keys[0]]) })
+	r.wantSeen(keys[0], r.truth(only(2))[keys[0]])
 	r.update(mine[0])
 	r.sync()
 	r.wantStore(only(1, 2))
 	r.wantLevel(only(1, 2))
-	for _, e := range r.heard.history() {
-		if e.what == "delete" {
-			t.Errorf("heard a deletion that never was: %v", e)
-		}
-	}
+	r.noDeletions()
 }

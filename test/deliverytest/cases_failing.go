@@ -48,7 +48,7 @@ func (s suite) watchRefused(t *testing.T) {
 	r.faults.RefuseWatches(errForbidden)
 	r.failing(delivery.RequestWatch)
 	fresh := r.create(r.key(1))
-	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	r.wantSeen(fresh.Key, fresh.Version)
 	r.own(only(2)) // other slots come all the same
 	r.wantStore(only(1, 2))
 	if told.Load() == 0 {
@@ -72,22 +72,22 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r := s.rig(t)
 	r.run(r.informer)
 	r.own(only(1))
-	before, _ := r.faults.Counts()
-	asked, failed := r.faults.Asked(), r.faults.Failed()
+	before := r.faults.Counts().Lists
+	asked, failed := r.faults.Counts().Asked, r.faults.Counts().Failed
 	r.faults.Refuse(err) // lists as well
 	r.failing(delivery.RequestWatch)
 	fresh := r.create(r.key(1))
 	r.faults.Refuse(nil)
 	// After five watches in vain the kind is listed again. The one that was cut is the first of them, if it was new.
-	brief := r.faults.Asked() < asked+4
-	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	brief := r.faults.Counts().Asked < asked+4
+	r.wantSeen(fresh.Key, fresh.Version)
 	r.failing()
-	if after, _ := r.faults.Counts(); after != before && brief && r.faults.Failed() == failed {
+	if after := r.faults.Counts().Lists; after != before && brief && r.faults.Counts().Failed == failed {
 		t.Errorf("%d lists, although the position was never in doubt", after-before)
 	}
 	r.faults.RefuseWatches(err)
 	fresh = r.create(r.key(1))
-	r.eventually(func() error { return r.levelIs(fresh.Key, fresh.Version) })
+	r.wantSeen(fresh.Key, fresh.Version)
 	r.failing(delivery.RequestWatch)
 	r.faults.RefuseWatches(nil)
 	r.sync()
@@ -121,9 +121,9 @@ func (s suite) eventCannotBeDecoded(t *testing.T) {
 	r.faults.Poison()
 	r.update(mine[0])
 	fixed := r.update(mine[0])
-	r.eventually(func() error { return r.levelIs(fixed.Key, fixed.Version) })
+	r.wantSeen(fixed.Key, fixed.Version)
 	gone := r.delete(mine[1])
-	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	r.wantSeen(gone.Key, "")
 	r.sync()
 	r.failing()
 	r.wantStore(only(1))
@@ -139,21 +139,21 @@ func (s suite) watchTorn(t *testing.T) {
 	mine := r.fill(2, 1)
 	r.run(r.informer)
 	r.own(only(1))
-	before, _ := r.faults.Counts()
+	before := r.faults.Counts().Lists
 	r.faults.Tear(reset, "http2: client connection lost", reset)
 	first := r.update(mine[0])
-	r.eventually(func() error { return r.levelIs(first.Key, first.Version) })
+	r.wantSeen(first.Key, first.Version)
 	r.sync()
 	r.failing()
-	if after, _ := r.faults.Counts(); after != before {
+	if after := r.faults.Counts().Lists; after != before {
 		t.Errorf("%d lists, although the position was never in doubt", after-before)
 	}
 	r.faults.Tear(reset, reset, reset, reset, reset)
 	next := r.update(mine[1])
-	r.eventually(func() error { return r.levelIs(next.Key, next.Version) })
+	r.wantSeen(next.Key, next.Version)
 	r.sync()
 	r.failing()
-	if after, _ := r.faults.Counts(); after == before {
+	if after := r.faults.Counts().Lists; after == before {
 		t.Error("no list, although five watches in a row broke at the same position")
 	}
 	r.wantStore(only(1))

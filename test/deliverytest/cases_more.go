@@ -16,13 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
-// levelIs says whether the last reconcile of a key saw a version.
-func (r *rig) levelIs(key types.NamespacedName, version string) error {
+// sees says whether the last reconcile of a key saw a version.
+func (r *rig) sees(key types.NamespacedName, version string) error {
 	got, reconciled := r.heard.levels()[key]
 	if !reconciled || got != version {
 		return fmt.Errorf("%v: the last reconcile saw %q (%v), want %q", key, got, reconciled, version)
@@ -30,20 +31,28 @@ func (r *rig) levelIs(key types.NamespacedName, version string) error {
 	return nil
 }
 
-// dropBeacons forgets the additions of objects that sync made.
-func (h *recorder) dropBeacons() {
+// wantSeen waits until the last reconcile of a key saw a version; "" if it is gone.
+func (r *rig) wantSeen(key types.NamespacedName, version string) {
+	r.t.Helper()
+	r.eventually(func() error { return r.sees(key, version) })
+}
+
+// dropBeacons forgets the additions of objects that sync made: of all but some keys.
+func (h *recorder) dropBeacons(but ...types.NamespacedName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" })
+	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" && !slices.Contains(but, e.key) })
 	h.taken = min(h.taken, len(h.events))
 }
 
-// dropBeaconsBut forgets the additions of all objects except those of keys.
-func (h *recorder) dropBeaconsBut(keys []types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.events = slices.DeleteFunc(h.events, func(e event) bool { return e.what == "add" && !slices.Contains(keys, e.key) })
-	h.taken = min(h.taken, len(h.events))
+// noDeletions checks that no deletion was heard but of some objects.
+func (r *rig) noDeletions(but ...types.NamespacedName) {
+	r.t.Helper()
+	for _, e := range r.heard.history() {
+		if e.what == "delete" && !slices.Contains(but, e.key) {
+			r.t.Errorf("heard a deletion that never was: %v", e)
+		}
+	}
 }
 
 // wantDigest compares the digest of a slot with what the server has.
@@ -69,7 +78,7 @@ func (s suite) goneListsOnce(t *testing.T) {
 	r.fill(3, 2)
 	r.run(r.informer)
 	r.own(only(1))
-	lists, _ := r.faults.Counts()
+	lists := r.faults.Counts().Lists
 	if r.kind.Compact != nil {
 		resume := r.faults.Pause()
 		r.delete(keys[0])
@@ -80,11 +89,11 @@ func (s suite) goneListsOnce(t *testing.T) {
 		r.delete(keys[0])
 		r.faults.Expire()
 	}
-	r.eventually(func() error { return r.levelIs(keys[0], "") })
+	r.wantSeen(keys[0], "")
 	r.wantHeard("delete " + keys[0].String())
 	r.sync()
 	r.wantStore(only(1))
-	if again, _ := r.faults.Counts(); r.kind.Compact != nil && again != lists+1 {
+	if again := r.faults.Counts().Lists; r.kind.Compact != nil && again != lists+1 {
 		t.Errorf("%d lists after 410 Gone, want 1", again-lists)
 	}
 }
@@ -96,32 +105,24 @@ func (s suite) goneWhileGrowing(t *testing.T) {
 	r.run(r.informer)
 	r.own(only(2))
 	for range 2 {
-		held, release := r.faults.HoldLists()
-		done := make(chan error, 1)
-		go func() { done <- r.warm(r.ctx, only(1)) }()
-		<-held
+		finish := r.listing(func() error { return r.warm(r.ctx, only(1)) })
 		r.faults.Expire()
 		r.update(keys[0])
-		release()
-		r.must(<-done)
+		finish()
 		r.wantStore(only(1, 2))
 		r.share.Release(only(1))
 		r.wantStore(only(2))
 	}
 	r.own(only(1))
 	r.wantStore(only(1, 2))
-	for _, e := range r.heard.history() {
-		if e.what == "delete" {
-			t.Errorf("heard a deletion that never was: %v", e)
-		}
-	}
+	r.noDeletions()
 }
 
 func (s suite) watchDrops(t *testing.T) {
 	r := s.rig(t)
 	r.run(r.informer)
 	r.own(only(0, 1, 2, 3))
-	lists, _ := r.faults.Counts()
+	lists := r.faults.Counts().Lists
 	for range 20 {
 		keys := r.fill(1, 0, 2, 5)
 		r.faults.Cut()
@@ -130,7 +131,7 @@ func (s suite) watchDrops(t *testing.T) {
 	}
 	r.sync()
 	r.wantStore(only(0, 1, 2, 3))
-	if again, _ := r.faults.Counts(); again != lists {
+	if again := r.faults.Counts().Lists; again != lists {
 		t.Errorf("%d lists because of lost connections", again-lists)
 	}
 	r.wantLevel(only(0, 1, 2, 3))
@@ -141,7 +142,7 @@ func (r *rig) wantLevel(set slot.Set) {
 	r.t.Helper()
 	r.eventually(func() error {
 		for key, version := range r.truth(set) {
-			if err := r.levelIs(key, version); err != nil {
+			if err := r.sees(key, version); err != nil {
 				return err
 			}
 		}
@@ -175,11 +176,25 @@ func (s suite) releaseEndsWarm(t *testing.T) {
 	go func() { done <- r.warm(r.ctx, only(1, 2)) }()
 	<-held
 	r.share.Release(only(1))
-	if err := <-done; !isReleased(err) {
+	if err := <-done; !errors.Is(err, delivery.ErrReleased) {
 		t.Errorf("Warm: %v", err)
 	}
 	release()
 	r.wantStore(only(2))
+}
+
+// heardOf waits until a handler has heard of keys.
+func (r *rig) heardOf(h *recorder, keys ...types.NamespacedName) {
+	r.t.Helper()
+	r.eventually(func() error {
+		levels := h.levels()
+		for _, key := range keys {
+			if _, ok := levels[key]; !ok {
+				return fmt.Errorf("a late handler did not hear of %v", key)
+			}
+		}
+		return nil
+	})
 }
 
 func (s suite) lateInformer(t *testing.T) {
@@ -203,12 +218,7 @@ func (s suite) lateInformer(t *testing.T) {
 	r.share.Release(only(1))
 	r.own(only(2))
 	fresh := r.create(r.key(2)).Key
-	r.eventually(func() error {
-		if _, ok := heard.levels()[fresh]; !ok {
-			return fmt.Errorf("the late informer's handler did not hear of %v", fresh)
-		}
-		return nil
-	})
+	r.heardOf(heard, fresh)
 }
 
 func (s suite) lateHandler(t *testing.T) {
@@ -231,17 +241,8 @@ func (s suite) lateHandler(t *testing.T) {
 	r.sync()
 	r.open(only(2))
 	fresh := r.create(r.key(2)).Key
-	r.eventually(func() error {
-		if _, ok := heard.levels()[fresh]; !ok {
-			return fmt.Errorf("the late handler did not hear of %v", fresh)
-		}
-		return nil
-	})
-	for _, key := range keys {
-		if _, ok := heard.levels()[key]; !ok {
-			t.Errorf("the late handler did not hear of %v", key)
-		}
-	}
+	r.heardOf(heard, fresh)
+	r.heardOf(heard, keys...)
 	for _, e := range heard.history() {
 		if n := r.slot(e.object()); n == 2 && e.key != fresh {
 			t.Errorf("the late handler heard of %v before its slot was open", e.key)

@@ -2,7 +2,6 @@ package deliverytest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -43,9 +43,9 @@ func (s suite) gainListsTheGained(t *testing.T) {
 	r.run(r.informer)
 	r.own(only(2, 3))
 	for _, gained := range []slot.Set{only(4), only(0, 7), only(1, 6)} {
-		before := r.faults.Listed()
+		before := r.faults.Counts().Listed
 		r.must(r.warm(r.ctx, gained))
-		if listed, want := r.faults.Listed()-before, len(r.truth(gained)); listed != want {
+		if listed, want := r.faults.Counts().Listed-before, len(r.truth(gained)); listed != want {
 			t.Errorf("gaining %v listed %d objects, want %d", gained, listed, want)
 		}
 	}
@@ -100,11 +100,9 @@ func (s suite) growthUnderTraffic(t *testing.T) {
 	all := only(0, 1, 2, 3, 4, 5, 6, 7)
 	r.wantStore(all)
 	r.wantLevel(all)
+	r.noDeletions()
 	heard := map[string]string{}
 	for _, e := range r.heard.history() {
-		if e.what == "delete" {
-			t.Errorf("heard a deletion that never was: %v", e)
-		}
 		if last := heard[e.key.String()]; !e.resync && resourceversion.Compare(e.version, last) <= 0 {
 			t.Errorf("heard %s after %s", e, last)
 		}
@@ -114,8 +112,8 @@ func (s suite) growthUnderTraffic(t *testing.T) {
 		r.wantHonored()
 	}
 	r.eventually(func() error { // the one that was replaced may be about to end
-		if opened, open := r.faults.Watches(); open != 1 {
-			return fmt.Errorf("%d watches are open, of %d", open, opened)
+		if counts := r.faults.Counts(); counts.Open != 1 {
+			return fmt.Errorf("%d watches are open, of %d", counts.Open, counts.Opened)
 		}
 		return nil
 	})
@@ -194,9 +192,9 @@ func (s suite) labelled(t *testing.T) *rig {
 	return s.rig(t)
 }
 
-func (r *rig) relabel(key int, of []Object, labels map[string]string) Object {
+func (r *rig) relabel(key types.NamespacedName, labels map[string]string) Object {
 	r.t.Helper()
-	obj, err := r.kind.Client.Relabel(r.ctx, of[key].Key, labels)
+	obj, err := r.kind.Client.Relabel(r.ctx, key, labels)
 	r.must(err)
 	return obj
 }
@@ -213,34 +211,21 @@ func (s suite) labelsGoWrong(t *testing.T) {
 	set := func(value string) map[string]string { return map[string]string{r.hashLabel(): value} }
 	far := strconv.Itoa(7 * 512)
 	inside := strconv.Itoa(2*512 + 1)
-	r.relabel(0, objs, set(""))
-	r.relabel(1, objs, set(far))
-	r.relabel(2, objs, set("nonsense"))
-	r.relabel(3, objs, set(inside))
+	r.relabel(objs[0].Key, set(""))
+	r.relabel(objs[1].Key, set(far))
+	r.relabel(objs[2].Key, set("nonsense"))
+	r.relabel(objs[3].Key, set(inside))
 	gone := r.delete(objs[4].Key)
-	r.eventually(func() error { return r.levelIs(gone.Key, "") })
+	r.wantSeen(gone.Key, "")
 	r.sync()
 	r.wantStore(only(1, 2))
 	wrong := objs[:4]
-	r.eventually(func() error {
-		for _, obj := range wrong {
-			if !slices.Contains(r.reports.keys(), obj.Key) {
-				return fmt.Errorf("%v was not reported", obj.Key)
-			}
-		}
-		return nil
-	})
+	r.reported(wrong...)
 	if slices.Contains(r.reports.keys(), objs[5].Key) {
 		t.Errorf("%v was reported although its label is right", objs[5].Key)
 	}
 	// A list shows none of them.
-	r.faults.Expire()
-	r.eventually(func() error {
-		if lists, _ := r.faults.Counts(); lists < 2 {
-			return errors.New("not listed again")
-		}
-		return nil
-	})
+	r.relists()
 	r.sync()
 	r.wantStore(only(1, 2))
 	// Nor does one that loads the slot anew.
@@ -253,22 +238,18 @@ func (s suite) labelsGoWrong(t *testing.T) {
 		}
 	}
 	r.wantStore(only(1, 2))
-	for _, e := range r.heard.history() {
-		if e.what == "delete" && e.key != gone.Key {
-			t.Errorf("heard a deletion that never was: %v", e)
-		}
-	}
+	r.noDeletions(gone.Key)
 	// The informer looks up objects that left the watch.
 	r.update(objs[0].Key)
 	r.delete(objs[1].Key)
-	r.eventually(func() error { return r.levelIs(objs[1].Key, "") })
+	r.wantSeen(objs[1].Key, "")
 	r.wantStore(only(1, 2))
 	// The label is put right.
-	fixed := r.relabel(0, objs, r.labels(objs[0].Key))
-	r.relabel(2, objs, r.labels(objs[2].Key))
-	r.eventually(func() error { return r.levelIs(fixed.Key, fixed.Version) })
+	fixed := r.relabel(objs[0].Key, r.labels(objs[0].Key))
+	r.relabel(objs[2].Key, r.labels(objs[2].Key))
+	r.wantSeen(fixed.Key, fixed.Version)
 	r.delete(objs[2].Key)
-	r.eventually(func() error { return r.levelIs(objs[2].Key, "") })
+	r.wantSeen(objs[2].Key, "")
 	r.wantStore(only(1, 2))
 }
 
@@ -287,8 +268,7 @@ func (s suite) labelsCopied(t *testing.T) {
 		t.Errorf("%v, which has the label of %v, was not reported", child.Key, owner.Key)
 	}
 	r.must(r.warm(r.ctx, only(5)))
-	fixed, err := r.kind.Client.Relabel(r.ctx, key, r.labels(key))
-	r.must(err)
+	fixed := r.relabel(key, r.labels(key))
 	r.eventually(func() error {
 		if got := store(r.informer)[key]; got != fixed.Version {
 			return fmt.Errorf("version %q, want %q", got, fixed.Version)
@@ -305,13 +285,13 @@ func (s suite) lookUpAhead(t *testing.T) {
 	objs := []Object{r.create(r.key(1)), r.create(r.key(1))}
 	r.run(r.informer)
 	r.own(only(1))
-	objs[0] = r.relabel(0, objs, map[string]string{r.hashLabel(): ""})
+	objs[0] = r.relabel(objs[0].Key, map[string]string{r.hashLabel(): ""})
 	r.wantStore(only(1))
 	resume := r.faults.Pause()
-	r.relabel(0, objs, r.labels(objs[0].Key))
+	r.relabel(objs[0].Key, r.labels(objs[0].Key))
 	r.update(objs[0].Key)
 	r.delete(objs[0].Key)
-	r.eventually(func() error { return r.levelIs(objs[0].Key, "") })
+	r.wantSeen(objs[0].Key, "")
 	again, err := r.kind.Client.Create(r.ctx, objs[0].Key, r.labels(objs[0].Key))
 	r.must(err)
 	resume()
@@ -380,15 +360,11 @@ func (s suite) namesakes(t *testing.T) {
 		// And back, while the list is under way.
 		r.share.Release(only(2))
 		r.wantStore(only(1))
-		held, release := r.faults.HoldLists()
-		done := make(chan error, 1)
-		go func() { done <- r.warm(r.ctx, only(2)) }()
-		<-held
+		finish := r.listing(func() error { return r.warm(r.ctx, only(2)) })
 		r.delete(key)
 		r.places.want[key] = 1
 		back := r.create(key)
-		release()
-		r.must(<-done)
+		finish()
 		r.sync()
 		r.wantStore(only(1, 2))
 		if diff := cmp.Diff(back.Version, store(r.informer)[key]); diff != "" {

@@ -1,7 +1,6 @@
 package deliverytest
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -120,25 +118,18 @@ func (s suite) orphansWhileListed(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			// The list is answered before what happens meanwhile, and comes late.
 			r.forget()
-			held, release := r.faults.HoldLists()
-			done := make(chan error, 1)
-			r.share.HoldAnew(only(2))
-			go func() { done <- r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) }()
-			<-held
+			finish := r.listing(func() error {
+				r.share.HoldAnew(only(2))
+				return r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false)
+			})
 			here := r.adopt(keys[0], mine, r.stamps(mine))
 			r.adopt(keys[1], theirs, r.stamps(theirs))
 			there := r.adopt(keys[2], listed, r.stamps(listed))
 			r.delete(keys[3])
 			came := r.adopt(coming.Key, "", nil)
 			same := r.adopt(keys[4], "", map[string]string{"edited": strconv.FormatBool(again)})
-			r.eventually(func() error {
-				if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, same.Version) < 0 {
-					return fmt.Errorf("the stream is at %s, not at %s", at, same.Version)
-				}
-				return nil
-			})
-			release()
-			r.must(<-done)
+			r.streamAt(same)
+			finish()
 			r.holds(here, there, came, same)
 			r.reached(same)
 			for _, what := range r.heard.take() {

@@ -1,7 +1,6 @@
 package deliverytest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -131,9 +129,9 @@ func (s suite) ownedKind(t *testing.T) {
 		r.run(r.informer)
 		r.own(only(1))
 		r.holds(a)
-		before := r.faults.Listed()
+		before := r.faults.Counts().Listed
 		r.must(r.warm(r.ctx, only(5)))
-		if listed := r.faults.Listed() - before; s.delivery != sharding.Filter && listed != 1 {
+		if listed := r.faults.Counts().Listed - before; s.delivery != sharding.Filter && listed != 1 {
 			t.Errorf("gaining a slot with one child listed %d objects", listed)
 		}
 		r.holds(a, b)
@@ -197,50 +195,28 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 		r.run(r.informer)
 		r.own(only(1, 2))
 		r.holds(objs...)
-		reported := func(want ...Object) {
-			t.Helper()
-			r.eventually(func() error {
-				for _, obj := range want {
-					if !slices.Contains(r.reports.keys(), obj.Key) {
-						return fmt.Errorf("%v was not reported", obj.Key)
-					}
-				}
-				return nil
-			})
-		}
 		// To a slot of another member, and to one of ours.
 		away := r.adopt(objs[0].Key, theirs, nil)
 		objs[1] = r.adopt(objs[1].Key, second, nil)
 		r.holds(objs[1:]...)
-		reported(away, objs[1])
-		r.relabelled(away.Key, r.stamps(theirs)) // too late for us
+		r.reported(away, objs[1])
+		r.relabel(away.Key, r.stamps(theirs)) // too late for us
 		// Stripped, edited, copied from children elsewhere and here.
-		objs[2] = r.relabel(2, objs, map[string]string{name: ""})
-		objs[3] = r.relabel(3, objs, map[string]string{name: "nonsense"})
-		objs[4] = r.relabel(4, objs, map[string]string{name: r.stamps(theirs)[name]})
-		objs[5] = r.relabel(5, objs, map[string]string{name: r.stamps(second)[name]})
+		objs[2] = r.relabel(objs[2].Key, map[string]string{name: ""})
+		objs[3] = r.relabel(objs[3].Key, map[string]string{name: "nonsense"})
+		objs[4] = r.relabel(objs[4].Key, map[string]string{name: r.stamps(theirs)[name]})
+		objs[5] = r.relabel(objs[5].Key, map[string]string{name: r.stamps(second)[name]})
 		r.holds(objs[1:]...)
-		reported(objs[2:]...)
+		r.reported(objs[2:]...)
 		// A list shows none of them.
-		r.faults.Expire()
-		r.eventually(func() error {
-			if lists, _ := r.faults.Counts(); lists < 2 {
-				return errors.New("not listed again")
-			}
-			return nil
-		})
+		r.relists()
 		r.must(r.share.Load(r.ctx, only(1, 2), table.CauseAssigned, nil, true))
 		r.holds(objs[1:]...)
-		for _, e := range r.heard.history() {
-			// A child that moved to another owner here is gone for the former owner.
-			if e.what == "delete" && e.key != away.Key && e.key != objs[1].Key {
-				t.Errorf("heard a deletion that never was: %v", e)
-			}
-		}
+		r.noDeletions(away.Key, objs[1].Key) // a child that moved to another owner here is gone for the former owner
 		r.gone(away.Key)
 		// The informer looks up objects that left the watch.
 		r.delete(objs[2].Key)
-		r.eventually(func() error { return r.levelIs(objs[2].Key, "") })
+		r.wantSeen(objs[2].Key, "")
 		r.adopt(objs[3].Key, theirs, r.stamps(theirs))
 		r.gone(objs[3].Key)
 		// The labels are put right.
@@ -249,13 +225,13 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 			if i == 1 {
 				owner = second
 			}
-			objs[i] = r.relabel(i, objs, r.stamps(owner))
+			objs[i] = r.relabel(objs[i].Key, r.stamps(owner))
 		}
 		r.holds(objs[1], objs[4], objs[5])
 		// A child of somebody else's gets the label of one of ours.
 		foreign := r.child(theirs)
-		r.relabelled(foreign.Key, map[string]string{name: r.stamps(mine)[name]})
-		reported(foreign)
+		r.relabel(foreign.Key, map[string]string{name: r.stamps(mine)[name]})
+		r.reported(foreign)
 		r.holds(objs[1], objs[4], objs[5])
 	})
 }
@@ -276,19 +252,10 @@ func (s suite) ownedDeletedWhereListed(t *testing.T) {
 		r.adopt(gone.Key, listed, r.stamps(listed))
 		away = r.adopt(away.Key, listed, r.stamps(listed))
 		last := r.delete(gone.Key)
-		held, release := r.faults.HoldLists()
-		done := make(chan error, 1)
-		go func() { done <- r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) }()
-		<-held
+		finish := r.listing(func() error { return r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) })
 		resume()
-		r.eventually(func() error {
-			if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, last.Version) < 0 {
-				return fmt.Errorf("the stream is at %s, not at %s", at, last.Version)
-			}
-			return nil
-		})
-		release()
-		r.must(<-done)
+		r.streamAt(last)
+		finish()
 		r.holds(kept, away)
 		r.reached(last)
 		r.wantHeard("delete "+gone.Key.String(), "delete "+away.Key.String())
@@ -308,10 +275,7 @@ func (s suite) ownedHeardOnce(t *testing.T) {
 		r.own(only(1))
 		r.holds(deleted, left)
 		r.forget()
-		held, release := r.faults.HoldLists()
-		done := make(chan error, 1)
-		go func() { done <- r.warm(r.ctx, only(2)) }()
-		<-held
+		finish := r.listing(func() error { return r.warm(r.ctx, only(2)) })
 		r.adopt(deleted.Key, mine, map[string]string{"edited": "true"})
 		r.delete(deleted.Key)
 		r.adopt(left.Key, mine, map[string]string{"edited": "true"})
@@ -320,8 +284,7 @@ func (s suite) ownedHeardOnce(t *testing.T) {
 		r.holds(passing)
 		last := r.delete(passing.Key)
 		r.reached(last)
-		release()
-		r.must(<-done)
+		finish()
 		r.reached(last)
 		r.holds()
 		r.wantHeard("update "+deleted.Key.String(), "delete "+deleted.Key.String(), "update "+left.Key.String(),
@@ -366,22 +329,18 @@ func (s suite) ownedLookUpDuringAList(t *testing.T) {
 		r.run(r.informer)
 		r.own(only(1))
 		r.holds(objs[0])
-		objs[0] = r.relabel(0, objs, map[string]string{sharding.OwnerLabel(key, r.kind.GroupKind): ""})
+		objs[0] = r.relabel(objs[0].Key, map[string]string{sharding.OwnerLabel(key, r.kind.GroupKind): ""})
 		r.holds(objs[0])
 		r.forget()
-		held, release := r.faults.HoldLists()
-		done := make(chan error, 1)
-		go func() { done <- r.warm(r.ctx, only(2)) }()
-		<-held
+		finish := r.listing(func() error { return r.warm(r.ctx, only(2)) })
 		resume := r.faults.Pause()
-		r.relabel(0, objs, r.stamps(mine))
+		r.relabel(objs[0].Key, r.stamps(mine))
 		r.update(objs[0].Key)
 		last := r.delete(objs[0].Key)
 		r.holds()
 		resume()
 		r.reached(last)
-		release()
-		r.must(<-done)
+		finish()
 		r.reached(last)
 		r.holds()
 		r.wantHeard("delete " + objs[0].Key.String())
@@ -401,11 +360,4 @@ func (r *rig) gone(key types.NamespacedName) {
 		}
 		return nil
 	})
-}
-
-// relabelled sets labels.
-func (r *rig) relabelled(key types.NamespacedName, labels map[string]string) {
-	r.t.Helper()
-	_, err := r.kind.Client.Relabel(r.ctx, key, labels)
-	r.must(err)
 }

@@ -54,10 +54,9 @@ func (r *reader) opens() {
 
 // answer is the API server's to a write of an object of slot n.
 func (r *reader) answer(obj Object, n slot.Slot) *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{
-		Namespace: obj.Key.Namespace, Name: obj.Key.Name, UID: obj.UID, ResourceVersion: obj.Version,
-		OwnerReferences: r.owners(n), Labels: map[string]string{label: r.label},
-	}
+	meta := obj.meta(obj.Version)
+	meta.OwnerReferences, meta.Labels = r.owners(n), map[string]string{label: r.label}
+	return meta
 }
 
 // wrote notes that a client of the member wrote an object of slot n.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -33,17 +32,13 @@ func (r *rig) storeHas(want ...Object) error {
 func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, create func(slot.Slot) Object)) {
 	t.Run("Primary", func(t *testing.T) {
 		old, next := s.rig(t), s.rig(t)
-		next.kind, next.label = old.kind, old.label
-		next.informer, next.faults = next.newInformer("", 0)
-		next.heard = next.listen(next.informer)
+		next.joins(old)
 		test(t, old, next, func(n slot.Slot) Object { return old.create(old.key(n)) })
 	})
 	t.Run("Owned", func(t *testing.T) {
 		s.keys(t, func(t *testing.T, key slot.Key) {
 			old, next := s.ownedRig(t, key), s.ownedRig(t, key)
-			next.kind, next.label = old.kind, old.label
-			next.informer, next.faults = next.newInformer("", 0)
-			next.heard = next.listen(next.informer)
+			next.joins(old)
 			owners := map[slot.Slot]string{}
 			test(t, old, next, func(n slot.Slot) Object {
 				if owners[n] == "" {
@@ -53,6 +48,34 @@ func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, cre
 			})
 		})
 	})
+}
+
+// joins has the rig look at another one's objects.
+func (r *rig) joins(other *rig) {
+	r.kind, r.label = other.kind, other.label
+	r.informer, r.faults = r.newInformer("", 0)
+	r.heard = r.listen(r.informer)
+}
+
+// ownBeside owns slot 1, which the next member has warmed.
+func (r *rig) ownBeside(next *rig) {
+	r.t.Helper()
+	r.run(r.informer)
+	next.run(next.informer)
+	r.own(only(1))
+	next.must(next.warm(next.ctx, only(1)))
+}
+
+// has checks that the store has exactly those objects now, at their versions.
+func (r *rig) has(want ...Object) {
+	r.t.Helper()
+	versions := map[types.NamespacedName]string{}
+	for _, obj := range want {
+		versions[obj.Key] = obj.Version
+	}
+	if diff := cmp.Diff(versions, store(r.informer)); diff != "" {
+		r.t.Errorf("store (-want +got):\n%s", diff)
+	}
 }
 
 // deleteByMember deletes an object of slot 1 as a client of the member. The API server answers with a Status.
@@ -102,27 +125,20 @@ func (r *rig) ahead(n slot.Slot) bool {
 func (s suite) deletionsAreCarried(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, seen := create(1), create(1)
-		old.run(old.informer)
-		next.run(next.informer)
-		old.own(only(1))
-		next.must(next.warm(next.ctx, only(1)))
+		old.ownBeside(next)
 		next.eventually(func() error { return next.storeHas(kept, seen) })
 		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
 		defer resume()
 		defer resumeNext()
 		old.deleteByMember(seen.Key)
 		unseen := create(1)
-		old.share.Write(old.kind.GroupKind, unseen.Key, nil, 1).Answered(&metav1.ObjectMeta{
-			Namespace: unseen.Key.Namespace, Name: unseen.Key.Name, UID: unseen.UID, ResourceVersion: unseen.Version,
-		})
+		old.share.Write(old.kind.GroupKind, unseen.Key, nil, 1).Answered(unseen.meta(unseen.Version))
 		old.deleteByMember(unseen.Key)
 		if !old.share.Unsettled(1) {
 			t.Error("nothing is unsettled")
 		}
 		old.handOver(next, 1, true)
-		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
-			t.Errorf("store of the next owner (-want +got):\n%s", diff)
-		}
+		next.has(kept)
 	})
 }
 
@@ -130,20 +146,14 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 func (s suite) lostAnswersAreCarried(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept := create(1)
-		old.run(old.informer)
-		next.run(next.informer)
-		old.own(only(1))
-		next.must(next.warm(next.ctx, only(1)))
+		old.ownBeside(next)
 		resume, resumeNext := old.faults.Pause(), next.faults.Pause()
 		defer resume()
 		defer resumeNext()
 		made := create(1)
 		old.share.Write(old.kind.GroupKind, types.NamespacedName{Namespace: made.Key.Namespace}, nil, 1).Lost()
 		old.handOver(next, 1, true)
-		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version, made.Key: made.Version},
-			store(next.informer)); diff != "" {
-			t.Errorf("store of the next owner (-want +got):\n%s", diff)
-		}
+		next.has(kept, made)
 	})
 }
 
@@ -157,10 +167,10 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 		old.deleteByMember(first.Key)
 		gone := old.deleteByMember(last.Key)
 		old.eventually(func() error { return old.storeHas() })
-		asked := old.faults.Asked()
+		asked := old.faults.Counts().Asked
 		old.share.Settle(old.ctx, only(1))
-		if old.share.Unsettled(1) || old.faults.Asked() != asked {
-			t.Errorf("unsettled: %v, %d requests", old.share.Unsettled(1), old.faults.Asked()-asked)
+		if old.share.Unsettled(1) || old.faults.Counts().Asked != asked {
+			t.Errorf("unsettled: %v, %d requests", old.share.Unsettled(1), old.faults.Counts().Asked-asked)
 		}
 		if got := old.share.Versions(only(1))[old.kind.GroupKind.String()]; gone.Version != "" && got != gone.Version {
 			t.Errorf("version %s, want that of the last deletion, %s", got, gone.Version)
@@ -173,10 +183,7 @@ func (s suite) deletionsAreSeen(t *testing.T) {
 func (s suite) deletionsWithoutProof(t *testing.T) {
 	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept, gone := create(1), create(1)
-		old.run(old.informer)
-		next.run(next.informer)
-		old.own(only(1))
-		next.must(next.warm(next.ctx, only(1)))
+		old.ownBeside(next)
 		old.eventually(func() error { return old.storeHas(kept, gone) })
 		resume := next.faults.Pause()
 		defer resume()
@@ -184,9 +191,7 @@ func (s suite) deletionsWithoutProof(t *testing.T) {
 		old.deleteByMember(gone.Key)
 		_, release := old.faults.HoldLists()
 		old.handOver(next, 1, false)
-		if diff := cmp.Diff(map[types.NamespacedName]string{kept.Key: kept.Version}, store(next.informer)); diff != "" {
-			t.Errorf("store of the next owner (-want +got):\n%s", diff)
-		}
+		next.has(kept)
 		release()
 		old.settles(1, true)
 		old.share.Write(old.kind.GroupKind, kept.Key, nil, 1).Lost()

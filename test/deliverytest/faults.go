@@ -20,23 +20,33 @@ import (
 type Faulty struct {
 	inner     cache.ListerWatcherWithContext
 	watchList bool
+	inList    chan struct{} // gets a value when a list is held
 
 	mu       sync.Mutex
-	watches  map[*faultyWatch]struct{}
-	listErrs []error
-	refuse   error         // of all calls; nil: they go through
-	unwatch  error         // of watches; nil: they go through
+	watches  map[*faultyWatch]struct{} // those that are open
+	counts   Counts
+	listErrs []error       // of the next lists
+	refuse   error         // of all calls; nil if they go through
+	unwatch  error         // of watches; nil if they go through
 	tears    []string      // how the connection breaks in the middle of the next events
-	poison   string        // the version of the event that cannot be decoded; "next": that of the next one; "": none
-	held     chan struct{} // lists return when it is closed; nil: at once
-	inList   chan struct{} // gets a value when a list is held
-	paused   chan struct{} // watches deliver when it is closed; nil: at once
-	lists    int           // how many lists began, WatchLists included
-	streamed int           // how many of them were WatchLists
-	listed   int           // how many objects lists returned
-	opened   int           // how many watches were opened
-	asked    int           // how many requests there were
-	failed   int           // how many of them the server itself answered with an error
+	poison   string        // the version of the event that cannot be decoded; "next" for that of the next one
+	held     chan struct{} // lists return when it is closed; nil for at once
+	paused   chan struct{} // watches deliver when it is closed; nil for at once
+}
+
+// Counts are the requests up to now.
+type Counts struct {
+	// Lists is how many lists have begun, by WatchList or not; Streamed how many by WatchList.
+	Lists, Streamed int
+	// Listed is how many objects lists have returned, look-ups by name excluded.
+	Listed int
+	// Opened is how many watches have been opened, Open how many are open.
+	Opened, Open int
+	// Asked is how many requests there have been: pages of lists, look-ups and watches.
+	Asked int
+	// Failed is how many requests the server itself answered with an error, or watches it ended with one: one that is
+	// overloaded may have its watch cache lag too far behind.
+	Failed int
 }
 
 // NewFaulty wraps a ListerWatcher. Informers use WatchList if watchList is set and the inner one knows it.
@@ -51,39 +61,38 @@ func NewFaulty(inner cache.ListerWatcher, watchList bool) *Faulty {
 // IsWatchListSemanticsUnSupported is how client-go asks.
 func (f *Faulty) IsWatchListSemanticsUnSupported() bool { return !f.watchList }
 
-// FailLists makes the next lists fail.
-func (f *Faulty) FailLists(errs ...error) {
+// Counts returns the counts.
+func (f *Faulty) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.listErrs = append(f.listErrs, errs...)
+	f.counts.Open = len(f.watches)
+	return f.counts
+}
+
+func (f *Faulty) with(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// FailLists makes the next lists fail.
+func (f *Faulty) FailLists(errs ...error) {
+	f.with(func() { f.listErrs = append(f.listErrs, errs...) })
 }
 
 // HoldLists makes lists ask the server at once but return only after release. inList gets a value when one waits.
 func (f *Faulty) HoldLists() (inList <-chan struct{}, release func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	held := make(chan struct{})
-	f.held = held
-	return f.inList, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.held = nil
-		close(held)
-	}
+	return f.inList, f.shut(&f.held)
 }
 
 // Pause holds the watches' events back until resume is called.
-func (f *Faulty) Pause() (resume func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	paused := make(chan struct{})
-	f.paused = paused
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.paused = nil
-		close(paused)
-	}
+func (f *Faulty) Pause() (resume func()) { return f.shut(&f.paused) }
+
+// shut shuts a gate until open is called.
+func (f *Faulty) shut(gate *chan struct{}) (open func()) {
+	shut := make(chan struct{})
+	f.with(func() { *gate = shut })
+	return func() { f.with(func() { *gate = nil; close(shut) }) }
 }
 
 // Cut ends the watches, as a lost connection does.
@@ -97,53 +106,41 @@ func (f *Faulty) Expire() {
 
 // Refuse answers all lists and watches with an error, and ends the watches that are open; with nil, calls go through
 // again.
-func (f *Faulty) Refuse(err error) {
-	f.mu.Lock()
-	f.refuse = err
-	f.mu.Unlock()
-	if err != nil {
-		f.Cut()
-	}
-}
+func (f *Faulty) Refuse(err error) { f.refused(&f.refuse, err) }
 
 // RefuseWatches answers all watches with an error, and ends those that are open; with nil, they go through again.
-func (f *Faulty) RefuseWatches(err error) {
-	f.mu.Lock()
-	f.unwatch = err
-	f.mu.Unlock()
+func (f *Faulty) RefuseWatches(err error) { f.refused(&f.unwatch, err) }
+
+func (f *Faulty) refused(which *error, err error) {
+	f.with(func() { *which = err })
 	if err != nil {
 		f.Cut()
 	}
 }
 
-// Poison has the next event, and every one of the same version, be one that cannot be decoded, as client-go tells of
-// it. It ends the watch.
-func (f *Faulty) Poison() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.poison = "next"
-}
+// Poison has the next event, and every one of the same version, be one that cannot be decoded, as client-go reports it.
+// It ends the watch.
+func (f *Faulty) Poison() { f.with(func() { f.poison = "next" }) }
+
+// Tear has the next events break the connection, each in another watch, as client-go reports it: with these words.
+func (f *Faulty) Tear(why ...string) { f.with(func() { f.tears = why }) }
 
 // poisoned returns what comes in place of an event that cannot be decoded, or was not received whole.
 func (f *Faulty) poisoned(e watch.Event) (watch.Event, bool) {
 	about, err := meta.Accessor(e.Object)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil || e.Type == watch.Bookmark {
+	switch {
+	case err != nil || e.Type == watch.Bookmark:
 		return e, false
-	}
-	if len(f.tears) > 0 {
+	case len(f.tears) > 0:
 		why := f.tears[0]
 		f.tears = f.tears[1:]
 		return undecodable(why), true
-	}
-	if f.poison == "" {
-		return e, false
-	}
-	if f.poison == "next" {
+	case f.poison == "next":
 		f.poison = about.GetResourceVersion()
 	}
-	if f.poison != about.GetResourceVersion() {
+	if f.poison == "" || f.poison != about.GetResourceVersion() {
 		return e, false
 	}
 	return undecodable("injected"), true
@@ -154,55 +151,6 @@ func undecodable(why string) watch.Event {
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "get", "ClientWatchDecoding")
 	err := errors.New("unable to decode an event from the watch stream: " + why)
 	return watch.Event{Type: watch.Error, Object: reporter.AsObject(err)}
-}
-
-// Tear has the next events break the connection, each in another watch, as client-go tells of it: with these words.
-func (f *Faulty) Tear(why ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tears = why
-}
-
-// Counts returns how many lists have begun, and how many of them by WatchList.
-func (f *Faulty) Counts() (lists, streamed int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lists, f.streamed
-}
-
-// Failed returns how many requests the server itself answered with an error, or watches it ended with one: one that is
-// overloaded may have its watch cache lag too far behind.
-func (f *Faulty) Failed() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed
-}
-
-func (f *Faulty) fail() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failed++
-}
-
-// Asked returns how many requests there have been: pages of lists, look-ups and watches.
-func (f *Faulty) Asked() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.asked
-}
-
-// Listed returns how many objects lists have returned, look-ups by name excluded.
-func (f *Faulty) Listed() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.listed
-}
-
-// Watches returns how many watches have been opened, and how many are open.
-func (f *Faulty) Watches() (opened, open int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.opened, len(f.watches)
 }
 
 func (f *Faulty) end(last *watch.Event) {
@@ -220,42 +168,49 @@ func (f *Faulty) List(o metav1.ListOptions) (runtime.Object, error) {
 
 // ListWithContext implements cache.ListerWithContext.
 func (f *Faulty) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	f.mu.Lock()
-	f.asked++
 	named := o.FieldSelector != "" // the look-up of one object
+	f.mu.Lock()
+	f.counts.Asked++
 	if o.Continue == "" && o.Limit != 1 && !named {
-		f.lists++
+		f.counts.Lists++
 	}
-	err := f.refuse
+	err, held := f.refuse, f.held
 	if err == nil && len(f.listErrs) > 0 {
 		err, f.listErrs = f.listErrs[0], f.listErrs[1:]
-	}
-	held := f.held
-	if named {
-		held = nil
 	}
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	list, err := f.inner.ListWithContext(ctx, o)
-	if err != nil && ctx.Err() == nil {
-		f.fail()
-	}
-	if err == nil && !named && o.Limit != 1 {
-		f.mu.Lock()
-		f.listed += meta.LenList(list)
-		f.mu.Unlock()
-	}
-	if held != nil {
+	f.with(func() {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			f.counts.Failed++
+		case err == nil && !named && o.Limit != 1:
+			f.counts.Listed += meta.LenList(list)
+		}
+	})
+	if held != nil && !named {
 		f.inList <- struct{}{}
-		select {
-		case <-held:
-		case <-ctx.Done():
+		if !passes(held, ctx.Done()) {
 			return nil, ctx.Err()
 		}
 	}
 	return list, err
+}
+
+// passes waits until a gate opens, if it is shut. It returns false if there is a stop before that.
+func passes(gate, stop <-chan struct{}) bool {
+	if gate == nil {
+		return true
+	}
+	select {
+	case <-gate:
+		return true
+	case <-stop:
+		return false
+	}
 }
 
 // Watch implements cache.Watcher.
@@ -266,49 +221,49 @@ func (f *Faulty) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // WatchWithContext implements cache.WatcherWithContext.
 func (f *Faulty) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	f.mu.Lock()
-	f.asked++
+	f.counts.Asked++
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
-		f.lists++
-		f.streamed++
+		f.counts.Lists++
+		f.counts.Streamed++
 	}
-	err := f.refuse
-	if err == nil {
-		err = f.unwatch
-	}
+	err := f.refusesWatches()
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	inner, err := f.inner.WatchWithContext(ctx, o)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if err != nil {
-		f.fail()
+		f.counts.Failed++
 		return nil, err
 	}
-	w := &faultyWatch{f: f, inner: inner, out: make(chan watch.Event), ended: make(chan *watch.Event, 1),
-		stopped: make(chan struct{})}
-	f.mu.Lock()
+	out := make(chan watch.Event)
+	w := &faultyWatch{watch.NewProxyWatcher(out), f, inner, out, make(chan *watch.Event, 1)}
 	f.watches[w] = struct{}{}
-	f.opened++
-	refused := f.refuse != nil || f.unwatch != nil
-	f.mu.Unlock()
+	f.counts.Opened++
 	go w.run()
-	if refused { // since it was asked for
+	if f.refusesWatches() != nil { // since it was asked for
 		w.end(nil)
 	}
 	return w, nil
 }
 
-type faultyWatch struct {
-	f       *Faulty
-	inner   watch.Interface
-	out     chan watch.Event
-	ended   chan *watch.Event
-	stopped chan struct{}
-	once    sync.Once
+// refusesWatches returns the error of watches. f.mu is held.
+func (f *Faulty) refusesWatches() error {
+	if f.refuse != nil {
+		return f.refuse
+	}
+	return f.unwatch
 }
 
-func (w *faultyWatch) Stop()                          { w.once.Do(func() { close(w.stopped) }) }
-func (w *faultyWatch) ResultChan() <-chan watch.Event { return w.out }
+type faultyWatch struct {
+	*watch.ProxyWatcher
+	f     *Faulty
+	inner watch.Interface
+	out   chan watch.Event
+	ended chan *watch.Event
+}
 
 func (w *faultyWatch) end(last *watch.Event) {
 	select {
@@ -319,15 +274,11 @@ func (w *faultyWatch) end(last *watch.Event) {
 
 func (w *faultyWatch) run() {
 	defer close(w.out)
-	defer func() {
-		w.inner.Stop()
-		w.f.mu.Lock()
-		delete(w.f.watches, w)
-		w.f.mu.Unlock()
-	}()
+	defer w.f.with(func() { delete(w.f.watches, w) })
+	defer w.inner.Stop()
 	for {
 		select {
-		case <-w.stopped:
+		case <-w.StopChan():
 			return
 		case last := <-w.ended:
 			if last != nil {
@@ -338,18 +289,15 @@ func (w *faultyWatch) run() {
 			if !ok {
 				return
 			}
-			w.f.mu.Lock()
-			paused := w.f.paused
-			w.f.mu.Unlock()
-			if e.Type == watch.Error {
-				w.f.fail()
-			}
-			if paused != nil {
-				select {
-				case <-paused:
-				case <-w.stopped:
-					return
+			var paused chan struct{}
+			w.f.with(func() {
+				paused = w.f.paused
+				if e.Type == watch.Error {
+					w.f.counts.Failed++
 				}
+			})
+			if !passes(paused, w.StopChan()) {
+				return
 			}
 			e, last := w.f.poisoned(e)
 			if !w.send(e) || last {
@@ -363,7 +311,7 @@ func (w *faultyWatch) send(e watch.Event) bool {
 	select {
 	case w.out <- e:
 		return true
-	case <-w.stopped:
+	case <-w.StopChan():
 		return false
 	}
 }

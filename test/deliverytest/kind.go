@@ -19,6 +19,11 @@ type Object struct {
 	Labels  map[string]string
 }
 
+// meta is what an API server's answer to a write that led to a version tells of the object.
+func (o Object) meta(version string) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Namespace: o.Key.Namespace, Name: o.Key.Name, UID: o.UID, ResourceVersion: version}
+}
+
 // Client changes the objects of a kind.
 type Client interface {
 	Create(ctx context.Context, key types.NamespacedName, labels map[string]string) (Object, error)

@@ -73,15 +73,7 @@ func (m *Memory) Create(_ context.Context, key types.NamespacedName, labels map[
 
 // Update implements Client.
 func (m *Memory) Update(_ context.Context, key types.NamespacedName) (Object, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old := m.objects[key]
-	if old == nil {
-		return Object{}, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
-	}
-	obj := old.DeepCopy()
-	obj.Data = map[string]string{"version": strconv.Itoa(m.version)}
-	return m.change(key, old, obj), nil
+	return m.edit(key, nil, func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"version": strconv.Itoa(m.version)} })
 }
 
 // Relabel implements Client.

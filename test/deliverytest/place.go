@@ -1,6 +1,7 @@
 package deliverytest
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -109,4 +110,17 @@ func (r *reports) keys() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.SortedFunc(maps.Keys(r.seen), compareNames)
+}
+
+// reported waits until objects are reported as mislabelled.
+func (r *rig) reported(want ...Object) {
+	r.t.Helper()
+	r.eventually(func() error {
+		for _, obj := range want {
+			if !slices.Contains(r.reports.keys(), obj.Key) {
+				return fmt.Errorf("%v was not reported", obj.Key)
+			}
+		}
+		return nil
+	})
 }

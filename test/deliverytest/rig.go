@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -321,6 +322,59 @@ func (r *rig) wantStore(set slot.Set) {
 	})
 }
 
+// wantStoreNow checks that the store holds exactly the objects of the slots.
+func (r *rig) wantStoreNow(set slot.Set) {
+	r.t.Helper()
+	if diff := cmp.Diff(r.truth(set), store(r.informer)); diff != "" {
+		r.t.Errorf("store (-want +got):\n%s", diff)
+	}
+}
+
+// wantOpen opens slots, and compares the keys that this returns.
+func (r *rig) wantOpen(set slot.Set, want []types.NamespacedName) {
+	r.t.Helper()
+	if got := r.open(set); !cmp.Equal(got, want) {
+		r.t.Errorf("Open (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
+// listing begins something that lists, and returns once the server has answered. The answer arrives with finish.
+func (r *rig) listing(do func() error) (finish func()) {
+	held, release := r.faults.HoldLists()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	<-held
+	return func() {
+		r.t.Helper()
+		release()
+		r.must(<-done)
+	}
+}
+
+// relists ends the watch by 410 Gone, and waits until the kind is listed again.
+func (r *rig) relists() {
+	r.t.Helper()
+	before := r.faults.Counts().Lists
+	r.faults.Expire()
+	r.eventually(func() error {
+		if lists := r.faults.Counts().Lists; lists == before {
+			return errors.New("not listed again")
+		}
+		return nil
+	})
+}
+
+// streamAt waits until the informer has received an object's version.
+func (r *rig) streamAt(obj Object) {
+	r.t.Helper()
+	r.eventually(func() error {
+		if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, obj.Version) < 0 {
+			return fmt.Errorf("the stream is at %s, not at %s", at, obj.Version)
+		}
+		return nil
+	})
+}
+
 // eventually tries a check until it succeeds.
 func (r *rig) eventually(check func() error) {
 	r.t.Helper()
@@ -456,8 +510,6 @@ func (h *recorder) levels() map[types.NamespacedName]string {
 	defer h.mu.Unlock()
 	return maps.Clone(h.level)
 }
-
-func isReleased(err error) bool { return errors.Is(err, delivery.ErrReleased) }
 
 func objectOfAny(obj any) Object {
 	about, err := meta.Accessor(obj)

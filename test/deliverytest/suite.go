@@ -24,8 +24,6 @@ type Options struct {
 	Share func(delivery.Options) *delivery.Share
 	// WatchList lists which settings of client-go's WatchList to test; nil: off and on.
 	WatchList []bool
-	// Steps is how long the random test is; 0: 300.
-	Steps int
 }
 
 type suite struct {
@@ -34,7 +32,6 @@ type suite struct {
 	delivery  sharding.Mode
 	ignores   bool
 	watchList bool
-	steps     int
 	// follows is the Patience of shares.
 	follows time.Duration
 	runs    *atomic.Int64
@@ -51,11 +48,8 @@ func Run(t *testing.T, o Options) {
 	if o.WatchList == nil {
 		o.WatchList = []bool{false, true}
 	}
-	if o.Steps == 0 {
-		o.Steps = 300
-	}
 	for _, watchList := range o.WatchList {
-		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, o.Steps, 400 * time.Millisecond, &atomic.Int64{}}
+		s := suite{o.Kind, o.Share, o.Delivery, o.Ignores, watchList, 400 * time.Millisecond, &atomic.Int64{}}
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			if watchList && !features.FeatureGates().Enabled(features.WatchListClient) {
 				t.Skip("informers of this client-go ask for no initial events unless KUBE_FEATURE_WatchListClient=true is set")
@@ -134,7 +128,6 @@ func Run(t *testing.T, o Options) {
 				{"OrphansWhileTheStreamIsBehind", suite.orphansWhileBehind},
 				{"OrphansWhileListed", suite.orphansWhileListed},
 				{"OwnedLostAheadOfTheStream", suite.ownedLostAheadOfTheStream},
-				{"Random", suite.random},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel() // they wait for backoffs and bookmarks most of the time
