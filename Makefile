@@ -62,7 +62,7 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | x
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
-TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(chaos|conformance|controlplane|explore|journal|judge|mutant|process|sim|stage|streamtest)(/|$$)
+TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(conformance|controlplane|explore|mutant|rig|sim|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -100,7 +100,7 @@ bench: kube ## Measure ways to run an operator on replicas beside each other, an
 
 .PHONY: chaos
 chaos: kube ## Run members through faults on a real API server (ARGS=--short, ARGS="--faults pause-3")
-	@$(GO) build -o bin/chaos ./test/chaos/cmd
+	@$(GO) build -o bin/chaos ./test/rig/chaos/cmd
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
@@ -173,17 +173,17 @@ check-versions: kube
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' ./internal/engine
-	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/chaos \
+	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/rig/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
 check-incidents: kube
 	SLOW=1 $(GO) test -count=1 -v -timeout 40m ./test/incidents -lease 15s $(ARGS)
 
-# Run members, commands, dispatchers and workers of the commits in test/skew/BEFORE with those of this one. The first
+# Run members, commands, dispatchers and workers of the commits in test/rig/skew/BEFORE with those of this one. The first
 # time their programs are built, from git's history (BEFORE=0601e9d: only that one).
 check-skew: kube
-	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/skew $(ARGS)
+	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/rig/skew $(ARGS)
 
 # Try Rota on each version of Kubernetes that there is a modfile of, and print what docs/kubernetes.md says of it. A
 # version takes 5 minutes, and 12 of processor time for the first build (ARGS="1.33 1.37").

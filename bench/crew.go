@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/bench/drainlabel"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // crew is the replicas of one strategy's operator, and its sharder.

@@ -20,7 +20,7 @@ import (
 	dispatchers "github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/dispatch/reconciler"
 	"github.com/rota-dev/rota/internal/dispatch/app"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 
 // dispatch has a replica be a dispatcher, as `rota dispatch` is, and a worker that asks it.
 func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	o.Scheme, o.NewClient, o.Metrics.BindAddress = stage.Scheme(), uncached, "0"
+	o.Scheme, o.NewClient, o.Metrics.BindAddress = rig.Scheme(), uncached, "0"
 	mgr, err := ctrl.NewManager(cfg, o)
 	if err != nil {
 		return built{}, err
@@ -57,7 +57,7 @@ func dispatch(ctx context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.O
 	if err != nil {
 		return built{}, err
 	}
-	add := func(_ context.Context, of stage.Controller, r reconcile.Reconciler) error {
+	add := func(_ context.Context, of rig.Controller, r reconcile.Reconciler) error {
 		at, err := dispatchers.New(dispatchers.Options{URLs: []string{d.URL()}, TokenFile: file, Logger: mgr.GetLogger()})
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func uncached(cfg *rest.Config, o client.Options) (client.Client, error) {
 // account makes the ServiceAccount if it is not there, writes a token for dispatchers into a file, and returns how to
 // reach the API server as that account.
 func (c *operatorConfig) account(ctx context.Context, cfg *rest.Config, file string) (*rest.Config, error) {
-	admin, err := client.New(cfg, client.Options{Scheme: stage.Scheme()})
+	admin, err := client.New(cfg, client.Options{Scheme: rig.Scheme()})
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rota-dev/rota/bench/meter"
 	website "github.com/rota-dev/rota/examples/website/controller"
-	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // EnvOperator is the environment variable that carries the configuration of a replica, or of a sharder.
@@ -138,7 +138,7 @@ func (c *operatorConfig) replica(ctx context.Context, p *probe, cfg *rest.Config
 	if p.built, err = s.build(ctx, c, cfg, ctrl.Options{}); err != nil {
 		return err
 	}
-	sites, reconciler := stage.Websites(p.Manager, website.Pages{Dir: c.Dir})
+	sites, reconciler := rig.Websites(p.Manager, website.Pages{Dir: c.Dir})
 	measured := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		defer p.reconciles.Add(1)
 		result, err := reconciler.Reconcile(meter.Reconcile(ctx), req)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // apiserver is the name of the only API server.
@@ -21,12 +21,12 @@ const apiserver = "apiserver-0"
 
 // plane is the control plane of a run, with default settings, since the cost of its servers is measured too.
 type plane struct {
-	*stage.Cluster
+	*rig.Cluster
 	http *http.Client // for pages that are no Kubernetes objects
 }
 
 func openPlane(ctx context.Context) (*plane, error) {
-	s, err := stage.Open(ctx, stage.Options{Name: "bench"})
+	s, err := rig.Open(ctx, rig.Options{Name: "bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (p *plane) get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-func (p *plane) metrics(ctx context.Context, server string) (stage.Metrics, error) {
+func (p *plane) metrics(ctx context.Context, server string) (rig.Metrics, error) {
 	body, err := p.get(ctx, server+"/metrics")
-	return stage.Metrics(body), err
+	return rig.Metrics(body), err
 }
 
 // processorTime returns the processor seconds of the API server and etcd since their start.

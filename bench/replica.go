@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // endLimit is how long a replica may take to stop.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // runner lets strategies live, on one control plane.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/bench/drainlabel"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // sharder returns the sharder of a ring.
@@ -27,7 +27,7 @@ func (c *operatorConfig) sharderManager(ctx context.Context, cfg *rest.Config) (
 	if err != nil {
 		return nil, err
 	}
-	o := ctrl.Options{Scheme: stage.Scheme(), WebhookServer: server}
+	o := ctrl.Options{Scheme: rig.Scheme(), WebhookServer: server}
 	o.Metrics.BindAddress = "0"
 	o.Cache.ByObject = map[client.Object]cache.ByObject{
 		&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{c.Namespace: {}}},
@@ -40,7 +40,7 @@ func (c *operatorConfig) sharderManager(ctx context.Context, cfg *rest.Config) (
 	if err := s.AddTo(mgr); err != nil {
 		return nil, err
 	}
-	direct, err := client.New(cfg, client.Options{Scheme: stage.Scheme()})
+	direct, err := client.New(cfg, client.Options{Scheme: rig.Scheme()})
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +56,17 @@ func shard(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Option
 	o.LeaderElection, o.LeaderElectionResourceLockInterface, o.LeaderElectionReleaseOnCancel = true, lock, true
 	o.Cache.ByObject = map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
-		obj, err := stage.Scheme().New(kind)
+		obj, err := rig.Scheme().New(kind)
 		if err != nil {
 			return built{}, err
 		}
 		o.Cache.ByObject[obj.(client.Object)] = cache.ByObject{Label: drainlabel.Selector(c.Name, c.Pod)}
 	}
-	mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
+	mgr, _, err := rig.NewManager(cfg, rota.Options{}, o)
 	if err != nil {
 		return built{}, err
 	}
-	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, r reconcile.Reconciler) error {
+	return built{Manager: mgr, add: func(ctx context.Context, of rig.Controller, r reconcile.Reconciler) error {
 		of.Events = append(of.Events, drainlabel.Drained(c.Name))
 		return of.AddTo(ctx, mgr,
 			&drainlabel.Shard{Ring: c.Name, Name: c.Pod, Object: of.For, Client: mgr.GetClient(), Do: r})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // Strategy is a way to run an operator on several replicas.
@@ -35,7 +35,7 @@ type built struct {
 	// status is the member's; nil: it is no member.
 	status func() rota.Status
 	// add adds the operator's controller; nil: as any controller is added to the manager.
-	add func(context.Context, stage.Controller, reconcile.Reconciler) error
+	add func(context.Context, rig.Controller, reconcile.Reconciler) error
 }
 
 // Strategies are all of them, in the order of tables.
@@ -109,16 +109,16 @@ func lead(warm bool) builder {
 	return func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, c.Name, c.Namespace
 		o.LeaderElectionReleaseOnCancel, o.Controller.EnableWarmup = true, &warm
-		mgr, _, err := stage.NewManager(cfg, rota.Options{}, o)
+		mgr, _, err := rig.NewManager(cfg, rota.Options{}, o)
 		return built{Manager: mgr}, err
 	}
 }
 
 // modulo reconciles what is due to the replica's number.
 func modulo(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-	o.Scheme, o.Metrics.BindAddress = stage.Scheme(), "0"
+	o.Scheme, o.Metrics.BindAddress = rig.Scheme(), "0"
 	mgr, err := ctrl.NewManager(cfg, o)
-	return built{Manager: mgr, add: func(ctx context.Context, of stage.Controller, inner reconcile.Reconciler) error {
+	return built{Manager: mgr, add: func(ctx context.Context, of rig.Controller, inner reconcile.Reconciler) error {
 		return of.AddTo(ctx, mgr, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			if xxhash.Sum64String(req.String())%uint64(c.Of) != uint64(c.Number) {
 				return reconcile.Result{}, nil
@@ -131,7 +131,7 @@ func modulo(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Optio
 // member is a member of a rota.
 func member(mode sharding.Mode) builder {
 	return func(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
-		mgr, r, err := stage.NewManager(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
+		mgr, r, err := rig.NewManager(cfg, rota.Options{Name: c.Name, Delivery: mode}, o)
 		if err != nil {
 			return built{}, err
 		}

@@ -15,7 +15,7 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // waits measures how long changes of Websites wait until they are reconciled, as a client that watches sees it.
@@ -35,9 +35,9 @@ type waiting struct {
 func newWaits() *waits { return &waits{open: map[string][]waiting{}, seen: map[string]int64{}} }
 
 // watch follows all Websites until ctx ends.
-func (w *waits) watch(ctx context.Context, c *stage.Cluster) error {
+func (w *waits) watch(ctx context.Context, c *rig.Cluster) error {
 	followed, err := cache.New(c.Config, cache.Options{
-		Scheme: stage.Scheme(), DefaultNamespaces: map[string]cache.Config{c.Sites: {}},
+		Scheme: rig.Scheme(), DefaultNamespaces: map[string]cache.Config{c.Sites: {}},
 		DefaultTransform: func(obj any) (any, error) {
 			if site, ok := obj.(*webv1.Website); ok {
 				site.Spec, site.ManagedFields = webv1.WebsiteSpec{}, nil

@@ -15,7 +15,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 const (
@@ -42,7 +42,7 @@ func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
 func (r *runner) seed(ctx context.Context) (err error) {
 	n := r.sites()
 	r.say("making %d objects", n*perSite)
-	err = stage.Parallel(ctx, 0, n, func(i int) error {
+	err = rig.Parallel(ctx, 0, n, func(i int) error {
 		content := strings.Repeat("0123456789abcde ", websiteBytes/16)[:websiteBytes-overhead]
 		return r.cluster.Client.Create(ctx, &webv1.Website{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Sites, Name: siteName(i)},
@@ -81,7 +81,7 @@ func (r *runner) stamp(ctx context.Context, kind schema.GroupVersionKind, n int)
 	if len(list.Items) != n {
 		return fmt.Errorf("there are %d objects of kind %s: want %d", len(list.Items), kind.Kind, n)
 	}
-	return stage.Parallel(ctx, 0, n, func(i int) error {
+	return rig.Parallel(ctx, 0, n, func(i int) error {
 		obj := &list.Items[i]
 		name, label := obj.Name, sharding.HashLabel(slot.KeyName, kind.GroupKind())
 		if owner := metav1.GetControllerOf(obj); owner != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // Autoscale is a story in which a HorizontalPodAutoscaler says how many replicas there are: the load grows for a while,

@@ -17,7 +17,7 @@ import (
 	cliview "github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/rig/journal"
 )
 
 // Canary are the options of Canaries. Zero is the default.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 )
 
 // tamper deletes or defaces a child of the Website. It need not be there yet.
-func (l *load) tamper(ctx context.Context, s *stage.Site, choice int) error {
-	kind := stage.ChildKinds[choice/2]
+func (l *load) tamper(ctx context.Context, s *rig.Site, choice int) error {
+	kind := rig.ChildKinds[choice/2]
 	obj := kind.Of(s.NamespacedName)
 	var err error
 	if choice%2 == 0 {
@@ -84,7 +84,7 @@ func (l *load) collect(ctx context.Context) {
 		}
 		l.Go(func() error {
 			var errs []error
-			for _, kind := range stage.ChildKinds {
+			for _, kind := range rig.ChildKinds {
 				errs = append(errs, client.IgnoreNotFound(l.client.Delete(ctx, kind.Of(d.NamespacedName))))
 			}
 			return errors.Join(errs...)

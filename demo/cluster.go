@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 const (
@@ -36,14 +36,14 @@ func podOf(user string) (string, bool) { return strings.CutPrefix(user, userPref
 
 // cluster is the API server that the demo runs on.
 type cluster struct {
-	*stage.Cluster
+	*rig.Cluster
 	dir string
 }
 
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
-	s, err := stage.Open(ctx, stage.Options{
+	s, err := rig.Open(ctx, rig.Options{
 		Name: Namespace, Kubeconfig: o.Kubeconfig, AuditLogs: o.AuditLogs, Dir: dir,
-		ControlPlane: controlplane.Options{Audit: true, Env: []string{stage.FewCollections}},
+		ControlPlane: controlplane.Options{Audit: true, Env: []string{rig.FewCollections}},
 	})
 	if err == nil {
 		if err = grant(ctx, s, o.Delivery > sharding.Filter); err != nil {
@@ -61,7 +61,7 @@ func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) 
 }
 
 // grant gives the replicas what they need; labels says that they label objects.
-func grant(ctx context.Context, c *stage.Cluster, labels bool) error {
+func grant(ctx context.Context, c *rig.Cluster, labels bool) error {
 	rules, err := rulesOf(config.Role)
 	if labels && err == nil {
 		var more []rbacv1.PolicyRule
@@ -73,8 +73,8 @@ func grant(ctx context.Context, c *stage.Cluster, labels bool) error {
 	}
 	members := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: userGroup}
 	return errors.Join(
-		c.Create(ctx, stage.Grant(Namespace, "", rules, members)...),
-		c.Create(ctx, stage.Grant(Namespace, Namespace, permission.Rules(Name), members)...))
+		c.Create(ctx, rig.Grant(Namespace, "", rules, members)...),
+		c.Create(ctx, rig.Grant(Namespace, Namespace, permission.Rules(Name), members)...))
 }
 
 // rulesOf returns the rules of the ClusterRole that a manifest begins with.

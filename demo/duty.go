@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/rig/journal"
 )
 
 const (

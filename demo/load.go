@@ -14,14 +14,14 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/judge"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // load updates Websites, recreates some and replaces others, so that a page left behind shows. It also deletes and
 // defaces children, and renews certificates. While slots move, half of what it does is to objects of those slots.
 type load struct {
-	*stage.Load
+	*rig.Load
 	client client.Client
 	pages  website.Pages
 	slotOf func(judge.Site) slot.Slot
@@ -44,7 +44,7 @@ type load struct {
 
 func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(judge.Site) slot.Slot) *load {
 	l := &load{
-		Load: stage.NewLoad(c, SitesNamespace, seed, specOf), random: rand.New(rand.NewPCG(seed, 1)),
+		Load: rig.NewLoad(c, SitesNamespace, seed, specOf), random: rand.New(rand.NewPCG(seed, 1)),
 		client: c, pages: pages, slotOf: slotOf,
 	}
 	l.moving.Store(&slot.Set{})
@@ -56,7 +56,7 @@ const text = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do ei
 
 // specOf returns a Website's specification: half of them are protected, and three of four have a certificate. They ask
 // for no Pods: the demo's own API server runs none, and somebody's cluster shall not.
-func specOf(s *stage.Site) webv1.WebsiteSpec {
+func specOf(s *rig.Site) webv1.WebsiteSpec {
 	spec := webv1.WebsiteSpec{
 		Title: "Website " + s.Name, Content: fmt.Sprintf("Edition %d. %s", s.Edition, text),
 		Protected: s.Number%2 == 0, Replicas: ptr.To[int32](0),
@@ -103,7 +103,7 @@ func (l *load) one(ctx context.Context) {
 	if l.random.IntN(2) == 0 {
 		aim = *l.moving.Load()
 	}
-	var do func(context.Context, *stage.Site) error
+	var do func(context.Context, *rig.Site) error
 	switch choice := l.random.IntN(100); {
 	case choice < 54:
 		do = l.Update
@@ -112,16 +112,16 @@ func (l *load) one(ctx context.Context) {
 	case choice < 90:
 		do = l.Replace
 	default:
-		child := l.random.IntN(2 * len(stage.ChildKinds))
-		do = func(ctx context.Context, s *stage.Site) error { return l.tamper(ctx, s, child) }
+		child := l.random.IntN(2 * len(rig.ChildKinds))
+		do = func(ctx context.Context, s *rig.Site) error { return l.tamper(ctx, s, child) }
 	}
 	l.Start(ctx, l.of(aim), do)
 }
 
 // of chooses a Website of the slots, or any if there are none.
-func (l *load) of(aim slot.Set) func(*rand.Rand, []*stage.Site) *stage.Site {
-	return func(random *rand.Rand, sites []*stage.Site) *stage.Site {
-		return stage.Pick(random, sites, func(s *stage.Site) bool { return aim.Empty() || aim.Has(l.slotOf(s.Site)) })
+func (l *load) of(aim slot.Set) func(*rand.Rand, []*rig.Site) *rig.Site {
+	return func(random *rand.Rand, sites []*rig.Site) *rig.Site {
+		return rig.Pick(random, sites, func(s *rig.Site) bool { return aim.Empty() || aim.Has(l.slotOf(s.Site)) })
 	}
 }
 

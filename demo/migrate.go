@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/journal"
+	"github.com/rota-dev/rota/test/rig/journal"
 )
 
 // electionName is the Lease of the stock replicas' leader election.

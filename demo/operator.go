@@ -21,9 +21,9 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // OperatorArgument makes the program rota-demo a replica.
@@ -80,7 +80,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
-	mgr, r, err := stage.NewManager(cfg, rota.Options{
+	mgr, r, err := rig.NewManager(cfg, rota.Options{
 		Name: Name, Identity: rota.Identity{Build: c.Build}, Slots: c.Slots, Delivery: c.Delivery,
 		LeaseDuration: c.Lease, RenewDeadline: c.Renew, RetryPeriod: c.Retry, WriteTimeout: c.Write,
 		LeaderElectionID: c.Election,
@@ -88,7 +88,7 @@ func (c *operatorConfig) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sites, inner := stage.Websites(mgr, website.Pages{Dir: c.Pages})
+	sites, inner := rig.Websites(mgr, website.Pages{Dir: c.Pages})
 	journaled := &journaled{client: mgr.GetClient(), journal: w, inner: inner, work: c.work, fails: c.Fails, slow: c.Slow}
 	if err := sites.AddTo(ctx, mgr, journaled); err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // phase is when a part of a story was, by both clocks.
@@ -76,7 +76,7 @@ func (s *Show) measure(p *phase, rec *records) (Phase, error) {
 		}
 		windows[m.Slot] = append(windows[m.Slot], m)
 		transfers += m.Transfers
-		out.MovedObjects += perSlot[m.Slot] * (1 + len(stage.ChildKinds)) * m.Transfers
+		out.MovedObjects += perSlot[m.Slot] * (1 + len(rig.ChildKinds)) * m.Transfers
 	}
 	out.MovedSlots = len(windows)
 	out.MovesPerSlot = float64(transfers) / float64(max(out.MovedSlots, 1))

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // replica is a process of the operator. Its fields do not change after start.

@@ -23,10 +23,10 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
-	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 const (
@@ -47,7 +47,7 @@ type Show struct {
 	pages   string
 	begun   time.Duration // by journal.Now
 	cluster *cluster
-	follow  *stage.Follower
+	follow  *rig.Follower
 	load    *load
 	view    *view
 	// turn makes the end of Run's context close the channel, in place of ending the run.
@@ -142,7 +142,7 @@ func (s *Show) run(caller context.Context) (report *Report, err error) {
 		err = errors.Join(err, s.cluster.Clear())
 	}()
 	s.load = newLoad(s.cluster.Client, s.o.Seed, website.Pages{Dir: s.pages}, s.world().SlotOf)
-	if s.follow, err = stage.NewFollower(s.cluster.Config, Namespace, Name); err != nil {
+	if s.follow, err = rig.NewFollower(s.cluster.Config, Namespace, Name); err != nil {
 		return nil, err
 	}
 	s.background.Go(func() { s.follow.Run(ctx, s.aim) })

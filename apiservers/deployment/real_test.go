@@ -29,7 +29,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane/build"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // TestRuns: the manifests are good for a real API server, and the command in them is one.

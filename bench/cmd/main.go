@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/bench"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 func main() {

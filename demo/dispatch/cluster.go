@@ -26,7 +26,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 const (
@@ -42,14 +42,14 @@ const (
 
 // cluster is the API server that the demo runs on.
 type cluster struct {
-	*stage.Cluster
+	*rig.Cluster
 	dir string
 }
 
 func openCluster(ctx context.Context, o *Options, dir string) (*cluster, error) {
-	s, err := stage.Open(ctx, stage.Options{
+	s, err := rig.Open(ctx, rig.Options{
 		Name: tierNamespace, Kubeconfig: o.Kubeconfig, Dir: dir,
-		ControlPlane: controlplane.Options{Env: []string{stage.FewCollections}},
+		ControlPlane: controlplane.Options{Env: []string{rig.FewCollections}},
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("set up the demo: %w. Is another one running, or was one killed? Then `kubectl delete "+
@@ -93,9 +93,9 @@ func (c *cluster) grant(ctx context.Context) error {
 		subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: c.Namespace, Name: account}
 		errs = append(errs, c.Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: account},
-		}), c.Create(ctx, stage.Grant(tierNamespace+"-"+account, "", rules, subject)...))
+		}), c.Create(ctx, rig.Grant(tierNamespace+"-"+account, "", rules, subject)...))
 		if account == dispatcherAccount {
-			errs = append(errs, c.Create(ctx, stage.Grant(account, c.Namespace, permission.Rules(tierName), subject)...))
+			errs = append(errs, c.Create(ctx, rig.Grant(account, c.Namespace, permission.Rules(tierName), subject)...))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
 """A worker of `rota-demo --dispatch`: the Website reconciler in Python, and a journal of its takes.
 
-The demo writes website.py and rota_dispatch.py beside it. The journal is that of package test/journal.
+The demo writes website.py and rota_dispatch.py beside it. The journal is that of package test/rig/journal.
 """
 
 import itertools

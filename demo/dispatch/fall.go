@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // fallen is an error if a process ended that should not.

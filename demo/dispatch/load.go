@@ -14,8 +14,8 @@ import (
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/judge"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // certificates is how many Secrets the Websites share.
@@ -24,7 +24,7 @@ const certificates = 5
 // load updates Websites, recreates some and replaces others, so that a page left behind shows. While slots are on the
 // way, half of what it does is to objects of those slots.
 type load struct {
-	*stage.Load
+	*rig.Load
 	slotOf func(judge.Site) slot.Slot
 	random *rand.Rand // for run's goroutine
 	// moving are the slots on the way.
@@ -33,7 +33,7 @@ type load struct {
 
 func newLoad(c client.Client, namespace string, seed uint64, slotOf func(judge.Site) slot.Slot) *load {
 	l := &load{
-		Load:   stage.NewLoad(c, namespace, seed, specOf),
+		Load:   rig.NewLoad(c, namespace, seed, specOf),
 		random: rand.New(rand.NewPCG(seed, 1)), // not for secrets
 		slotOf: slotOf,
 	}
@@ -43,7 +43,7 @@ func newLoad(c client.Client, namespace string, seed uint64, slotOf func(judge.S
 
 // specOf returns a Website's specification: half of them are protected, and half have a certificate. They ask for no
 // Pods.
-func specOf(s *stage.Site) webv1.WebsiteSpec {
+func specOf(s *rig.Site) webv1.WebsiteSpec {
 	spec := webv1.WebsiteSpec{
 		Title: "Website " + s.Name, Content: fmt.Sprintf("Edition %d <of> \"it\" & 'that'.", s.Edition),
 		Protected: s.Number%2 == 0, Replicas: ptr.To[int32](0),
@@ -76,8 +76,8 @@ const bursting = 100
 // burst changes many Websites at once, so that every worker has keys.
 func (l *load) burst(ctx context.Context) {
 	for range bursting {
-		l.Start(ctx, func(random *rand.Rand, sites []*stage.Site) *stage.Site {
-			return stage.Pick(random, sites, func(*stage.Site) bool { return true })
+		l.Start(ctx, func(random *rand.Rand, sites []*rig.Site) *rig.Site {
+			return rig.Pick(random, sites, func(*rig.Site) bool { return true })
 		}, l.Update)
 	}
 }
@@ -96,8 +96,8 @@ func (l *load) run(ctx, later context.Context, rate float64) {
 		case choice < 45:
 			do = l.Replace
 		}
-		l.Start(later, func(random *rand.Rand, sites []*stage.Site) *stage.Site {
-			return stage.Pick(random, sites, func(s *stage.Site) bool { return aim.Empty() || aim.Has(l.slotOf(s.Site)) })
+		l.Start(later, func(random *rand.Rand, sites []*rig.Site) *rig.Site {
+			return rig.Pick(random, sites, func(s *rig.Site) bool { return aim.Empty() || aim.Has(l.slotOf(s.Site)) })
 		}, do)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/judge"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Options are the options of Run. Slots is required; see cmd/rota for its default.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/rota-dev/rota/clients/python"
 	website "github.com/rota-dev/rota/examples/website/python"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 const (

@@ -17,10 +17,10 @@ import (
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
-	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // engine is one run.
@@ -31,7 +31,7 @@ type engine struct {
 	begun   time.Duration // by journal.Now
 	pages   website.Pages
 	cluster *cluster
-	follow  *stage.Follower
+	follow  *rig.Follower
 	load    *load
 	ports   []int
 
@@ -135,7 +135,7 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 		return nil, err
 	}
 	e.load = newLoad(e.cluster.Client, e.cluster.Sites, e.seed, e.o.world().SlotOf)
-	if e.follow, err = stage.NewFollower(e.cluster.Config, e.cluster.Namespace, tierName); err != nil {
+	if e.follow, err = rig.NewFollower(e.cluster.Config, e.cluster.Namespace, tierName); err != nil {
 		return nil, err
 	}
 	background.Go(func() { e.follow.Run(ctx, e.aim) })

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/judge"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 const (

@@ -18,9 +18,9 @@ import (
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/app"
-	"github.com/rota-dev/rota/test/journal"
-	"github.com/rota-dev/rota/test/process"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // Argument makes the program a process of the demo, and Env is the environment variable with its configuration.
@@ -96,7 +96,7 @@ func (p *part) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live, err := ctrlclient.New(cfg, ctrlclient.Options{Scheme: stage.Scheme()})
+	live, err := ctrlclient.New(cfg, ctrlclient.Options{Scheme: rig.Scheme()})
 	if err != nil {
 		return err
 	}

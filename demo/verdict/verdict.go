@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rota-dev/rota/test/judge"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Verdict is one thing that was judged: what to say if it is good, and if it is not.

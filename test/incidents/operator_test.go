@@ -21,7 +21,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // variable has the configuration of a replica: this program is one when it is set.

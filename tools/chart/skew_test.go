@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/test/skew"
+	"github.com/rota-dev/rota/test/rig/skew"
 )
 
 // TestOlderOperators: today's chart, with the values of a release before, passes that release's operator no flag that it

@@ -37,7 +37,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/app"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
-	"github.com/rota-dev/rota/test/process"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
 func TestMain(m *testing.M) {

@@ -35,7 +35,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/stage"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 //go:embed worker.py
@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	plane := controlplane.For(t)
 	w := &world{T: t, namespace: controlplane.Namespace(t), folder: t.TempDir(), server: plane.APIServers()[0]}
 	w.do(plane.InstallCRDs(t.Context(), config.CRD))
-	c, err := client.New(plane.Config(), client.Options{Scheme: stage.Scheme()})
+	c, err := client.New(plane.Config(), client.Options{Scheme: rig.Scheme()})
 	w.do(err)
 	w.Client = c
 	for name, text := range map[string][]byte{"website.py": Website, "driver.py": []byte(driver), "ca.crt": plane.Config().CAData} {
