@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -95,23 +96,18 @@ func (a *Autoscale) Story(ctx context.Context, s *Show) error {
 		return err
 	}
 	s.view.log("a burst of %v updates per second, for %v", a.Burst, a.BurstLength)
-	grow := &phase{name: "grow", sites: s.load.Sites()}
-	grow.begin()
-	if err := a.burst(ctx, s); err != nil {
+	if err := s.timed("grow", func(*phase) error { return a.burst(ctx, s) }); err != nil {
 		return err
 	}
-	grow.finish()
-	s.keep(grow)
 	s.view.log("the burst has ended")
-	shrink := &phase{name: "shrink", sites: s.load.Sites()}
-	shrink.begin()
-	if err := d.settled(ctx, fewest, a.Limit); err != nil {
+	if err := s.timed("shrink", func(*phase) error { return d.settled(ctx, fewest, a.Limit) }); err != nil {
 		return err
 	}
-	shrink.finish()
-	s.keep(shrink)
-	s.tell(scalingVerdicts(d.wanted, a.Scaler.Spec.MaxReplicas)...)
-	return errors.Join(manager.Failure(), ctx.Err())
+	d.mu.Lock()
+	wanted := slices.Clone(d.wanted)
+	d.mu.Unlock()
+	s.tell(scalingVerdicts(wanted, a.Scaler.Spec.MaxReplicas)...)
+	return manager.Failure()
 }
 
 // startManager starts the controller of autoscalers.

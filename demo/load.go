@@ -2,9 +2,10 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,31 +16,30 @@ import (
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
+// collectAfter is how long after its deletion the children of a Website are deleted, at the earliest: a reconcile that
+// had begun before may still create some.
+const collectAfter = 3 * time.Second
+
 // load updates Websites, recreates some and replaces others, so that a page left behind shows. It also deletes and
-// defaces children, and renews certificates. While slots move, half of what it does is to objects of those slots.
+// defaces children. While slots move, half of what it does is to objects of those slots.
 type load struct {
 	*rig.Load
 	client client.Client
 	pages  website.Pages
 	slotOf func(judge.Site) slot.Slot
 	random *rand.Rand // for run's first goroutine
-	// moving are the slots on the way, aimed at by canaries.
-	moving atomic.Pointer[slot.Set]
-	// canaries is how many updates per second aim at the slots on the way.
+	// moving are the slots on the way, at which canaries many updates per second aim.
+	moving   atomic.Pointer[slot.Set]
 	canaries atomic.Int64
 	rate     float64
 	end      context.CancelFunc // of run; nil before it
-
-	mu sync.Mutex
 	// garbage are deleted Websites whose children have not been deleted. Deletions before collected are in it, or done.
 	garbage   []judge.Deletion
 	collected int
-	// renewals are how often each certificate was renewed; renewed is their sum.
-	renewals          [certificates]int
-	renewed, tampered int
 }
 
 func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(judge.Site) slot.Slot) *load {
@@ -54,17 +54,13 @@ func newLoad(c client.Client, seed uint64, pages website.Pages, slotOf func(judg
 const text = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore " +
 	"et dolore magna aliqua. "
 
-// specOf returns a Website's specification: half of them are protected, and three of four have a certificate. They ask
-// for no Pods: the demo's own API server runs none, and somebody's cluster shall not.
+// specOf returns a Website's specification: half of them are protected. They ask for no Pods: the demo's own API server
+// runs none, and a user's cluster must not.
 func specOf(s *rig.Site) webv1.WebsiteSpec {
-	spec := webv1.WebsiteSpec{
+	return webv1.WebsiteSpec{
 		Title: "Website " + s.Name, Content: fmt.Sprintf("Edition %d. %s", s.Edition, text),
 		Protected: s.Number%2 == 0, Replicas: ptr.To[int32](0),
 	}
-	if s.Number%4 != 0 {
-		spec.SecretName = certificate(s.Number % certificates)
-	}
-	return spec
 }
 
 // aimed makes the load send so many updates per second to slots on the way, or as many as it is large.
@@ -94,11 +90,6 @@ func (l *load) finish() {
 
 // one does one thing of the load, in the background.
 func (l *load) one(ctx context.Context) {
-	if l.random.IntN(renewEvery) == 0 {
-		number := l.random.IntN(certificates)
-		l.Go(func() error { return l.renew(ctx, number) })
-		return
-	}
 	aim := slot.Set{}
 	if l.random.IntN(2) == 0 {
 		aim = *l.moving.Load()
@@ -125,12 +116,40 @@ func (l *load) of(aim slot.Set) func(*rand.Rand, []*rig.Site) *rig.Site {
 	}
 }
 
-// certify creates the Secrets.
-func (l *load) certify(ctx context.Context) error {
-	for number := range certificates {
-		if err := l.client.Create(ctx, secret(number, 0)); err != nil {
-			return fmt.Errorf("create secret: %w", err)
-		}
+// tamper deletes or defaces a child of the Website. It need not be there yet.
+func (l *load) tamper(ctx context.Context, s *rig.Site, choice int) error {
+	kind := rig.ChildKinds[choice/2]
+	obj := kind.Of(s.NamespacedName)
+	var err error
+	if choice%2 == 0 {
+		err = l.client.Delete(ctx, obj)
+	} else {
+		err = l.client.Patch(ctx, obj, client.RawPatch(kind.Patch, []byte(kind.PatchBody)))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("tamper with %T %s: %w", obj, obj.GetName(), err)
 	}
 	return nil
+}
+
+// collect deletes the children of Websites that are gone. The garbage collector of a cluster does the same; the demo's
+// own control plane has none. It waits until the page is withdrawn: the deletion of a child wakes the operator, too,
+// and its event must not stand in for the Website's.
+func (l *load) collect(ctx context.Context) {
+	deletions := l.Deletions()
+	all := slices.Concat(l.garbage, deletions[l.collected:])
+	l.garbage, l.collected = nil, len(deletions)
+	for _, d := range all {
+		if journal.Now()-d.Commit < collectAfter || l.pages.Published(d.NamespacedName) {
+			l.garbage = append(l.garbage, d)
+			continue
+		}
+		l.Go(func() error {
+			var errs []error
+			for _, kind := range rig.ChildKinds {
+				errs = append(errs, client.IgnoreNotFound(l.client.Delete(ctx, kind.Of(d.NamespacedName))))
+			}
+			return errors.Join(errs...)
+		})
+	}
 }

@@ -35,17 +35,15 @@ func Migration(ctx context.Context, s *Show) error {
 		return err
 	}
 	for _, u := range []Update{{Build: "there"}, {Build: "back", Stock: true}} {
-		if err := s.goOver(ctx, u); err != nil {
-			return fmt.Errorf("the way %s: %w", u.Build, err)
+		if err := s.timed(u.Build, func(p *phase) error { return s.goOver(ctx, u, p) }); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // goOver replaces all replicas, and then waits until the new ones work.
-func (s *Show) goOver(ctx context.Context, u Update) error {
-	p := &phase{name: u.Build}
-	p.begin()
+func (s *Show) goOver(ctx context.Context, u Update, p *phase) error {
 	if err := s.update(u)(ctx, p); err != nil {
 		return err
 	}
@@ -65,12 +63,7 @@ func (s *Show) goOver(ctx context.Context, u Update) error {
 		return err
 	}
 	// Work goes on for a while on the new side, and the phase has all that the change brings.
-	if err := await.Sleep(ctx, max(s.o.Baseline, quietFor)); err != nil {
-		return err
-	}
-	p.finish()
-	s.keep(p)
-	return nil
+	return await.Sleep(ctx, max(s.o.Baseline, quietFor))
 }
 
 // judgeSides counts the reconciles during which the other side reconciled something, be it another object, and measures

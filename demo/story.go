@@ -72,9 +72,6 @@ func (s *Show) SetUp(ctx context.Context) error {
 // fill creates the Websites, waits until they are reconciled, and chooses how many there are, and how large the load
 // is, where that is left to the demo.
 func (s *Show) fill(ctx context.Context) error {
-	if err := s.load.certify(ctx); err != nil {
-		return err
-	}
 	create := func(n int) (perSecond float64, err error) {
 		if err := s.load.Fill(ctx, n); err != nil {
 			return 0, err
@@ -137,29 +134,36 @@ func (s *Show) undisturbed(ctx context.Context) error {
 
 // phase does something, waits until all is quiet, and records it. Without a name it is not in the report.
 func (s *Show) phase(ctx context.Context, name string, do func(context.Context, *phase) error) error {
-	p := &phase{name: name, sites: s.load.Sites()}
-	p.begin()
-	if err := do(ctx, p); err != nil {
-		return fmt.Errorf("phase %s: %w", name, err)
+	err := s.timed(name, func(p *phase) error {
+		if err := do(ctx, p); err != nil {
+			return err
+		}
+		return s.Quiet(ctx)
+	})
+	if err != nil {
+		return err
 	}
-	if err := s.Quiet(ctx); err != nil {
-		return fmt.Errorf("phase %s does not come to rest: %w", name, err)
-	}
-	p.finish()
 	s.load.aimed(canaryRate)
-	if name != "" {
-		s.keep(p)
-	}
 	// Work that this phase leaves must not count as stalls of the next one.
 	return s.calm(ctx)
 }
 
-// keep puts a phase into the report.
-func (s *Show) keep(p *phase) {
+// timed is a phase that ends when do returns.
+func (s *Show) timed(name string, do func(*phase) error) error {
+	p := &phase{name: name, sites: s.load.Sites()}
+	p.begin()
+	if err := do(p); err != nil {
+		return fmt.Errorf("phase %s: %w", name, err)
+	}
+	p.finish()
+	if name == "" {
+		return nil
+	}
+	s.view.log("%-8s %.1f s", p.name, (p.end - p.start).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phases = append(s.phases, p)
-	s.view.log("%-8s %.1f s", p.name, (p.end - p.start).Seconds())
+	return nil
 }
 
 // calm waits until the replicas have caught up with the load, at most stepLimit.
