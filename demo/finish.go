@@ -87,7 +87,7 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 
 // settle waits until the load's last changes are worked in, which may be in vain, and counts what is right.
 func (s *Show) settle(ctx context.Context, r *Report) error {
-	_ = s.reconciled(ctx, settleLimit) // the report tells
+	_ = s.reconciled(ctx, settleLimit, 0) // the report tells
 	if err := s.cluster.Sweep(ctx, s.load.pages); err != nil {
 		return fmt.Errorf("delete children of Websites that are gone: %w", err)
 	}

@@ -68,8 +68,6 @@ type Show struct {
 	phases   []*phase
 	kills    []*phase // those by hand and in canaries
 	baseline phase    // when the replicas worked undisturbed
-	// pace is how many reconciles there were in quietFor of that time.
-	pace int
 	// told are the verdicts of the story itself.
 	told []verdict.Verdict
 }
@@ -373,14 +371,14 @@ func (s *Show) survey(ctx context.Context) (total, behind int, example string, e
 	return len(sites), behind, example, err
 }
 
-// reconciled waits until all Websites are up to date.
-func (s *Show) reconciled(ctx context.Context, limit time.Duration) error {
+// reconciled waits until all Websites but so many are up to date.
+func (s *Show) reconciled(ctx context.Context, limit time.Duration, but int) error {
 	return await.Until(ctx, surveyPeriod, limit, func() string {
 		total, behind, example, err := s.survey(ctx)
 		switch {
 		case err != nil:
 			return err.Error()
-		case behind > 0:
+		case behind > but:
 			return fmt.Sprintf("%d of %d Websites are not reconciled, such as %s", behind, total, example)
 		}
 		return ""

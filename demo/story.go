@@ -86,7 +86,7 @@ func (s *Show) fill(ctx context.Context) error {
 			return 0, err
 		}
 		begun := time.Now()
-		err = s.reconciled(ctx, stepLimit)
+		err = s.reconciled(ctx, stepLimit, 0)
 		return float64(n) / max(time.Since(begun).Seconds(), 0.1), err
 	}
 	objects := s.o.Objects
@@ -118,17 +118,9 @@ func (s *Show) undisturbed(ctx context.Context) error {
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
-	before, err := s.work()
-	if err != nil {
-		return err
-	}
 	s.baseline.begin()
-	if err := await.Sleep(ctx, s.o.Baseline); err != nil {
-		return err
-	}
+	err := await.Sleep(ctx, s.o.Baseline)
 	s.baseline.finish()
-	after, err := s.work()
-	s.pace = int(float64(after-before) * quietFor.Seconds() / s.o.Baseline.Seconds())
 	return err
 }
 
@@ -144,8 +136,12 @@ func (s *Show) phase(ctx context.Context, name string, do func(context.Context, 
 		return err
 	}
 	s.load.aimed(canaryRate)
-	// Work that this phase leaves must not count as stalls of the next one.
-	return s.calm(ctx)
+	// Work that this phase leaves must not count as stalls of the next one. Some of the load is always under way.
+	err = s.reconciled(ctx, stepLimit, 5+int(s.o.Rate))
+	if err != nil && ctx.Err() == nil {
+		s.view.log("The replicas do not catch up with the load; this machine is too busy for it: %v", err)
+	}
+	return ctx.Err()
 }
 
 // timed is a phase that ends when do returns.
@@ -163,33 +159,6 @@ func (s *Show) timed(name string, do func(*phase) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phases = append(s.phases, p)
-	return nil
-}
-
-// calm waits until the replicas have caught up with the load, at most stepLimit.
-func (s *Show) calm(ctx context.Context) error {
-	for range int(stepLimit / quietFor) {
-		before, err := s.work()
-		if err != nil {
-			return err
-		}
-		if err := await.Sleep(ctx, quietFor); err != nil {
-			return err
-		}
-		after, err := s.work()
-		if err != nil {
-			return err
-		}
-		_, behind, _, err := s.survey(ctx)
-		if err != nil {
-			return err
-		}
-		// Some of the load is always under way.
-		if some := 5 + int(s.o.Rate); behind <= some && after-before <= s.pace+some {
-			return nil
-		}
-	}
-	s.view.log("The replicas do not catch up with the load; this machine is too busy for it.")
 	return nil
 }
 
