@@ -2,6 +2,7 @@
 package checksum
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -15,12 +16,9 @@ func TestTenLines(t *testing.T) { lines.Few(t, 10, 17) }
 
 // TestLines: the lines in docs/shard.md are those of sharded/main.go.
 func TestLines(t *testing.T) {
-	page, err := os.ReadFile("../../docs/shard.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	main, err := os.ReadFile("sharded/main.go")
-	if err != nil {
+	page, errPage := os.ReadFile("../../docs/shard.md")
+	main, errMain := os.ReadFile("sharded/main.go")
+	if err := errors.Join(errPage, errMain); err != nil {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(page), "\n## With client-go alone\n")

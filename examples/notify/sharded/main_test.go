@@ -1,30 +1,31 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/rig/process"
 )
 
-const (
-	// asReplica makes the test binary run main: it is built with the same modfile as the tests.
-	asReplica = "NOTIFY_REPLICA"
-	// clockFile names the file that sets the clock of the digest.
-	clockFile = "NOTIFY_CLOCK"
-)
+// asReplica makes the test binary run main: it is built with the same modfile as the tests.
+const asReplica = "NOTIFY_REPLICA"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asReplica) == "" {
@@ -34,207 +35,165 @@ func TestMain(m *testing.M) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	if file := os.Getenv(clockFile); file != "" {
-		now = ahead(file).now
-	}
 	main()
 	os.Exit(0)
 }
 
-// workers are those of each replica for each kind. A crash repeats at most one notice of each.
-const workers = 2
-
-// replica is a process of the notifier.
-type replica struct {
-	cmd *exec.Cmd
-	log process.Output
+// receiver counts notifications by ID.
+type receiver struct {
+	t      *testing.T
+	mu     sync.Mutex
+	taken  map[string]int
+	epochs map[string]uint64 // the last one by object
 }
 
-func startReplica(t *testing.T, file, namespace, pod string, env ...string) *replica {
-	t.Helper()
-	p := &replica{cmd: exec.Command(os.Args[0], "-kubeconfig", controlplane.For(t).Kubeconfig(), "-config", file,
-		"-listen", "127.0.0.1:0", fmt.Sprintf("-workers=%d", workers), "-rota-lease-duration=4500ms")}
-	p.cmd.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=",
-		"POD_NAMESPACE="+namespace)
-	p.cmd.Env = append(p.cmd.Env, env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if _, err := p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var n controller.Notification
+	err := json.NewDecoder(req.Body).Decode(&n)
+	epoch, noEpoch := strconv.ParseUint(req.Header.Get(controller.EpochHeader), 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || noEpoch != nil || epoch < r.epochs[n.Name] {
+		r.t.Errorf("%+v with epoch %d after %d: %v, %v", n, epoch, r.epochs[n.Name], err, noEpoch)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+	r.taken[n.ID]++
+	r.epochs[n.Name] = epoch
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// counts returns how many notifications came, and how many of them came more than once.
+func (r *receiver) counts() (came, twice int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.taken {
+		if n > 1 {
+			twice++
+		}
 	}
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("%s: %v\n%s", pod, p.cmd.ProcessState, &p.log)
+	return len(r.taken), twice
+}
+
+// world is a namespace with Deployments whose status the test writes, since there is no controller of Deployments.
+type world struct {
+	*testing.T
+	client    kubernetes.Interface
+	namespace string
+	url       string
+	changes   int
+}
+
+const deployments = 40
+
+// change sets the condition of all Deployments.
+func (w *world) change(available corev1.ConditionStatus) {
+	w.Helper()
+	w.changes++
+	api := w.client.AppsV1().Deployments(w.namespace)
+	for i := range deployments {
+		name := fmt.Sprintf("d-%02d", i)
+		d, err := api.Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			labels := map[string]string{"app": name}
+			d = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "c", Image: "none"}}}},
+			}}
+			if d, err = api.Create(w.Context(), d, metav1.CreateOptions{}); err != nil {
+				w.Fatal(err)
+			}
+		}
+		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available,
+			LastTransitionTime: metav1.NewTime(time.Now().Add(time.Duration(w.changes-60) * time.Minute))}}
+		if _, err := api.UpdateStatus(w.Context(), d, metav1.UpdateOptions{}); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// until waits for a condition, for a minute at most.
+func (w *world) until(what string, done func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: not in time", what)
+		}
+	}
+}
+
+// members is how many replicas have a Lease.
+func (w *world) members() int {
+	list, err := w.client.CoordinationV1().Leases(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "rota.dev/rota=notify"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+func (w *world) start(kubeconfig, pod string) *exec.Cmd {
+	w.Helper()
+	var log bytes.Buffer
+	p := exec.Command(os.Args[0], "-kubeconfig", kubeconfig, "-url", w.url, "-after=1s", "-rota-lease-duration=4500ms")
+	p.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+w.namespace)
+	p.Stdout, p.Stderr = &log, &log
+	if _, err := p.StdinPipe(); err != nil {
+		w.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		if p.ProcessState == nil {
+			_ = p.Process.Kill()
+			_ = p.Wait()
+		}
+		if w.Failed() {
+			w.Logf("%s: %v\n%s", pod, p.ProcessState, log.Bytes())
 		}
 	})
 	return p
 }
 
-// kill is kill -9.
-func (p *replica) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-}
+// Every change is told once while replicas come and go. After a kill a notification may come twice, with the same ID.
+func TestEachChangeIsToldOnce(t *testing.T) {
+	controlplane.Essential(t)
+	plane := controlplane.For(t)
+	r := &receiver{t: t, taken: map[string]int{}, epochs: map[string]uint64{}}
+	server := httptest.NewServer(r)
+	defer server.Close()
+	w := &world{T: t, client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: controlplane.Namespace(t), url: server.URL}
+	told := func() bool { came, _ := r.counts(); return came == deployments*w.changes }
 
-func (p *replica) leave(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	a := w.start(plane.Kubeconfig(), "notify-a")
+	w.change(corev1.ConditionFalse)
+	w.until("one replica tells", told)
+
+	b := w.start(plane.Kubeconfig(), "notify-b")
+	w.until("the other joins", func() bool { return w.members() == 2 })
+	w.change(corev1.ConditionTrue)
+	w.until("both tell", told)
+
+	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Wait(); err != nil {
+	w.change(corev1.ConditionFalse)
+	if err := a.Wait(); err != nil {
 		t.Fatalf("after SIGTERM: %v", err)
 	}
-}
-
-const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwAAAA"
-
-// write writes a configuration for the receiver.
-func (r *receiver) write(t *testing.T, namespaces ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"secret": secret, "slack": r.url + "/slack\n", "notify.yaml": fmt.Sprintf(`
-source: //clusters.example.com/test
-kinds:
-- {apiVersion: v1, kind: Pod, namespaces: [%[1]s], events: [created, failing, deleted]}
-- {apiVersion: v1, kind: ConfigMap, namespaces: [%[1]s], events: [created, changed, deleted]}
-- {apiVersion: apps/v1, kind: Deployment, namespaces: [%[1]s], events: [created, changed, failing, deleted]}
-- {apiVersion: batch/v1, kind: Job, namespaces: [%[1]s], events: [failing]}
-destinations:
-- name: audit
-  webhook: {url: "%[2]s/webhook", secretFile: %[3]s/secret}
-  rate: 200
-  burst: 50
-  timeout: 20s
-  backoff: {min: 100ms, max: 500ms}
-- name: ops
-  slack: {urlFile: %[3]s/slack}
-  events: [failing, deleted]
-  rate: 200
-  burst: 50
-  timeout: 20s
-  backoff: {min: 100ms, max: 500ms}
-`, strings.Join(namespaces, ", "), r.url, dir)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(dir, "notify.yaml")
-}
-
-// TestNoneLost has three replicas tell what happens in a rollout, after a kill -9, while their receiver is away, and
-// while none of them runs. With SLOW=1 (make check WHAT=slow) there is also nobody who takes connections for a while.
-func TestNoneLost(t *testing.T) {
-	plane := controlplane.For(t)
-	home, away, foreign := controlplane.Namespace(t), controlplane.Namespace(t), controlplane.Namespace(t)
-	w := &world{
-		t: t, client: kubernetes.NewForConfigOrDie(plane.Config()), home: home, namespace: away,
-		want: map[told]bool{}, began: time.Now(),
-	}
-	r := newReceiver(t)
-	file := r.write(t, away, "there-is-none") // two namespaces: all are listed, and others dropped
-	var all []*replica
-	start := func() *replica {
-		all = append(all, startReplica(t, file, home, fmt.Sprintf("notify-%d", len(all))))
-		return all[len(all)-1]
-	}
-	// crash is how many notices one death may repeat. A replica that does not get to its Lease in time counts as dead.
-	crash := workers * w.kinds()
-	deaths := func() (n int) {
-		for _, p := range all {
-			n += strings.Count(p.log.String(), "working on nothing until one does")
-		}
-		return n
-	}
-	fleet := []*replica{start(), start(), start()}
-	w.followed()
-	_, err := w.client.CoreV1().ConfigMaps(foreign).Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nobody-asked"}}, metav1.CreateOptions{})
-	w.must(err)
-
-	w.phase("calm", 6, func() {})
-	r.told(w)
-
-	w.phase("rollout", 10, func() {
-		for i, old := range fleet {
-			fleet[i] = start()
-			w.pause(time.Second)
-			old.leave(t)
-		}
-	})
-	r.told(w)
-	if doubled := r.doubles(); len(doubled) > deaths()*crash {
-		t.Errorf("a rollout without failures repeated notices:\n%s", strings.Join(doubled, "\n"))
+	w.until("the other tells all", told)
+	if _, twice := r.counts(); twice > 0 {
+		t.Errorf("%d notifications came more than once, and nobody was killed", twice)
 	}
 
-	// The receiver is slow, so that the replica dies between its answer and the record.
-	r.slow(100 * time.Millisecond)
-	w.phase("kill", 10, func() {
-		w.pause(500 * time.Millisecond)
-		fleet[0].kill()
-		fleet[0] = start()
-	})
-	r.slow(0)
-	r.told(w)
-	afterKill := len(r.doubles())
-	if most := (1 + deaths()) * crash; afterKill > most {
-		t.Errorf("a kill -9 repeated %d notices, want at most %d:\n%s", afterKill, most, strings.Join(r.doubles(), "\n"))
+	w.start(plane.Kubeconfig(), "notify-c")
+	w.until("a third one joins", func() bool { return w.members() == 2 })
+	if err := b.Process.Kill(); err != nil {
+		t.Fatal(err)
 	}
-
-	r.refuse("1")
-	w.phase("503", 6, func() { w.pause(3 * time.Second) })
-	r.accept()
-	r.told(w)
-
-	if os.Getenv("SLOW") != "" {
-		r.down()
-		w.phase("connection refused", 6, func() {
-			w.pause(time.Second)
-			fleet[1].leave(t)
-			fleet[1] = start()
-			w.pause(time.Second)
-		})
-		r.up(t)
-		r.told(w)
-	}
-	if n := len(r.doubles()) - afterKill; n > deaths()*crash {
-		t.Errorf("outages that took nothing repeated %d notices:\n%s", n, strings.Join(r.doubles(), "\n"))
-	}
-
-	const lost = 5
-	r.loseAnswers(lost)
-	w.phase("lost answers", 6, func() {})
-	r.told(w)
-	r.repeated(afterKill + lost)
-	if n := len(r.doubles()) - afterKill; n < lost || n > lost+deaths()*crash {
-		t.Errorf("%d lost answers repeated %d notices, want as many:\n%s", lost, n, strings.Join(r.doubles(), "\n"))
-	}
-
-	for _, p := range fleet {
-		p.leave(t)
-	}
-	w.deleteAll()
-	fleet = []*replica{start()}
-	r.told(w)
-	if n := len(r.doubles()) - afterKill; n > lost+deaths()*crash {
-		t.Errorf("a restart repeated %d notices:\n%s", n-lost, strings.Join(r.doubles(), "\n"))
-	}
-	w.recordsAreGone()
-	t.Logf("%d notices to audit and ops, %d requests, %d doubles after a kill -9, %d of %d lost answers; "+
-		"%d Leases were renewed too late", len(w.want), r.requests(), afterKill, len(r.doubles())-afterKill, lost, deaths())
-	if t.Failed() {
-		return
-	}
-	fleet[0].leave(t)
-	for _, p := range all {
-		for line := range strings.Lines(p.log.String()) {
-			if strings.Contains(line, "/slack") {
-				t.Errorf("the log has a secret URL: %s", line)
-			}
-		}
+	_ = b.Wait()
+	w.change(corev1.ConditionTrue)
+	w.until("the third one tells all", told)
+	if _, twice := r.counts(); twice > 4 {
+		t.Errorf("%d notifications came more than once, want at most one for each of 4 workers", twice)
 	}
 }
