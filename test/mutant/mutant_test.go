@@ -20,7 +20,7 @@ type bug struct {
 	found      check
 }
 
-// check is a run of the tests of a package, with a variable of the environment if it takes one.
+// check is a run of tests of a package, with a variable of the environment if it takes one.
 type check struct{ pkg, run, env string }
 
 // script is a script of package member, by its file's name.
@@ -39,6 +39,20 @@ func suite(mode, name string) check {
 	return check{pkg: "internal/delivery", run: "^TestMemory$/^Kinds$/^" + mode + "$/^WatchList=false$/^" + name + "$"}
 }
 
+// tests returns the text of the package's tests.
+func (c check) tests(t *testing.T) (all string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(root, c.pkg, "*_test.go")) // the pattern is right
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(text)
+	}
+	return all
+}
+
 // apply returns the file with the bug.
 func (b bug) apply(t *testing.T) string {
 	t.Helper()
@@ -52,7 +66,7 @@ func (b bug) apply(t *testing.T) string {
 	return strings.Replace(string(text), b.old, b.new, 1)
 }
 
-// The table fits the code.
+// The table fits the code, and its tests exist.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, b := range bugs {
@@ -60,6 +74,10 @@ func TestTable(t *testing.T) {
 			t.Errorf("there is another row %s, or it changes nothing", b.name)
 		}
 		seen[b.name] = true
+		test, _, _ := strings.Cut(strings.TrimPrefix(b.found.run, "^"), "$")
+		if test, _, _ = strings.Cut(test, "/"); !strings.Contains(b.found.tests(t), "\nfunc "+test) {
+			t.Errorf("%s: there is no %s in %s: correct this row", b.name, test, b.found.pkg)
+		}
 	}
 }
 
