@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // informer is what a node knows of the objects, in a life: the production stream, with a watch and requests that are
@@ -14,7 +15,7 @@ type informer struct {
 	n      *Node
 	server int
 	core   *stream.Stream
-	contents
+	*streamtest.Store
 
 	// next is the version up to which the watch has told, asked are the slots that it was opened for.
 	next  uint64
@@ -38,9 +39,8 @@ type informer struct {
 // start lists the objects, and follows them.
 func (in *informer) start(n *Node) {
 	o := &n.w.objects
-	*in = informer{
-		n: n, server: n.server, core: stream.New(o.kind), contents: newContents(len(o.names)),
-	}
+	core := stream.New(o.kind)
+	*in = informer{n: n, server: n.server, core: core, Store: streamtest.NewStore(o.kind, core, len(o.history))}
 	in.relist()
 }
 
@@ -69,28 +69,28 @@ func (in *informer) relist() {
 // replace puts a list of the whole in the place of the store.
 func (in *informer) replace(list *stream.List, version uint64) {
 	w, o := in.n.w, &in.n.w.objects
-	is := newContents(len(o.names)).has
+	is := streamtest.Nothing(len(o.history))
 	for _, item := range in.items(list.Set, version) {
-		list.Shows(in.core, o.as(item))
-		is[item.name] = *item
+		list.Shows(in.core, item.Object())
+		is[item.Name] = *item
 	}
 	if w.rng.IntN(2) == 0 { // as with WatchList: events come until the bookmark that ends it
 		for ; version < w.version; version++ {
-			e, ok := o.event(o.log[version], list.Set)
+			e, ok := o.log[version].Event(&o.kind, list.Set)
 			if !ok {
 				continue
 			}
 			for _, out := range list.Event(in.core, nil, &e) {
-				s := *out.Object.Body.(*state)
-				s.exists = out.Action == stream.Put
-				is[s.name] = s
+				s := *out.Object.Body.(*streamtest.State)
+				s.Exists = out.Action == stream.Put
+				is[s.Name] = s
 			}
 		}
 	}
-	for _, item := range in.verify(list, in.unlisted(list, list.Set, "", nil)) {
-		is[item.name] = *item
+	for _, item := range in.verify(list, in.Unlisted(list, list.Set, "", nil)) {
+		is[item.Name] = *item
 	}
-	in.replaced(is)
+	in.comesBack(in.Replace(is))
 	doubted := in.core.Commit(list, text(version))
 	w.Counts.Replaced++
 	w.logf("%s lists slots %v at version %d", in.n.ID, list.Set, version)
@@ -112,39 +112,20 @@ func (in *informer) replace(list *stream.List, version uint64) {
 }
 
 // items are the objects that a list of slots shows at a version and that lie there.
-func (in *informer) items(set slot.Set, version uint64) (items []*state) {
+func (in *informer) items(set slot.Set, version uint64) (items []*streamtest.State) {
 	o := &in.n.w.objects
-	for name := range o.names {
-		if s := o.asOf(name, version); o.selected(s, set) && s.in && set.Has(s.slot) {
+	for name := range o.history {
+		if s := o.asOf(name, version); s.Selected(&o.kind, set) && s.In && set.Has(s.Slot) {
 			items = append(items, &s)
 		}
 	}
 	return items
 }
 
-// unlisted returns which names the store has in some slots although neither a list nor a look-up showed them. It is
-// empty where a list shows whatever exists.
-func (in *informer) unlisted(list *stream.List, slots slot.Set, upTo string, verified map[int]int) (names []int) {
-	o := &in.n.w.objects
-	if !o.kind.Selects {
-		return nil
-	}
-	stored := in.stored(slots, upTo)
-	for name, was := range in.has {
-		uid, known := verified[name]
-		if _, has := stored[name]; has && !(known && uid == was.uid) && !list.Listed(o.names[name]) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // verify looks up names that a list did not show, and returns the objects that exist.
-func (in *informer) verify(list *stream.List, names []int) (items []*state) {
+func (in *informer) verify(list *stream.List, names []int) (items []*streamtest.State) {
 	for _, name := range names {
-		is, was := in.n.w.objects.state(name), in.has[name]
-		if is.exists && is.uid == was.uid && is.in && list.Set.Has(is.slot) {
-			list.Adds(in.core, in.n.w.objects.as(&is))
+		if is := in.n.w.objects.state(name); in.Verify(list, &is) {
 			items = append(items, &is)
 		}
 	}
@@ -185,12 +166,12 @@ func (in *informer) offer(version uint64) {
 func (in *informer) take(version uint64) {
 	in.next = version
 	o := &in.n.w.objects
-	e, ok := o.event(o.log[version-1], in.asked)
+	e, ok := o.log[version-1].Event(&o.kind, in.asked)
 	if !ok {
 		return
 	}
 	outs, v := in.core.Event(nil, &e)
-	in.send(outs)
+	in.comesBack(in.send(outs))
 	in.heed(v)
 	if in.core.Advance(e.Object.Version) {
 		in.changed()

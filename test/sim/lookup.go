@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // The shortest and the longest time between two tries of a look-up that nobody answers.
@@ -48,14 +49,14 @@ func (in *informer) lookUp(d *stream.Doubt) {
 	version += uint64(w.rng.Int64N(int64(w.version - version + 1)))
 	w.Counts.LookedUp++
 	var found *stream.Object
-	if is := o.asOf(int(number(d.Name.Name)), version); is.exists {
-		obj := o.as(&is)
+	if is := o.asOf(streamtest.NameOf(d.Name), version); is.Exists {
+		obj := is.Object()
 		found = &obj
 	}
 	in.soon(func() {
 		in.job(func() {
 			outs, ended := in.core.LookedUp(nil, d, found, text(version), w.now)
-			in.send(outs)
+			in.comesBack(in.send(outs))
 			if ended {
 				in.core.Ended(d)
 			}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // objects are what the API servers hold of the one kind that members work on: keysPerSlot objects in each slot, which
 // members reconcile and which are always there, and wanderers. These nobody reconciles: they come and go and, as the
 // kind allows, change slots, are replaced by namesakes and have wrong labels. Versions are numbers from 1.
 type objects struct {
-	kind  stream.Config
-	names []stream.Name
+	kind stream.Config
 	// log has the change that made version i+1 at i; history is the same by name.
 	log     []*change
 	history [][]*change
@@ -29,21 +29,10 @@ type objects struct {
 	removed [wanderers]removed
 }
 
-// state is an object in one state.
-type state struct {
-	name, uid int
-	version   uint64
-	slot      slot.Slot
-	label     slot.Slot // what a selector sees
-	in        bool      // it lies in a slot
-	exists    bool
-}
-
-// change is what happened to a name. The state before has the version of the change, as DELETED events show it.
+// change is what happened to a name at a time.
 type change struct {
-	at            time.Duration
-	before, after state
-	was, is       stream.Object
+	at time.Duration
+	streamtest.Change
 }
 
 // object is what happened to one that members reconcile.
@@ -65,15 +54,12 @@ func (w *World) populate(kind stream.Config) {
 	primary := int(w.opts.Slots) * keysPerSlot
 	kind.Slots = int(w.opts.Slots)
 	w.objects = objects{
-		kind: kind, names: make([]stream.Name, primary+wanderers), history: make([][]*change, primary+wanderers),
+		kind: kind, history: make([][]*change, primary+wanderers),
 		wrong: make([]uint64, primary+wanderers), of: make([]object, primary),
 	}
-	for i := range w.objects.names {
-		w.objects.names[i] = stream.Name{Name: strconv.Itoa(i)}
-		if i < primary {
-			s := slot.Slot(i / keysPerSlot)
-			w.change(state{name: i, uid: i, slot: s, label: s, in: true, exists: true})
-		}
+	for i := range primary {
+		s := slot.Slot(i / keysPerSlot)
+		w.change(streamtest.State{Name: i, UID: i, Slot: s, Label: s, In: true, Exists: true})
 	}
 	w.objects.uids = primary
 }
@@ -82,43 +68,16 @@ func (w *World) populate(kind stream.Config) {
 func (o *objects) wanders(name int) bool { return name >= len(o.of) }
 
 // state is what is so of a name now.
-func (o *objects) state(name int) state { return o.asOf(name, uint64(len(o.log))) }
+func (o *objects) state(name int) streamtest.State { return o.asOf(name, uint64(len(o.log))) }
 
 // asOf is what was so at a version.
-func (o *objects) asOf(name int, version uint64) state {
+func (o *objects) asOf(name int, version uint64) streamtest.State {
 	h := o.history[name]
-	i := sort.Search(len(h), func(i int) bool { return h[i].after.version > version })
+	i := sort.Search(len(h), func(i int) bool { return h[i].State().Version > version })
 	if i == 0 {
-		return state{name: name}
+		return streamtest.State{Name: name}
 	}
-	return h[i-1].after
-}
-
-// selected says that a selector of slots selects an object.
-func (o *objects) selected(s state, asked slot.Set) bool {
-	return s.exists && (!o.kind.Selects || asked.Has(s.label))
-}
-
-// event is what a watch of slots tells of a change, if anything.
-func (o *objects) event(c *change, asked slot.Set) (stream.Event, bool) {
-	was, is := o.selected(c.before, asked), o.selected(c.after, asked)
-	switch {
-	case is && was:
-		return stream.Event{Type: stream.Modified, Object: c.is}, true
-	case is:
-		return stream.Event{Type: stream.Added, Object: c.is}, true
-	case was:
-		return stream.Event{Type: stream.Deleted, Object: c.was}, true
-	}
-	return stream.Event{}, false
-}
-
-// as is a state as the stream sees it.
-func (o *objects) as(s *state) stream.Object {
-	return stream.Object{
-		Name: o.names[s.name], UID: strconv.Itoa(s.uid), Version: text(s.version), Slot: s.slot, In: s.in,
-		Right: s.label == s.slot, Body: s,
-	}
+	return h[i-1].State()
 }
 
 func text(version uint64) string { return strconv.FormatUint(version, 10) }
@@ -129,19 +88,17 @@ func number(version string) uint64 {
 }
 
 // change makes the next version of all objects, and tells the watches.
-func (w *World) change(to state) {
+func (w *World) change(to streamtest.State) {
 	o := &w.objects
 	w.version++
-	c := &change{at: w.now, before: o.state(to.name), after: to}
-	c.before.version, c.after.version = w.version, w.version
-	c.was, c.is = o.as(&c.before), o.as(&c.after)
+	c := &change{w.now, streamtest.NewChange(o.state(to.Name), to, w.version)}
 	o.log = append(o.log, c)
-	o.history[to.name] = append(o.history[to.name], c)
+	o.history[to.Name] = append(o.history[to.Name], c)
 	switch {
-	case !o.kind.Selects || to.exists && to.label == to.slot && to.in:
-		o.wrong[to.name] = 0
-	case to.exists && o.wrong[to.name] == 0:
-		o.wrong[to.name] = w.version
+	case !o.kind.Selects || to.Exists && to.Label == to.Slot && to.In:
+		o.wrong[to.Name] = 0
+	case to.Exists && o.wrong[to.Name] == 0:
+		o.wrong[to.Name] = w.version
 	}
 	for _, n := range w.Nodes {
 		if !n.Dead {
@@ -174,51 +131,42 @@ func (w *World) wander() {
 	is := o.state(len(o.of) + w.rng.IntN(wanderers))
 	some := func() slot.Slot { return slot.Slot(w.rng.IntN(int(w.opts.Slots))) }
 	mostly := func() bool { return w.rng.IntN(3) > 0 }
-	if is.exists {
+	if is.Exists {
 		switch n := w.rng.IntN(10); {
 		case n < 3:
-			is.exists = false
+			is.Exists = false
 		case n < 6 && o.kind.Moves:
-			is.slot, is.in = some(), w.rng.IntN(6) > 0
+			is.Slot, is.In = some(), w.rng.IntN(6) > 0
 			if mostly() {
-				is.label = is.slot
+				is.Label = is.Slot
 			}
 		case n < 7 && o.kind.Selects:
-			is.label = some()
+			is.Label = some()
 		case n < 9:
-			is.label = is.slot
+			is.Label = is.Slot
 		}
 	} else {
 		o.uids++
-		is.exists, is.uid, is.in = true, o.uids, true
-		if is.slot = slot.Slot(is.name % o.kind.Slots); o.kind.Moves || o.kind.Namesakes {
-			is.slot = some()
+		is.Exists, is.UID, is.In = true, o.uids, true
+		if is.Slot = slot.Slot(is.Name % o.kind.Slots); o.kind.Moves || o.kind.Namesakes {
+			is.Slot = some()
 		}
-		if is.label = is.slot; o.kind.Selects && !mostly() {
-			is.label = some()
+		if is.Label = is.Slot; o.kind.Selects && !mostly() {
+			is.Label = some()
 		}
 	}
 	w.change(is)
-	w.logf("a user changes %v", o.state(is.name))
+	w.logf("a user changes %v", o.state(is.Name))
 }
 
 // relabel makes all labels right, as the labeller does in the end.
 func (w *World) relabel() {
-	for name := len(w.objects.of); name < len(w.objects.names); name++ {
-		if is := w.objects.state(name); is.exists && is.label != is.slot {
-			is.label = is.slot
+	for name := len(w.objects.of); name < len(w.objects.history); name++ {
+		if is := w.objects.state(name); is.Exists && is.Label != is.Slot {
+			is.Label = is.Slot
 			w.change(is)
 		}
 	}
-}
-
-// String tells it for traces.
-func (s state) String() string {
-	if !s.exists {
-		return fmt.Sprintf("object %d: gone at %d", s.name, s.version)
-	}
-	return fmt.Sprintf("object %d (%d): in slot %v at %d, label %v, in=%v",
-		s.name, s.uid, s.slot, s.version, s.label, s.in)
 }
 
 // missed names a change by a user that nobody has reconciled; empty: there is none.

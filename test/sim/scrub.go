@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // website is the kind of the objects.
@@ -44,7 +45,7 @@ func (w *World) reports(serial uint64) []*coverage.Report {
 		for _, s := range n.informer.wanted.Slots() {
 			held[s] = sharding.Digest{}
 		}
-		for _, is := range n.informer.has {
+		for _, is := range n.informer.Has {
 			count(held, is)
 		}
 		open, _ := w.split(n.Open())
@@ -60,16 +61,16 @@ func (w *World) census(t *table.Table) coverage.Digests {
 	for s := range slot.Slot(t.Slots) {
 		census[s] = sharding.Digest{}
 	}
-	for name := range w.objects.names {
+	for name := range w.objects.history {
 		count(census, w.objects.state(name))
 	}
 	return coverage.Digests{website: census}
 }
 
 // count adds an object to the digest of its slot.
-func count(digests map[slot.Slot]sharding.Digest, is state) {
-	if d, ok := digests[is.slot]; ok && is.exists && is.in {
-		digests[is.slot] = sharding.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ (uint64(is.uid) + 1)}
+func count(digests map[slot.Slot]sharding.Digest, is streamtest.State) {
+	if d, ok := digests[is.Slot]; ok && is.Exists && is.In {
+		digests[is.Slot] = sharding.Digest{Objects: d.Objects + 1, Hashes: d.Hashes ^ (uint64(is.UID) + 1)}
 	}
 }
 

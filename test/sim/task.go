@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // kick has the driver look whether there is something to do.
@@ -23,7 +23,7 @@ func (in *informer) drive() {
 		in.busy = false
 	case stream.Drop:
 		in.core.Observe()
-		in.task(t, func() { in.lose(in.stored(t.Set, ""), "") }, func() {
+		in.task(t, func() { in.Lose(in.Stored(t.Set, ""), "") }, func() {
 			in.core.Unobserve()
 			in.drive()
 		})
@@ -52,7 +52,7 @@ func (in *informer) task(t stream.Task, do, then func()) {
 
 // grow lists slots while the events of their objects are held back.
 func (in *informer) grow(t stream.Task) {
-	w, o := in.n.w, &in.n.w.objects
+	w := in.n.w
 	end := func() {
 		in.core.Unobserve()
 		in.drive()
@@ -72,7 +72,7 @@ func (in *informer) grow(t stream.Task) {
 			l := &listing{List: in.core.NewList(t.Set), items: in.items(t.Set, version), version: version,
 				verified: map[int]int{}}
 			for _, item := range l.items {
-				l.Shows(in.core, o.as(item))
+				l.Shows(in.core, item.Object())
 			}
 			w.Counts.Grown++
 			w.logf("%s lists slots %v at version %d", in.n.ID, t.Set, version)
@@ -84,7 +84,7 @@ func (in *informer) grow(t stream.Task) {
 // listing is a list of a task's slots, and what look-ups found besides.
 type listing struct {
 	*stream.List
-	items    []*state
+	items    []*streamtest.State
 	version  uint64
 	verified map[int]int // UIDs by name
 }
@@ -94,13 +94,13 @@ type listing struct {
 func (in *informer) use(t stream.Task, l *listing, end func()) {
 	again := false
 	in.task(t, func() {
-		names := in.unlisted(l.List, t.Carried, text(l.version), l.verified)
+		names := in.Unlisted(l.List, t.Carried, text(l.version), l.verified)
 		if again = len(names) > 0; !again {
 			in.grown(t, l)
 			return
 		}
 		for _, name := range names {
-			l.verified[name] = in.has[name].uid
+			l.verified[name] = in.Has[name].UID
 		}
 		l.items = append(l.items, in.verify(l.List, names)...)
 	}, func() {
@@ -114,30 +114,8 @@ func (in *informer) use(t stream.Task, l *listing, end func()) {
 
 // grown takes the slots of a list into the stream.
 func (in *informer) grown(t stream.Task, l *listing) {
-	o, version := &in.n.w.objects, text(l.version)
-	old := in.stored(t.Carried, version)
-	for _, item := range l.items {
-		_, had := old[item.name]
-		delete(old, item.name)
-		obj := o.as(item)
-		if !in.core.Item(obj) || had && !o.kind.Moves && in.has[item.name].version == item.version {
-			continue
-		}
-		in.send([]stream.Out{{Action: stream.Put, Type: stream.Added, Object: obj}})
-	}
-	in.core.Listing(version)
-	in.lose(old, version)
-	outs, v := in.core.Release(nil, t, version, l.Strays())
-	in.send(outs)
+	v, err := in.Grow(t, l.List, l.items, text(l.version), in.send)
+	in.comesBack(err)
 	in.heed(v)
 	in.changed()
-}
-
-// lose has the store lose what lies in a slot that was lost, or that a list at a version did not show.
-func (in *informer) lose(names map[int]slot.Slot, version string) {
-	for name, s := range names {
-		if in.core.Missing(in.n.w.objects.names[name], s, version) {
-			in.has[name] = state{name: name}
-		}
-	}
 }

@@ -88,7 +88,7 @@ func (o ownObjects) Stored(name types.NamespacedName) (slot.Slot, bool) { return
 
 func (o ownObjects) UID(name types.NamespacedName) (types.UID, bool) {
 	k := keyOf(name)
-	return "", !o.n.work.gone[k] && (!o.n.w.wild || o.n.informer.has[k.index()].exists)
+	return "", !o.n.work.gone[k] && (!o.n.w.wild || o.n.informer.Has[k.index()].Exists)
 }
 
 func (o ownObjects) Holds(s slot.Slot) bool { return o.n.work.held.Has(s) }

@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/streamtest"
 )
 
 // What reconciles write: their own object, and now and then they delete a wanderer. The production Record says what the
@@ -28,18 +29,18 @@ type view struct{ n *Node }
 
 func (v view) Shows(name types.NamespacedName, uid types.UID) bool {
 	at, _ := strconv.Atoi(name.Name)
-	has := v.n.informer.has[at]
-	return !has.exists || wandererUID(has) != uid
+	has := v.n.informer.Has[at]
+	return !has.Exists || wandererUID(has) != uid
 }
 
 func (view) Version() string { return "" }
 
-func wandererUID(s state) types.UID { return types.UID(strconv.Itoa(s.uid)) }
+func wandererUID(s streamtest.State) types.UID { return types.UID(strconv.Itoa(s.UID)) }
 
 // sent is a write. It changes the object of its flight, or deletes a wanderer: gone is that as the node's store has it.
 type sent struct {
 	of   *flight
-	gone *state
+	gone *streamtest.State
 }
 
 // write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
@@ -66,12 +67,12 @@ func (n *Node) write(f *flight) {
 }
 
 // target is a wanderer for a flight to delete; nil: it writes its own object.
-func (n *Node) target(f *flight) *state {
+func (n *Node) target(f *flight) *streamtest.State {
 	if !n.w.wild || f.duty != "" || f.returned != nil || n.w.rng.IntN(3) > 0 {
 		return nil
 	}
-	for _, has := range n.informer.has[len(n.w.objects.of):] {
-		if has.exists && has.slot == f.key.slot {
+	for _, has := range n.informer.Has[len(n.w.objects.of):] {
+		if has.Exists && has.Slot == f.key.slot {
 			return &has
 		}
 	}
@@ -131,14 +132,14 @@ func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
 		w.change(o.state(k.index()))
 		o.of[k.index()].wrote, o.of[k.index()].wroteBy = w.version, n
 	default:
-		is := o.state(one.gone.name)
-		if !is.exists || is.uid != one.gone.uid {
-			return !is.exists
+		is := o.state(one.gone.Name)
+		if !is.Exists || is.UID != one.gone.UID {
+			return !is.Exists
 		}
-		if was := is; was.slot == k.slot && was.in && was.label == was.slot {
-			o.removed[was.name-len(o.of)] = removed{state: was, by: n}
+		if was := is; was.Slot == k.slot && was.In && was.Label == was.Slot {
+			o.removed[was.Name-len(o.of)] = removed{State: was, by: n}
 		}
-		is.exists = false
+		is.Exists = false
 		w.change(is)
 		w.Counts.Deleted++
 	}
@@ -148,7 +149,7 @@ func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
 
 // removed is a wanderer that a member deleted.
 type removed struct {
-	state
+	streamtest.State
 	by *Node
 }
 
@@ -160,7 +161,7 @@ func (n *Node) noteAnswer(one sent, done bool, version uint64) {
 	case one.gone == nil:
 		n.record.Note(place(k.slot), text(version))
 	default:
-		n.record.Deleted(place(k.slot), types.NamespacedName{Name: strconv.Itoa(one.gone.name)}, wandererUID(*one.gone))
+		n.record.Deleted(place(k.slot), types.NamespacedName{Name: strconv.Itoa(one.gone.Name)}, wandererUID(*one.gone))
 	}
 }
 

@@ -3,7 +3,6 @@ package streamtest
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
@@ -19,30 +18,14 @@ func (w *world) check() error {
 		if !w.held.Has(s) || !w.core.Carries(s) || !w.core.Ready(s) {
 			continue
 		}
-		for v := w.server.version; v > 0 && v > w.server.version-40; v-- {
-			if !w.core.Reached([]slot.Slot{s}, strconv.Itoa(v)) {
+		for v := w.version; v > 0 && v+40 > w.version; v-- {
+			if !w.core.Reached([]slot.Slot{s}, text(v)) {
 				continue
 			}
-			if err := w.shows(s, v); err != nil {
-				return err
+			if err := w.Shows(s, v, func(n int) (State, bool) { return w.server[n], w.wrong[n] }); err != nil {
+				return fmt.Errorf("it has reached %w", err)
 			}
 			break // it has reached what is before, too
-		}
-	}
-	return nil
-}
-
-// shows says what the store does not show of a slot up to a version, of names that have not changed since.
-func (w *world) shows(s slot.Slot, v int) error {
-	for n, is := range w.server.has {
-		has := w.store[n]
-		switch {
-		case is.version > v: // it may show that, or what was before
-		case w.wrong[n], w.cfg.Selects && has.exists && has.label != has.slot: // the watch does not tell
-		case is.exists && is.in && is.slot == s && has != is:
-			return fmt.Errorf("slot %v has reached %d: the store has %v, not %v", s, v, has, is)
-		case has.exists && has.slot == s && has != is && !(w.cfg.Selects && is.exists && is.uid == has.uid && is.slot == s):
-			return fmt.Errorf("slot %v has reached %d: the store still has %v, but %v", s, v, has, is)
 		}
 	}
 	return nil
@@ -59,9 +42,9 @@ func (w *world) settle() error {
 			return err
 		}
 	}
-	for _, is := range slices.Clone(w.server.has) {
-		if is.exists && is.label != is.slot {
-			is.label = is.slot
+	for _, is := range slices.Clone(w.server) {
+		if is.Exists && is.Label != is.Slot {
+			is.Label = is.Slot
 			w.change(is)
 		}
 	}
@@ -107,14 +90,14 @@ func (w *world) rests() error {
 		return fmt.Errorf("it does not come to rest: task %v", next)
 	}
 	here := 0
-	for n, is := range w.server.has {
-		want := state{name: n}
-		if is.exists && is.in && w.held.Has(is.slot) {
+	for n, is := range w.server {
+		want := State{Name: n}
+		if is.Exists && is.In && w.held.Has(is.Slot) {
 			want = is
 			here++
 		}
-		if w.store[n] != want {
-			return fmt.Errorf("at rest the store has %v, not %v", w.store[n], want)
+		if w.Has[n] != want {
+			return fmt.Errorf("at rest the store has %v, not %v", w.Has[n], want)
 		}
 	}
 	known, ended, doubted := w.core.Size()

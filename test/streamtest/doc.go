@@ -12,4 +12,6 @@
 //
 // At the end of a life the watch catches up and labels become right. Then the store is the server's share, and the
 // ledger knows no more than it has to.
+//
+// The simulator (package sim) uses the same model of a kind, State and Change, and the same Store with its checks.
 package streamtest

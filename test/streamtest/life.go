@@ -88,31 +88,31 @@ func (w *world) some() slot.Set {
 }
 
 // draw draws the next state of a name.
-func (w *world) draw() state {
-	is := w.server.has[w.rng.IntN(names)]
-	if !is.exists {
-		is.slot, is.exists = slot.Slot(is.name%slots), true
+func (w *world) draw() State {
+	is := w.server[w.rng.IntN(names)]
+	if !is.Exists {
+		is.Slot, is.Exists = slot.Slot(is.Name%slots), true
 		if w.cfg.Moves || w.cfg.Namesakes {
-			is.slot = w.slot(slots)
+			is.Slot = w.slot(slots)
 		}
-		is.label = is.slot
+		is.Label = is.Slot
 		if w.cfg.Selects && w.rng.IntN(6) == 0 {
-			is.label = w.slot(slots + 1)
+			is.Label = w.slot(slots + 1)
 		}
 		return is
 	}
 	switch n := w.rng.IntN(10); {
 	case n < 3:
-		is.exists = false
+		is.Exists = false
 	case n < 6 && w.cfg.Moves:
-		is.slot, is.in = w.slot(slots), w.rng.IntN(6) > 0
+		is.Slot, is.In = w.slot(slots), w.rng.IntN(6) > 0
 		if w.rng.IntN(3) > 0 {
-			is.label = is.slot
+			is.Label = is.Slot
 		}
 	case n < 7 && w.cfg.Selects:
-		is.label = w.slot(slots + 1)
+		is.Label = w.slot(slots + 1)
 	case n < 9:
-		is.label = is.slot
+		is.Label = is.Slot
 	}
 	return is
 }

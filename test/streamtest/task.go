@@ -1,10 +1,6 @@
 package streamtest
 
-import (
-	"strconv"
-
-	"github.com/rota-dev/rota/internal/delivery/stream"
-)
+import "github.com/rota-dev/rota/internal/delivery/stream"
 
 // task is a step of the driver that is under way.
 type task struct {
@@ -13,10 +9,10 @@ type task struct {
 	settling stream.Settling
 	// items are those of the list at a version, and what look-ups found besides.
 	list    *stream.List
-	items   []state
-	version int
-	// verified are the UIDs of names that the list did not show and that were looked up since; 0 where none was.
-	verified []int
+	items   []*State
+	version string
+	// verified are the UIDs of names that the list did not show and that were looked up since.
+	verified map[int]int
 }
 
 // drive does a part of what is to be done next to bring the store in step with the slots held.
@@ -32,7 +28,7 @@ func (w *world) drive() error {
 	}
 	switch t.Kind {
 	case stream.Drop:
-		w.lose(w.stored(t.Set, ""), "")
+		w.Lose(w.Stored(t.Set, ""), "")
 		w.finish()
 	case stream.Settle:
 		w.core.Settled(t.settling)
@@ -76,62 +72,29 @@ func (w *world) grow(t *task) error {
 			w.reopen()
 		}
 	case 2:
-		t.list, t.version, t.verified = w.core.NewList(t.Set), w.server.version, make([]int, len(w.store))
-		for _, o := range w.server.has {
-			if w.server.selected(o, t.Set) && o.in && t.Set.Has(o.slot) {
-				t.items = append(t.items, o)
-				t.list.Shows(w.core, object(o))
+		t.list, t.version, t.verified = w.core.NewList(t.Set), text(w.version), map[int]int{}
+		t.items = w.items(t.Set)
+		for _, is := range t.items {
+			t.list.Shows(w.core, is.Object())
+		}
+		w.say("list of %v at %s: %v", &t.Set, t.version, t.items)
+	default:
+		// What the store has in the slots although neither the list nor a look-up showed it is looked up.
+		names := w.Unlisted(t.list, t.Carried, t.version, t.verified)
+		for _, n := range names {
+			is := w.server[n]
+			w.say("  verified: %v", is)
+			t.verified[n] = w.Has[n].UID
+			if w.Verify(t.list, &is) {
+				t.items = append(t.items, &is)
 			}
 		}
-		w.say("list of %v at %d: %v", &t.Set, t.version, t.items)
-	default:
-		if !w.verify(t) {
-			return w.use(t)
-		}
-	}
-	return nil
-}
-
-// verify looks up what the store has in the slots although neither the list nor a look-up showed it. It returns false
-// if there is nothing of that kind.
-func (w *world) verify(t *task) (found bool) {
-	if !w.cfg.Selects {
-		return false
-	}
-	stored := w.stored(t.Carried, strconv.Itoa(t.version))
-	for n, was := range w.store {
-		if _, has := stored[n]; !has || t.verified[n] == was.uid || t.list.Listed(object(was).Name) {
-			continue
-		}
-		found, t.verified[n] = true, was.uid
-		is, exists := w.lookUpIn(t.Set, n)
-		w.say("  verified: %v", is)
-		if exists {
-			t.list.Adds(w.core, object(is))
-			t.items = append(t.items, is)
-		}
-	}
-	return found
-}
-
-// use has the list of a Grow go to the store.
-func (w *world) use(t *task) error {
-	w.say("the list of %v is used", &t.Set)
-	version := strconv.Itoa(t.version)
-	old := w.stored(t.Carried, version)
-	for _, o := range t.items {
-		_, had := old[o.name]
-		delete(old, o.name)
-		if !w.core.Item(object(o)) || had && !w.cfg.Moves && w.store[o.name].version == o.version {
-			continue
-		}
-		if err := w.send([]stream.Out{{Action: stream.Put, Type: stream.Added, Object: object(o)}}); err != nil {
+		if len(names) == 0 {
+			w.say("the list of %v is used", &t.Set)
+			_, err := w.Grow(t.Task, t.list, t.items, t.version, w.send)
+			w.finish()
 			return err
 		}
 	}
-	w.core.Listing(version)
-	w.lose(old, version)
-	outs, _ := w.core.Release(nil, t.Task, version, t.list.Strays())
-	w.finish()
-	return w.send(outs)
+	return nil
 }
