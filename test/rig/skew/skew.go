@@ -53,9 +53,8 @@ func parse(text string) (all []Release, err error) {
 // Build are a release's programs.
 type Build struct {
 	Release
-	// Rota, Demo and Operator are the paths of its programs rota, rota-demo and the example operator, and Values is that
-	// of its chart's values.
-	Rota, Demo, Operator, Values string
+	// Rota, Demo and Operator are the paths of its programs rota, rota-demo and the example operator.
+	Rota, Demo, Operator string
 }
 
 // Programs returns the programs of a release. They are built from the history of the repository at root the first time,
@@ -66,11 +65,8 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		return nil, err
 	}
 	dir := filepath.Join(root, "bin", "skew-"+r.Commit[:short])
-	b := &Build{
-		r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo"), filepath.Join(dir, "sharded"),
-		filepath.Join(dir, "values.yaml"),
-	}
-	if _, err := os.Stat(b.Values); err == nil {
+	b := &Build{r, filepath.Join(dir, "rota"), filepath.Join(dir, "rota-demo"), filepath.Join(dir, "sharded")}
+	if _, err := os.Stat(b.Operator); err == nil {
 		return b, nil // the folder was renamed when all were there
 	}
 	if err := r.inClone(ctx, root); err != nil {
@@ -102,14 +98,7 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit %s (%s): %w", r.Commit, r.About, err)
 	}
-	values, err := os.ReadFile(filepath.Join(source, "charts", "website", "values.yaml")) //nolint:gosec // of the archive
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(built, "values.yaml"), values, 0o600); err != nil {
-		return nil, err
-	}
-	return b, errors.Join(os.RemoveAll(dir), os.Rename(built, dir)) // a folder of before this file was kept lacks it
+	return b, errors.Join(os.RemoveAll(dir), os.Rename(built, dir))
 }
 
 // inClone fails if the clone does not have the release's commit.

@@ -1,8 +1,10 @@
-package chart
+package charts
 
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,9 +38,9 @@ func (s *valueSchema) walk(path string, do func(path string, s *valueSchema)) {
 	}
 }
 
-func readSchema(t *testing.T, chart string) (*valueSchema, values) {
+func readSchema(t *testing.T, chart string) (*valueSchema, map[string]any) {
 	t.Helper()
-	s, defaults := &valueSchema{}, values{}
+	s, defaults := &valueSchema{}, map[string]any{}
 	if err := json.Unmarshal(read(t, "charts/"+chart+"/values.schema.json"), s); err != nil {
 		t.Fatal(err)
 	}
@@ -118,5 +120,12 @@ func TestValuesInDocs(t *testing.T) {
 		}
 		page = between.ReplaceAllString(page, "${1}"+strings.ReplaceAll(table.String(), "$", "$$")+"${2}")
 	}
-	compare(t, "docs/deploy.md", []byte(page))
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, "docs/deploy.md"), []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if page != string(read(t, "docs/deploy.md")) {
+		t.Error("docs/deploy.md is stale: go test ./test/charts -update writes it")
+	}
 }

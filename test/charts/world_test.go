@@ -1,8 +1,7 @@
-package chart
+package charts
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/await"
@@ -81,37 +81,36 @@ func served(obj *unstructured.Unstructured) bool {
 }
 
 // apply applies objects with server-side apply, which refuses unknown fields.
-func (w *world) apply(ctx context.Context, objects []*unstructured.Unstructured, o ...client.ApplyOption) {
+func (w *world) apply(objects []*unstructured.Unstructured, o ...client.ApplyOption) {
 	w.t.Helper()
 	for _, obj := range objects {
 		if !served(obj) {
 			continue
 		}
 		o := append([]client.ApplyOption{client.FieldOwner("helm"), client.ForceOwnership}, o...)
-		if err := w.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj.DeepCopy()), o...); err != nil {
+		if err := w.Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(obj.DeepCopy()), o...); err != nil {
 			w.t.Errorf("%s %s: %v", obj.GetKind(), obj.GetName(), err)
 		}
 	}
 }
 
-// install applies a release in this namespace. Its name has the namespace's in it, because ClusterRoles are the
-// cluster's. change, if not nil, changes the objects before.
-func (w *world) install(v values, change func([]*unstructured.Unstructured)) {
+// install applies what the chart renders with values of testdata, in this namespace. Names have the namespace's in
+// them, because ClusterRoles are the cluster's.
+func (w *world) install(name string) {
 	w.t.Helper()
-	manifests, _, err := release{name: "website-" + w.namespace, namespace: w.namespace, values: v}.text(load(w.t))
-	if err != nil {
-		w.t.Fatal(err)
+	var objects []*unstructured.Unstructured
+	for _, obj := range rendered(w.t, name) {
+		text, err := yaml.Marshal(obj.Object)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		here := strings.NewReplacer("namespace: operators", "namespace: "+w.namespace, "website-operator", "website-"+w.namespace,
+			"operators", w.namespace)
+		objects = append(objects, parse(w.t, []byte(here.Replace(string(text))))...)
 	}
-	objects := parse(w.t, manifests)
-	if change != nil {
-		change(objects)
-	}
-	w.apply(w.t.Context(), objects)
-	w.deployment = into[appsv1.Deployment](w.t, one(w.t, objects, "Deployment"))
+	w.apply(objects)
+	w.deployment = into[appsv1.Deployment](w.t, only(objects, "Deployment")[0])
 }
-
-// key is the name of the Deployment, and of most other objects.
-func (w *world) key() client.ObjectKey { return client.ObjectKeyFromObject(w.deployment) }
 
 // account is the user that the members are.
 func (w *world) account() string {
