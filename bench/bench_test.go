@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,7 @@ func TestLives(t *testing.T) {
 	two := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1")
 	three := drainlabel.NewRing("drain-label-2-0", "drain-label-2-1", "drain-label-2-2")
 	for i := range 50 {
-		key := "web.example.com/v1/Website/bench-sites/" + siteName(i)
+		key := fmt.Sprintf("web.example.com/v1/Website/bench-sites/site-%05d", i)
 		if two.Of(key) != three.Of(key) {
 			moved++
 		}

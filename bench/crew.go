@@ -18,7 +18,6 @@ type crew struct {
 	strategy Strategy
 	name     string // of the rota, the leader's Lease or the ring
 	size     int    // replicas to begin with
-	waits    *waits
 	replicas []*replica
 	sharding *replica // nil: there is none
 	made     int      // replicas that were started
@@ -27,8 +26,7 @@ type crew struct {
 
 func (r *runner) newCrew(s Strategy, replicas int) *crew {
 	return &crew{
-		runner: r, strategy: s, name: fmt.Sprintf("%s-%d", s.Name, replicas), size: replicas, waits: newWaits(),
-		gone: newReading(),
+		runner: r, strategy: s, name: fmt.Sprintf("%s-%d", s.Name, replicas), size: replicas, gone: newReading(),
 	}
 }
 

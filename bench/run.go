@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rota-dev/rota/bench/meter"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -21,10 +22,12 @@ import (
 type runner struct {
 	Options
 	cluster  *plane
+	load     *rig.Load
+	waits    *waits
 	dir      string
 	begun    time.Time
 	revision string // of the repository
-	changed  atomic.Int64
+	changed  int
 }
 
 // Run measures. It saves after each life.
@@ -42,7 +45,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	r := &runner{Options: o, begun: time.Now()}
+	r := &runner{Options: o, waits: newWaits(), begun: time.Now()}
 	if r.dir, err = os.MkdirTemp("", "rota-bench-"); err != nil {
 		return nil, err
 	}
@@ -165,7 +168,7 @@ func (c *crew) run(ctx context.Context, sc scenario) (took float64, err error) {
 	loaded, stop := context.WithCancel(ctx)
 	defer stop()
 	if sc.loaded {
-		work.Go(func() error { return c.load(loaded) })
+		work.Go(func() error { return c.change(loaded) })
 	}
 	work.Go(func() error {
 		defer stop()
@@ -178,15 +181,22 @@ func (c *crew) run(ctx context.Context, sc scenario) (took float64, err error) {
 	return took, work.Wait()
 }
 
-// load changes Websites at the rate until ctx ends, and waits for the answers.
-func (c *crew) load(ctx context.Context) error {
-	sending := context.WithoutCancel(ctx)
-	work, ctx := errgroup.WithContext(ctx)
-	step := time.Duration(float64(time.Second) / c.Rate)
-	for next := time.Now(); await.Sleep(ctx, time.Until(next)) == nil; next = next.Add(step) {
-		work.Go(func() error { return c.change(sending) })
+// change changes Websites at the rate until ctx ends, and waits for the answers.
+func (r *runner) change(ctx context.Context) error {
+	interval, sending := time.Duration(float64(time.Second)/r.Rate), context.WithoutCancel(ctx)
+	r.load.Tick(ctx, func() time.Duration { return interval }, func() { r.load.Start(sending, r.next, r.load.Update) })
+	r.load.Wait()
+	if n := r.load.Counts(); n.Failures > 0 {
+		return fmt.Errorf("%d changes failed: %w", n.Failures, n.Err)
 	}
-	return work.Wait()
+	return nil
+}
+
+// next chooses the Website to change. The stride is coprime to round numbers of Websites, so each is changed once before
+// any is changed again.
+func (r *runner) next(_ *rand.Rand, sites []*rig.Site) *rig.Site {
+	r.changed++
+	return sites[r.changed*7919%len(sites)]
 }
 
 // objectRequests counts the requests for objects with one of the verbs; none: with any.

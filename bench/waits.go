@@ -2,19 +2,16 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
-	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -116,26 +113,16 @@ func (w *waits) take() (done []time.Duration, missed int) {
 	return done, missed
 }
 
-// changeTries is how often a change is sent, if the API server does not take it.
-const changeTries = 20
-
-// change changes a Website. The stride is coprime to round numbers of Websites, so each is changed once before any is
-// changed again.
-func (c *crew) change(ctx context.Context) (err error) {
-	n := c.changed.Add(1)
-	site := &webv1.Website{ObjectMeta: metav1.ObjectMeta{
-		Namespace: c.cluster.Sites, Name: siteName(int(n) * 7919 % c.sites()),
-	}}
-	patch := fmt.Appendf(nil, `{"spec":{"title":"The website %s, change %d"}}`, site.Name, n)
-	at := time.Now()
-	for range changeTries {
-		if err = c.cluster.Client.Patch(ctx, site, client.RawPatch(types.MergePatchType, patch)); err == nil {
-			c.waits.sent(site.Name, site.Generation, at, time.Now())
-			return nil
+// timed returns a client whose patches of Websites are changes.
+func (w *waits) timed(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{Patch: func(
+		ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption,
+	) error {
+		at := time.Now()
+		err := c.Patch(ctx, obj, patch, opts...)
+		if err == nil {
+			w.sent(obj.GetName(), obj.GetGeneration(), at, time.Now())
 		}
-		if err := await.Sleep(ctx, pollEvery); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("change an object: %w", err)
+		return err
+	}})
 }

@@ -36,20 +36,15 @@ var kinds = []schema.GroupVersionKind{
 // resources are the kinds as counts of requests name them.
 var resources = []string{"websites", "deployments", "services", "configmaps"}
 
-func siteName(i int) string { return fmt.Sprintf("site-%05d", i) }
-
 // seed makes the objects. An operator makes the children.
 func (r *runner) seed(ctx context.Context) (err error) {
 	n := r.sites()
 	r.say("making %d objects", n*perSite)
-	err = rig.Parallel(ctx, 0, n, func(i int) error {
-		content := strings.Repeat("0123456789abcde ", websiteBytes/16)[:websiteBytes-overhead]
-		return r.cluster.Client.Create(ctx, &webv1.Website{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.cluster.Sites, Name: siteName(i)},
-			Spec:       webv1.WebsiteSpec{Title: "The website " + siteName(i), Content: content},
-		})
+	r.load = rig.NewLoad(r.waits.timed(r.cluster.Client), r.cluster.Sites, 0, func(s *rig.Site) webv1.WebsiteSpec {
+		content := fmt.Sprintf("Edition %06d. %s", s.Edition, strings.Repeat("0123456789abcde ", websiteBytes/16))
+		return webv1.WebsiteSpec{Title: "The website " + s.Name, Content: content[:websiteBytes-overhead]}
 	})
-	if err != nil {
+	if err := r.load.Fill(ctx, n); err != nil {
 		return err
 	}
 	leader, _ := find("leader")
