@@ -173,11 +173,7 @@ check-versions: kube
 # Run the tests of tools that `make test` leaves out, because they are slow and rarely find anything.
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' ./internal/engine
-<<<<<<< HEAD
-	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./examples/notify/sharded ./test/rig/chaos \
-=======
-	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./test/chaos \
->>>>>>> 9ecc1c9f (examples: notify sends and remembers, nothing more; replicas goes)
+	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./test/rig/chaos \
 		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
