@@ -1,5 +1,3 @@
-// Package rig is what the tools that watch a rota at work share: an API server with Websites on it, the replicas of
-// their operator, and a load that changes them. What a tool shows or judges is its own.
 package rig
 
 import (

@@ -141,6 +141,28 @@ func (l *Load) Tick(ctx context.Context, interval func() time.Duration, do func(
 	})
 }
 
+// Run does rate things per second until ctx ends, and ends what it began in later. Half of them update the first
+// Website. Of the others most are updates, some recreations and replacements.
+func (l *Load) Run(ctx, later context.Context, rate float64) {
+	l.Tick(ctx, func() time.Duration { return time.Duration(float64(time.Second) / rate) }, func() {
+		do := l.Update
+		l.Start(later, func(random *rand.Rand, sites []*Site) *Site {
+			i := 0
+			if random.IntN(2) == 0 {
+				i = random.IntN(len(sites))
+			}
+			switch choice := random.IntN(10); {
+			case i == 0 || choice < 6:
+			case choice < 8:
+				do = l.Recreate
+			default:
+				do = l.Replace
+			}
+			return sites[i]
+		}, func(ctx context.Context, s *Site) error { return do(ctx, s) })
+	})
+}
+
 // Wait returns when all that Start, Go and Tick began is done.
 func (l *Load) Wait() { l.work.Wait() }
 

@@ -1,129 +1,194 @@
 package rig
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/ctrlrt"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
+	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/process"
 )
 
-// Concurrency is how many objects a replica reconciles at a time.
-const Concurrency = 8
+// EnvOperator is the environment variable that carries an Operator. It is older than this package: replicas of earlier
+// releases (test/rig/skew) read the same variable, and the same fields.
+const EnvOperator = "ROTA_DEMO_OPERATOR"
 
-// Scheme knows the kinds of Kubernetes and Websites.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(webv1.AddToScheme(scheme))
-	return scheme
+// Operator configures a replica of the operator under test: examples/website with Rota, a journal and two duties.
+type Operator struct {
+	// Rota and Namespace name the rota. Sites is the namespace of the Websites, and of what duties write to.
+	Rota, Namespace, Sites string
+	// Build is the replica's build. Kubeconfig, Journal and Pages are paths: of its credentials, of the journal that it
+	// writes, and of the folder into which it publishes. Traffic is a file that replicas of earlier releases write.
+	Build, Kubeconfig, Journal, Pages, Traffic string
+	Slots                                      slot.Count
+	Delivery                                   sharding.Mode
+	Lease, Renew, Retry, Write                 time.Duration
+	Verbose                                    bool
+	// StatusOnly replaces the reconciler of examples/website by one that only writes the status, without asking for the
+	// version that it has read: a write that comes late does harm. The status names the writer.
+	StatusOnly bool
+	// Stock replaces Rota by leader election. Election is its Lease, which a rota holds as well if it is set.
+	Stock    bool
+	Election string
+	// Metrics is the address of the replica's metrics; "" serves none.
+	Metrics string
+	// Fails is for how many objects of a thousand reconciles fail. Reconciles take Slow times as long; 0 is 1.
+	Fails, Slow int
 }
 
-// NewManager returns a replica's manager, which serves metrics only where o says so: with Rota, or with leader election
-// where o has it and the rota is nil.
-func NewManager(cfg *rest.Config, ro rota.Options, o ctrl.Options) (manager.Manager, *rota.Rota, error) {
-	o.Scheme = Scheme()
-	if o.Metrics.BindAddress == "" {
-		o.Metrics.BindAddress = "0"
-	}
-	if o.LeaderElection {
-		mgr, err := ctrl.NewManager(cfg, o)
-		return mgr, nil, err
-	}
-	ro.Logger = ctrl.Log
-	r, err := rota.New(cfg, ro)
+// StockRuns is in the log of a stock replica that waits for its election, or has won it.
+const StockRuns = "This replica has leader election, and no Rota"
+
+// workTime is how long a reconcile takes beyond its write with StatusOnly.
+const workTime = 3 * time.Millisecond
+
+// OperatorMain is the main function of a replica. It obeys its standard input (see stops.obey), and ends when that does:
+// so also when the program that started it dies. It returns the exit status.
+func OperatorMain() int {
+	var o Operator
+	return process.Main(EnvOperator, "package rig", &o, o.run, func(z *zap.Options) { z.Development = o.Verbose })
+}
+
+func (o *Operator) run(ctx context.Context) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
+	w, err := journal.Create(o.Journal)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return mgr, r, nil
+	defer func() { _ = w.Close() }() // each record was written when it was made
+	worker := worker{journal: w, stops: &stops{}, process: processName(o.Journal), fails: o.Fails, slow: o.Slow}
+	cfg.QPS = -1
+	cfg.Wrap(worker.stops.wrap) // below Rota's own transport: after the check of a write, before it is sent
+	mgr, r, err := NewManager(cfg, rota.Options{
+		Name: o.Rota, Identity: rota.Identity{Build: o.Build}, Slots: o.Slots, Delivery: o.Delivery,
+		LeaseDuration: o.Lease, RenewDeadline: o.Renew, RetryPeriod: o.Retry, WriteTimeout: o.Write,
+		LeaderElectionID: o.Election, LabelNamespaces: []string{o.Sites},
+	}, o.managerOptions())
+	if err != nil {
+		return err
+	}
+	worker.client = mgr.GetClient()
+	sites := Controller{For: &webv1.Website{}, Workers: Concurrency / 2}
+	if !o.StatusOnly {
+		sites, worker.inner = Websites(mgr, website.Pages{Dir: o.Pages})
+	}
+	if err := sites.AddTo(ctx, mgr, &worker); err != nil {
+		return err
+	}
+	if o.Stock {
+		ctrl.Log.Info(StockRuns)
+	} else if err := (&duties{worker, o.Sites}).declare(mgr, r); err != nil {
+		return err
+	}
+	process.Answer(3, worker.stops.obey)
+	return mgr.Start(ctx)
 }
 
-// Websites is the controller of Websites, as examples/website has it in both its forms, with its reconciler. Events of
-// Websites go to it that change the generation.
-func Websites(mgr manager.Manager, pages website.Pages) (Controller, reconcile.Reconciler) {
-	r := &website.WebsiteReconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorderFor("website-operator"), Pages: pages,
+// managerOptions has leader election for a stock replica, with the durations of the rota.
+func (o *Operator) managerOptions() (m ctrl.Options) {
+	m.Metrics.BindAddress = cmp.Or(o.Metrics, "0")
+	m.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{o.Sites: {}}}
+	if !o.Stock {
+		return m
 	}
-	return Controller{
-		For: &webv1.Website{}, Owns: []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}},
-		Events:  []predicate.Predicate{predicate.GenerationChangedPredicate{}},
-		Watches: map[client.Object]handler.MapFunc{&corev1.Secret{}: r.SitesOf}, Index: website.Index, Workers: Concurrency,
-	}, r
+	m.LeaderElection, m.LeaderElectionID, m.LeaderElectionNamespace = true, o.Election, o.Namespace
+	m.LeaderElectionReleaseOnCancel = true
+	if o.Lease > 0 {
+		lease := max(o.Lease.Truncate(time.Second), time.Second)
+		renew := lease * 2 / 3
+		retry := renew / 5
+		m.LeaseDuration, m.RenewDeadline, m.RetryPeriod = &lease, &renew, &retry
+	}
+	return m
 }
 
-// Controller is one to add to a manager, by the builder that belongs to that.
-type Controller struct {
-	// For are its main objects, Owns those that they own. Watches are others, with the main objects that they concern.
-	For     client.Object
-	Owns    []client.Object
-	Watches map[client.Object]handler.MapFunc
-	// Index, if it is not nil, makes the indexes of the cache that Watches need.
-	Index func(context.Context, client.FieldIndexer) error
-	// Events are predicates of which one has to have an event of a main object pass; nil: all pass.
-	Events []predicate.Predicate
-	// Workers is how many objects it reconciles at a time.
-	Workers int
-	// Duty has one member do all of it, where the manager has a rota.
-	Duty bool
+// worker journals reconciles, and does what the operator's configuration and its standard input ask for.
+type worker struct {
+	client      client.Client
+	journal     *journal.Writer
+	stops       *stops
+	process     string
+	inner       reconcile.Reconciler // nil: StatusOnly
+	fails, slow int
 }
 
-// AddTo adds it with its reconciler.
-func (c Controller) AddTo(ctx context.Context, mgr manager.Manager, r reconcile.Reconciler) error {
-	if c.Index != nil {
-		if err := c.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
+// Reconcile implements reconcile.Reconciler.
+func (w *worker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	start := journal.Now()
+	epoch, _ := gate.EpochFrom(ctx)
+	var site webv1.Website
+	if err := w.client.Get(ctx, req.NamespacedName, &site); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
 	}
-	_, shared := mgr.(*ctrlrt.Manager)
-	switch {
-	case shared && c.Duty:
-		return complete(ctrlrt.NewDutyControllerManagedBy(mgr), c, r)
-	case shared:
-		return complete(ctrlrt.NewControllerManagedBy(mgr), c, r)
+	n, end := w.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
+	defer end()
+	if w.inner == nil {
+		return reconcile.Result{}, w.writeStatus(ctx, &site, n)
 	}
-	return complete(ctrl.NewControllerManagedBy(mgr), c, r)
+	if err := await.Sleep(ctx, time.Duration(w.stops.work.Load())); err != nil {
+		return reconcile.Result{}, err
+	}
+	if failing(req.NamespacedName, w.fails) {
+		return reconcile.Result{}, errBadBuild
+	}
+	result, err := w.inner.Reconcile(ctx, req)
+	more := time.Duration(max(w.slow-1, 0)) * (journal.Now() - start)
+	return result, errors.Join(err, await.Sleep(ctx, more))
 }
 
-// controllerBuilder has the methods that builder.Builder and ctrlrt.Builder share.
-type controllerBuilder[B any] interface {
-	For(client.Object, ...builder.ForOption) B
-	Owns(client.Object, ...builder.OwnsOption) B
-	Watches(client.Object, handler.EventHandler, ...builder.WatchesOption) B
-	WithOptions(controller.Options) B
-	Complete(reconcile.Reconciler) error
+// writeStatus writes the generation of the Website, and who wrote it. No two writes are alike.
+func (w *worker) writeStatus(ctx context.Context, site *webv1.Website, n uint64) error {
+	if site.UID == "" || site.Status.ObservedGeneration == site.Generation {
+		return nil
+	}
+	if err := await.Sleep(ctx, workTime); err != nil {
+		return err
+	}
+	w.stops.at(AtReconcile, site.Name)
+	checksum := fmt.Sprint(w.process, " ", n)
+	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, checksum)
+	err := w.client.Status().Patch(ctx, site, client.RawPatch(types.MergePatchType, status))
+	return client.IgnoreNotFound(err)
 }
 
-func complete[B controllerBuilder[B]](b B, c Controller, r reconcile.Reconciler) error {
-	var events []builder.ForOption
-	if c.Events != nil {
-		events = append(events, builder.WithPredicates(predicate.Or(c.Events...)))
-	}
-	b = b.For(c.For, events...)
-	for _, kind := range c.Owns {
-		b = b.Owns(kind)
-	}
-	for kind, to := range c.Watches {
-		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(to))
-	}
-	return b.WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers}).Complete(r)
+// failing is true if reconciles of an object fail in a build that fails for so many of a thousand.
+func failing(key types.NamespacedName, thousandths int) bool {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, key.String())
+	return int(h.Sum32()%1000) < thousandths
+}
+
+var errBadBuild = errors.New("this build cannot do it")
+
+// processName is the name of the process with that journal: POD, or POD.NUMBER where processes are started again.
+func processName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".journal") }
+
+// PodOf returns the Pod of a process.
+func PodOf(process string) string {
+	pod, _, _ := strings.Cut(process, ".")
+	return pod
 }

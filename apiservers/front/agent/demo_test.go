@@ -26,7 +26,7 @@ func TestDemo(t *testing.T) {
 	if os.Getenv("SLOW") == "" {
 		t.Skip("only with SLOW=1: make check WHAT=slow")
 	}
-	w := newWorld(t, controlplane.Options{AuditPolicy: "../../../test/stage/audit-policy.yaml"})
+	w := newWorld(t, controlplane.Options{AuditPolicy: "../../../test/rig/audit-policy.yaml"})
 	logs := w.plane.AuditLogs()
 	for _, s := range w.deploy {
 		s.start(t)

@@ -1,162 +1,122 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
-// fleetRuns is after how many runs a new control plane is started: records and audit logs grow.
-const fleetRuns = 40
+// rigRuns is after how many runs a new control plane is started: records and audit logs grow.
+const rigRuns = 40
 
 // campaign is a series of runs.
 type campaign struct {
-	o      *Options
-	dir    string
-	fleets int
-	fleet  *fleet // nil: none
-	used   int    // runs of the fleet
+	o    *Options
+	dir  string
+	rigs int
+	rig  *rig.Rig // nil: none
+	used int      // runs of the rig
 }
 
-// Run does the runs that are missing from the results, and reports on all of them. When it returns, all processes are
-// gone. The error is about the campaign itself, or about runs that could not be judged; the report has what runs
-// showed.
-func Run(ctx context.Context, o Options) (*Report, error) {
+// Run does the runs and reports on them. When it returns, all processes are gone. The error is about the campaign itself;
+// the report has what runs showed, and which could not be judged.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
-	var err error
 	if o.Command, err = process.Command(o.Command); err != nil {
 		return nil, err
 	}
-	results, err := openResults(&o)
-	if err != nil {
-		return nil, err
-	}
-	made := o.Dir == ""
+	made := o.Keep == ""
 	if made {
-		if o.Dir, err = os.MkdirTemp("", "rota-chaos-"); err != nil {
-			return nil, errors.Join(err, results.close())
+		if o.Keep, err = os.MkdirTemp("", "rota-chaos-"); err != nil {
+			return nil, err
 		}
 	}
-	c := &campaign{o: &o, dir: o.Dir}
-	err = c.run(ctx, results)
-	err = errors.Join(err, c.closeFleet(), results.close())
-	if made && os.Remove(o.Dir) != nil { // not empty
-		_, _ = fmt.Fprintf(o.Progress, "What failing runs left is in %s\n", o.Dir)
+	c := &campaign{o: &o}
+	all, err := c.run(ctx)
+	err = errors.Join(err, c.close())
+	if made && os.Remove(o.Keep) != nil { // not empty
+		_, _ = fmt.Fprintf(o.Progress, "What failing runs left is in %s\n", o.Keep)
 	}
-	return newReport(&o, results.all), err
+	return newReport(&o, all), err
 }
 
-func (c *campaign) run(ctx context.Context, results *results) error {
-	for _, p := range c.o.planned() {
-		if results.has(p) {
+func (c *campaign) run(ctx context.Context) (all []Result, err error) {
+	for i := range c.o.Runs {
+		begun := time.Now()
+		r := Result{
+			Number: i + 1, Fault: c.o.Faults[i%len(c.o.Faults)], Seed: c.o.Seed + uint64(i), Fence: c.o.Fence,
+		}
+		if err := c.one(ctx, &r); err != nil {
+			if ctx.Err() != nil {
+				return all, ctx.Err()
+			}
+			r.Error = err.Error()
+		}
+		r.Seconds = time.Since(begun).Round(100 * time.Millisecond).Seconds()
+		all = append(all, r)
+		_, _ = fmt.Fprintln(c.o.Progress, r)
+		if len(r.Failures()) == 0 {
 			continue
 		}
-		begun := time.Now()
-		result := Result{planned: p, Fence: c.o.Fence}
-		err := c.one(ctx, p, &result)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		result.Seconds = time.Since(begun).Round(100 * time.Millisecond).Seconds()
-		if err != nil {
-			result.Error = err.Error()
-		}
-		if err := results.add(result); err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintln(c.o.Progress, result)
-		if bad := result.Failures(); len(bad) > 0 {
-			if err := c.keep(p); err != nil {
-				return err
-			}
-			// The next run must not begin with what this one left.
-			if err := c.closeFleet(); err != nil || c.o.FailFast {
-				return err
-			}
+		// The next run must not begin with what this one left.
+		if err := errors.Join(c.keep(&r), c.close()); err != nil || c.o.FailFast {
+			return all, err
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // one does one run.
-func (c *campaign) one(ctx context.Context, p planned, into *Result) error {
-	f := find(p.Fault)
-	if c.used >= fleetRuns {
-		if err := c.closeFleet(); err != nil {
+func (c *campaign) one(ctx context.Context, r *Result) error {
+	if c.used >= rigRuns {
+		if err := c.close(); err != nil {
 			return err
 		}
 	}
-	if c.fleet == nil {
-		c.fleets++
+	if c.rig == nil {
+		setup := c.o.Setup
+		c.rigs++
+		setup.Name, setup.Dir, setup.Seed = "rota-chaos", filepath.Join(c.o.Keep, fmt.Sprintf("rig-%d", c.rigs)), r.Seed
 		var err error
-		if c.fleet, err = openFleet(ctx, c.o, filepath.Join(c.dir, fmt.Sprintf("fleet-%d", c.fleets)), p.Seed); err != nil {
+		if c.rig, err = rig.New(ctx, setup); err != nil {
 			return err
 		}
 		c.used = 0
 	}
 	c.used++
-	if err := c.fleet.prepare(ctx, cmp.Or(f.delivery, sharding.Filter), f.fresh); err != nil {
-		return err
-	}
-	verdict, err := c.fleet.do(ctx, f, p.Seed)
-	into.Verdict = verdict
+	var err error
+	r.Verdict, err = c.rig.Run(ctx, find(r.Fault), r.Seed)
 	return err
 }
 
 // keep saves the records of a failing run, and says where.
-func (c *campaign) keep(p planned) error {
-	if c.fleet == nil {
+func (c *campaign) keep(r *Result) error {
+	if c.rig == nil {
 		return nil
 	}
-	folder := filepath.Join(c.dir, fmt.Sprintf("run-%d-%s", p.Number, p.Fault))
-	if err := c.fleet.save(folder); err != nil {
-		return fmt.Errorf("keep the records of run %d: %w", p.Number, err)
+	folder := filepath.Join(c.o.Keep, fmt.Sprintf("run-%d-%s", r.Number, r.Fault))
+	if err := c.rig.Save(folder); err != nil {
+		return fmt.Errorf("keep the records of run %d: %w", r.Number, err)
 	}
 	_, _ = fmt.Fprintf(c.o.Progress, "    its journals and logs are in %s\n", folder)
 	return nil
 }
 
-// closeFleet ends the present control plane and all that runs on it.
-func (c *campaign) closeFleet() error {
-	if c.fleet == nil {
+// close ends the present control plane and all that runs on it.
+func (c *campaign) close() error {
+	if c.rig == nil {
 		return nil
 	}
-	s := c.fleet
-	c.fleet = nil
-	err := s.close()
-	return errors.Join(err, os.RemoveAll(s.dir))
-}
-
-// String is a line for people.
-func (r Result) String() string {
-	line := fmt.Sprintf("%3d  %-24s %5.1f s  seed %-6d", r.Number, r.Fault, r.Seconds, r.Seed)
-	if v := r.Verdict; v != nil {
-		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), "+
-			"slowest %.1f s; duties: %d late writes (%d between), %d refused, %d overlaps (%d paused), longest gap %.1f s",
-			v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps, v.PausedOverlaps,
-			v.SlowestMillis/1000, v.Duties.LateWrites, v.Duties.LateWritesBetween, v.Duties.Refused, v.Duties.Overlaps,
-			v.Duties.PausedOverlaps, v.Duties.LongestGapMillis/1000)
-	}
-	lines := []string{line}
-	if bad := r.Failures(); len(bad) > 0 {
-		lines[0] += "  FAIL: " + strings.Join(bad, "; ")
-		if r.Verdict != nil {
-			lines = append(append(lines, r.Verdict.Leaks...), r.Verdict.Examples...)
-		}
-	}
-	return strings.Join(lines, "\n    ")
+	r := c.rig
+	c.rig = nil
+	err := r.Close()
+	return errors.Join(err, os.RemoveAll(r.Dir))
 }

@@ -4,21 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/rig/oracle"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // The test binary is also the members'.
 func TestMain(m *testing.M) {
-	if os.Getenv(EnvOperator) != "" {
-		os.Exit(OperatorMain())
+	if os.Getenv(rig.EnvOperator) != "" {
+		os.Exit(rig.OperatorMain())
 	}
 	os.Exit(m.Run())
 }
@@ -26,7 +25,8 @@ func TestMain(m *testing.M) {
 func options(t *testing.T) Options {
 	t.Helper()
 	return Options{
-		Objects: 60, Rate: 30, Slots: 32, Lease: 3 * time.Second, Seed: 1, Dir: t.TempDir(), Progress: t.Output(), Command: []string{os.Args[0]},
+		Setup: rig.Setup{Objects: 60, Rate: 30, Slots: 32, Lease: 3 * time.Second, Seed: 1, Command: []string{os.Args[0]}},
+		Keep:  t.TempDir(), Progress: t.Output(),
 	}
 }
 
@@ -69,12 +69,12 @@ func TestFence(t *testing.T) {
 	if o.Runs > 1 && (report.Faults[1].PausedOverlaps == 0 || report.Faults[2].Duties.PausedOverlaps == 0) {
 		t.Error("a process that stopped in the middle of a reconcile or a duty did not overlap with its successor: was it stopped at all?")
 	}
-	if left, err := os.ReadDir(o.Dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(o.Keep); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
-// TestNoFence: without a fence the same write is accepted, and the oracle sees it. That is not what a failing run is.
+// TestNoFence: without a fence the same write is accepted, and the judge sees it. That is not what a failing run is.
 // TestFence shows that the write is too late, since the fence refuses it.
 func TestNoFence(t *testing.T) {
 	if os.Getenv("SLOW") == "" {
@@ -93,7 +93,7 @@ func TestNoFence(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Runs: 1, Objects: 10, Rate: 1, Slots: 64, Lease: 3 * time.Second}
+	good := Options{Setup: rig.Setup{Objects: 10, Rate: 1, Slots: 64, Lease: 3 * time.Second}, Runs: 1}
 	o := good
 	if err := o.validate(); err != nil || len(o.Faults) != len(faults)-2 {
 		t.Errorf("%v, %d faults", err, len(o.Faults))
@@ -118,69 +118,33 @@ func TestOptions(t *testing.T) {
 func TestFaults(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range faults {
-		if seen[f.name] || f.what == "" || f.do == nil || Describe(f.name) != f.what {
-			t.Errorf("fault %q: twice, or without a word", f.name)
+		if seen[f.Name] || f.What == "" || f.Do == nil || Describe(f.Name) != f.What {
+			t.Errorf("fault %q: twice, or without a word", f.Name)
 		}
-		seen[f.name] = true
+		seen[f.Name] = true
 	}
 	if Describe("none") != "" {
 		t.Error("there is a fault none")
 	}
 }
 
-// A campaign goes on where it stopped, and only with its own results.
-func TestResults(t *testing.T) {
-	o := Options{Runs: 3, Faults: []string{"kill", "labels"}, Seed: 7, Results: filepath.Join(t.TempDir(), "results"), Slots: slot.DefaultCount}
-	want := []planned{{1, "kill", 7}, {2, "labels", 8}, {3, "kill", 9}}
-	if diff := cmp.Diff(want, o.planned()); diff != "" {
-		t.Fatalf("planned (-want +got):\n%s", diff)
-	}
-	r, err := openResults(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := Result{planned: want[0], Verdict: &oracle.Verdict{Figures: oracle.Figures{Operations: 5, FenceRejections: 1}}}
-	if err := r.add(first); err != nil || r.close() != nil {
-		t.Fatal(err)
-	}
-	if r, err = openResults(&o); err != nil {
-		t.Fatal(err)
-	}
-	defer r.close()
-	if diff := cmp.Diff([]Result{first}, r.all, cmp.AllowUnexported(Result{})); diff != "" {
-		t.Errorf("read again (-want +got):\n%s", diff)
-	}
-	if !r.has(want[0]) || r.has(want[1]) {
-		t.Errorf("has %t, %t; want the first run alone", r.has(want[0]), r.has(want[1]))
-	}
-	for name, spoil := range map[string]func(*Options){
-		"seed": func(o *Options) { o.Seed++ }, "fence": func(o *Options) { o.Fence = true }, "faults": func(o *Options) { o.Faults = []string{"labels"} },
-	} {
-		other := o
-		spoil(&other)
-		if _, err := openResults(&other); err == nil || !strings.Contains(err.Error(), "another campaign") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestReport(t *testing.T) {
-	o := Options{Fence: true, Objects: 10, Lease: 3 * time.Second}
-	good := &oracle.Verdict{Figures: oracle.Figures{Operations: 5, FenceRejections: 1, SlowestMillis: 1500, AwakeMillis: 3}}
-	bad := &oracle.Verdict{
-		Figures:  oracle.Figures{Operations: 7, LateWrites: 2, LatestMillis: 40, SlowestMillis: 500},
+	o := Options{Setup: rig.Setup{Fence: true, Objects: 10, Lease: 3 * time.Second}}
+	good := &judge.Verdict{Figures: judge.Figures{Operations: 5, FenceRejections: 1, SlowestMillis: 1500, AwakeMillis: 3}}
+	bad := &judge.Verdict{
+		Figures:  judge.Figures{Operations: 7, LateWrites: 2, LatestMillis: 40, SlowestMillis: 500},
 		Examples: []string{"late write: x"},
 	}
-	good.Duties = oracle.DutyFigures{Runs: 4, Refused: 1, LongestGapMillis: 4400}
-	bad.Duties = oracle.DutyFigures{Runs: 5, LateWrites: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3}
+	good.Duties = judge.DutyFigures{Runs: 4, Refused: 1, LongestGapMillis: 4400}
+	bad.Duties = judge.DutyFigures{Runs: 5, LateWrites: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3}
 	all := []Result{
-		{planned: planned{1, "kill", 1}, Fence: true, Verdict: good}, {planned: planned{2, "pause-3", 2}, Fence: true, Verdict: bad},
-		{planned: planned{3, "kill", 3}, Error: "no rest"},
+		{Number: 1, Fault: "kill", Seed: 1, Fence: true, Verdict: good}, {Number: 2, Fault: "pause-3", Seed: 2, Fence: true, Verdict: bad},
+		{Number: 3, Fault: "kill", Seed: 3, Error: "no rest"},
 	}
 	r := newReport(&o, all)
-	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Figures: oracle.Figures{
+	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Figures: judge.Figures{
 		Operations: 12, LateWrites: 2, LatestMillis: 40, FenceRejections: 1, AwakeMillis: 3, SlowestMillis: 1500,
-		Duties: oracle.DutyFigures{Runs: 9, LateWrites: 1, Refused: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
+		Duties: judge.DutyFigures{Runs: 9, LateWrites: 1, Refused: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
 	}}
 	if diff := cmp.Diff(want, r.Total); diff != "" {
 		t.Errorf("total (-want +got):\n%s", diff)

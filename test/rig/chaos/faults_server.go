@@ -1,14 +1,19 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,20 +21,16 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
-// over records that members can reach the API server again.
-func (r *run) over() { r.reachable = journal.Now() }
-
 // restartServer kills a server, and starts it again after half a lease.
-func (r *run) restartServer(ctx context.Context, name string) error {
-	plane := r.cluster.Plane
-	return errors.Join(plane.KillServer(name), r.leases(ctx, 0.5), plane.StartServer(name))
+func restartServer(ctx context.Context, r *rig.Run, name string) error {
+	plane := r.Plane
+	return errors.Join(plane.KillServer(name), r.Sleep(ctx, 0.5), plane.StartServer(name))
 }
 
 const (
@@ -37,140 +38,128 @@ const (
 	etcdServer    = "etcd-0"
 )
 
-var controlPlanes = []fault{
-	{name: "apiserver-restart", fresh: true, what: "the members' API server is killed, and comes again after half a lease",
-		do: func(ctx context.Context, r *run) error {
-			if err := r.restartServer(ctx, membersServer); err != nil {
+var controlPlanes = []rig.Scenario{
+	{Name: "apiserver-restart", Fresh: true, What: "the members' API server is killed, and comes again after half a lease",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			if err := restartServer(ctx, r, membersServer); err != nil {
 				return err
 			}
-			r.over()
+			r.Reachable()
 			return nil
 		}},
-	{name: "apiserver-flapping", limit: true,
-		what: "the members' API server is killed and comes again six times in a row; each time they have to list again, " +
+	{Name: "apiserver-flapping", Limit: true,
+		What: "the members' API server is killed and comes again six times in a row; each time they have to list again, " +
 			"and client-go waits longer before it does",
-		do: func(ctx context.Context, r *run) error {
+		Do: func(ctx context.Context, r *rig.Run) error {
 			for range 6 {
-				plane := r.cluster.Plane
-				err := errors.Join(plane.KillServer(membersServer), plane.StartServer(membersServer), r.leases(ctx, 2))
+				plane := r.Plane
+				err := errors.Join(plane.KillServer(membersServer), plane.StartServer(membersServer), r.Sleep(ctx, 2))
 				if err != nil {
 					return err
 				}
 			}
-			r.over()
+			r.Reachable()
 			return nil
 		}},
-	{name: "apiserver-failover", fresh: true,
-		what: "the members' API server is killed; they go to another one, and back when it has come again",
-		do: func(ctx context.Context, r *run) error {
-			if err := r.cluster.Plane.KillServer(membersServer); err != nil {
+	{Name: "apiserver-failover", Fresh: true,
+		What: "the members' API server is killed; they go to another one, and back when it has come again",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			if err := r.Plane.KillServer(membersServer); err != nil {
 				return err
 			}
-			for _, m := range r.live() {
-				m.proxy.Use(1)
+			for _, m := range r.Live() {
+				m.Proxy.Use(1)
 			}
-			err := errors.Join(r.leases(ctx, 1), r.cluster.Plane.StartServer(membersServer))
-			for _, m := range r.live() {
-				m.proxy.Use(0)
-				m.proxy.CutWatches() // as a load balancer does
+			err := errors.Join(r.Sleep(ctx, 1), r.Plane.StartServer(membersServer))
+			for _, m := range r.Live() {
+				m.Proxy.Use(0)
+				m.Proxy.CutWatches() // as a load balancer does
 			}
 			return err
 		}},
-	{name: "etcd-restart", fresh: true, what: "etcd is killed, and comes again after half a lease",
-		do: func(ctx context.Context, r *run) error {
-			if err := r.restartServer(ctx, etcdServer); err != nil {
+	{Name: "etcd-restart", Fresh: true, What: "etcd is killed, and comes again after half a lease",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			if err := restartServer(ctx, r, etcdServer); err != nil {
 				return err
 			}
 			// API servers come back to it by themselves.
-			err := await.Until(ctx, pollPeriod, restLimit, func() string {
-				if _, err := r.table(ctx); err != nil {
-					return err.Error()
-				}
-				return ""
-			})
-			r.over()
+			err := r.UntilTable(ctx, func(*table.Table) string { return "" })
+			r.Reachable()
 			return err
 		}},
-	{name: "compaction", fresh: true,
-		what: "watches are cut and refused for half a lease, while etcd forgets old versions and the API server " +
+	{Name: "compaction", Fresh: true,
+		What: "watches are cut and refused for half a lease, while etcd forgets old versions and the API server " +
 			"restarts: they are answered 410",
-		do: func(ctx context.Context, r *run) error {
-			r.each(proxy.Faults{RefuseWatches: true})
-			plane := r.cluster.Plane
-			err := errors.Join(r.leases(ctx, 0.5), r.cluster.compact(ctx),
+		Do: func(ctx context.Context, r *rig.Run) error {
+			r.Each(proxy.Faults{RefuseWatches: true})
+			plane := r.Plane
+			err := errors.Join(r.Sleep(ctx, 0.5), compact(ctx, r),
 				plane.KillServer(membersServer), plane.StartServer(membersServer))
-			r.each(proxy.Faults{})
-			r.over()
+			r.Each(proxy.Faults{})
+			r.Reachable()
 			return err
 		}},
 }
 
-var tableFaults = []fault{
-	{name: "table-deleted", fresh: true, what: "somebody deletes the table", do: func(ctx context.Context, r *run) error {
-		return errors.Join(r.deleteTable(ctx), r.remade(ctx))
+var tableFaults = []rig.Scenario{
+	{Name: "table-deleted", Fresh: true, What: "somebody deletes the table", Do: func(ctx context.Context, r *rig.Run) error {
+		return errors.Join(deleteTable(ctx, r), remade(ctx, r))
 	}},
-	{name: "table-restored", fresh: true, what: "somebody deletes the table and creates it again from an old copy",
-		do: func(ctx context.Context, r *run) error {
-			old, err := r.oldTable(ctx)
+	{Name: "table-restored", Fresh: true, What: "somebody deletes the table and creates it again from an old copy",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			old, err := oldTable(ctx, r)
 			if err != nil {
 				return err
 			}
-			if err := r.deleteTable(ctx); err != nil {
+			if err := deleteTable(ctx, r); err != nil {
 				return err
 			}
-			cm, err := r.cluster.tableObject(ctx, r.rota)
-			if client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			cm.ObjectMeta = metav1.ObjectMeta{
-				Name: r.rota, Namespace: rotaNamespace, Labels: map[string]string{names.LabelRota: r.rota},
-			}
-			cm.Data = old
-			return errors.Join(r.cluster.client.Create(ctx, cm), r.remade(ctx))
+			old.ObjectMeta = metav1.ObjectMeta{Name: old.Name, Namespace: old.Namespace, Labels: old.Labels}
+			return errors.Join(r.Client.Create(ctx, old), remade(ctx, r))
 		}},
-	{name: "table-old-copy", fresh: true,
-		what: "somebody puts an old copy over the table, on which members stop; somebody else deletes it after a lease",
-		do: func(ctx context.Context, r *run) error {
-			old, err := r.oldTable(ctx)
+	{Name: "table-old-copy", Fresh: true,
+		What: "somebody puts an old copy over the table, on which members stop; somebody else deletes it after a lease",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			old, err := oldTable(ctx, r)
 			if err != nil {
 				return err
 			}
-			patch, err := json.Marshal(map[string]any{"data": old})
+			patch, err := json.Marshal(map[string]any{"data": old.Data})
 			if err != nil {
 				return err
 			}
-			cm, err := r.cluster.tableObject(ctx, r.rota)
+			cm, err := r.TableObject(ctx)
 			if err != nil {
 				return err
 			}
-			err = r.cluster.client.Patch(ctx, cm, client.RawPatch(types.MergePatchType, patch))
-			err = errors.Join(err, r.leases(ctx, 1), r.deleteTable(ctx))
-			r.over() // nobody may work before
-			return errors.Join(err, r.remade(ctx))
+			err = r.Client.Patch(ctx, cm, client.RawPatch(types.MergePatchType, patch))
+			err = errors.Join(err, r.Sleep(ctx, 1), deleteTable(ctx, r))
+			r.Reachable() // nobody may work before
+			return errors.Join(err, remade(ctx, r))
 		}},
 }
 
-func (r *run) deleteTable(ctx context.Context) error {
-	cm, err := r.cluster.tableObject(ctx, r.rota)
+func deleteTable(ctx context.Context, r *rig.Run) error {
+	cm, err := r.TableObject(ctx)
 	if err != nil {
 		return err
 	}
-	return r.cluster.client.Delete(ctx, cm)
+	return r.Client.Delete(ctx, cm)
 }
 
-// oldTable returns the text of the table, and makes it old: it restarts a container, which changes the owners.
-func (r *run) oldTable(ctx context.Context) (map[string]string, error) {
-	cm, err := r.cluster.tableObject(ctx, r.rota)
+// oldTable returns the table's ConfigMap, and makes it old: it restarts a container, which changes the owners.
+func oldTable(ctx context.Context, r *rig.Run) (*corev1.ConfigMap, error) {
+	cm, err := r.TableObject(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return cm.Data, errors.Join(r.restart(ctx, r.any()), r.rest(ctx))
+	return cm, errors.Join(r.Restart(ctx, r.Any()), r.Rest(ctx))
 }
 
 // remade waits until the members have created or adopted a table.
-func (r *run) remade(ctx context.Context) error {
-	return r.until(ctx, func(t *table.Table) string {
-		cm, err := r.cluster.tableObject(ctx, r.rota)
+func remade(ctx context.Context, r *rig.Run) error {
+	return r.UntilTable(ctx, func(t *table.Table) string {
+		cm, err := r.TableObject(ctx)
 		switch {
 		case err != nil:
 			return err.Error()
@@ -184,19 +173,19 @@ func (r *run) remade(ctx context.Context) error {
 	})
 }
 
-var labelFaults = []fault{
-	{name: "rollout-labels", planned: true, delivery: sharding.SlotLabel, what: "a rollout with delivery SlotLabel",
-		do: doOf(plannedMoves, "rollout")},
-	{name: "labels", delivery: sharding.SlotLabel,
-		what: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 " +
+var labelFaults = []rig.Scenario{
+	{Name: "rollout-labels", Planned: true, Delivery: sharding.SlotLabel, What: "a rollout with delivery SlotLabel",
+		Do: doOf(plannedMoves, "rollout")},
+	{Name: "labels", Delivery: sharding.SlotLabel,
+		What: "somebody strips the labels by which objects are delivered, and makes them wrong, 20 times a second for 3 " +
 			"leases",
-		do: func(ctx context.Context, r *run) error {
-			for end := time.Now().Add(3 * r.o.Lease); time.Now().Before(end); {
-				sites := r.load.Sites()
-				name := sites[r.random.IntN(len(sites))].Name
-				obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: sitesNamespace}}
-				patch := client.RawPatch(types.MergePatchType, spoiled(r.random))
-				if err := r.cluster.client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
+		Do: func(ctx context.Context, r *rig.Run) error {
+			for end := time.Now().Add(3 * r.Lease); time.Now().Before(end); {
+				sites := r.Load.Sites()
+				name := sites[r.Random.IntN(len(sites))].Name
+				obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: r.Sites}}
+				patch := client.RawPatch(types.MergePatchType, spoiled(r.Random))
+				if err := r.Client.Patch(ctx, obj, patch); client.IgnoreNotFound(err) != nil {
 					return err
 				}
 				if err := await.Sleep(ctx, 50*time.Millisecond); err != nil {
@@ -205,36 +194,32 @@ var labelFaults = []fault{
 			}
 			return nil
 		}},
-	{name: "kill-uid", crash: true, delivery: sharding.ShardSelector,
-		what: "a member is killed, with delivery ShardSelector", do: doOf(crashes, "kill")},
-	{name: "strip-selector", planned: true, delivery: sharding.ShardSelector,
-		what: "API servers ignore shard selectors for 2 leases, while a member joins and leaves",
-		do: func(ctx context.Context, r *run) error {
+	{Name: "kill-uid", Crash: true, Delivery: sharding.ShardSelector,
+		What: "a member is killed, with delivery ShardSelector", Do: doOf(crashes, "kill")},
+	{Name: "strip-selector", Planned: true, Delivery: sharding.ShardSelector,
+		What: "API servers ignore shard selectors for 2 leases, while a member joins and leaves",
+		Do: func(ctx context.Context, r *rig.Run) error {
 			strip := proxy.Faults{StripShardSelector: true}
-			r.each(strip)
-			for _, m := range r.live() {
-				m.proxy.CutWatches()
-			}
-			err := r.leases(ctx, 1)
-			m, startErr := r.start(ctx)
+			r.Each(strip)
+			r.CutWatches()
+			err := r.Sleep(ctx, 1)
+			m, startErr := r.Start(ctx)
 			if err := errors.Join(err, startErr); err != nil {
 				return err
 			}
-			m.proxy.Set(strip)
-			err = errors.Join(r.joined(ctx, m.pod), r.leases(ctx, 1), m.leave())
-			r.each(proxy.Faults{})
-			for _, m := range r.live() {
-				m.proxy.CutWatches()
-			}
+			m.Proxy.Set(strip)
+			err = errors.Join(r.Joined(ctx, m.Pod), r.Sleep(ctx, 1), m.Leave())
+			r.Each(proxy.Faults{})
+			r.CutWatches()
 			return err
 		}},
 }
 
 // doOf returns what a fault of a list does.
-func doOf(list []fault, name string) func(context.Context, *run) error {
+func doOf(list []rig.Scenario, name string) func(context.Context, *rig.Run) error {
 	for _, f := range list {
-		if f.name == name {
-			return f.do
+		if f.Name == name {
+			return f.Do
 		}
 	}
 	panic("no fault " + name)
@@ -243,5 +228,40 @@ func doOf(list []fault, name string) func(context.Context, *run) error {
 // spoiled is a patch that removes an object's label, or sets it to another value or to an invalid one.
 func spoiled(random *rand.Rand) []byte {
 	value := []string{"null", strconv.Quote(strconv.Itoa(random.IntN(slot.MaxCount))), `"wrong"`}[random.IntN(3)]
-	return []byte(strings.ReplaceAll(`{"metadata":{"labels":{"`+websiteLabel+`":VALUE}}}`, "VALUE", value))
+	return []byte(strings.ReplaceAll(`{"metadata":{"labels":{"`+rig.WebsiteLabel+`":VALUE}}}`, "VALUE", value))
+}
+
+// compact has etcd forget all versions but the present ones, so that who follows from an older one is answered 410.
+func compact(ctx context.Context, r *rig.Run) error {
+	var header struct {
+		Header struct {
+			Revision json.Number `json:"revision"`
+		} `json:"header"`
+	}
+	if err := etcd(ctx, r, "/v3/kv/range", map[string]any{"key": []byte("x")}, &header); err != nil {
+		return err
+	}
+	request := map[string]any{"revision": header.Header.Revision.String(), "physical": true}
+	return etcd(ctx, r, "/v3/kv/compaction", request, &struct{}{})
+}
+
+func etcd(ctx context.Context, r *rig.Run, path string, in, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Plane.Etcd()[0]+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("etcd: %s: %s: %s", path, resp.Status, text)
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
 }

@@ -1,42 +1,31 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Options are the options of Run.
 type Options struct {
+	// Setup is the rig's; Name and Dir are set by Run.
+	rig.Setup
 	// Runs is the number of runs. They take the faults in turns.
 	Runs int
 	// Faults names the faults, see Names. Default: all that are usual.
 	Faults []string
-	// Fence has the API servers refuse writes by Pods that are not members.
-	Fence bool
-	// Objects is the number of Websites, Rate how many of them are changed per second; half of that is one and the same.
-	Objects int
-	Rate    float64
-	// Slots is the number of slots. Lease is the members' LeaseDuration; the other durations follow from it.
-	Slots slot.Count
-	Lease time.Duration
-	// Seed is that of the first run; the next one has the next.
-	Seed uint64
-	// Results is a file to append each run to, as a line of JSON. Runs that it has are skipped, so that a campaign can
-	// be continued. Default: none.
-	Results string
 	// FailFast ends the campaign with the first run that fails.
 	FailFast bool
-	// Dir gets the records of runs that fail. Default: a temporary folder, which is kept if there are any.
-	Dir string
+	// Keep gets the records of runs that fail. Default: a temporary folder, which is kept if there are any.
+	Keep string
 	// Progress is told what goes on.
 	Progress io.Writer
-	// Command starts a member: a program, and its arguments, that calls OperatorMain. Default: this program.
-	Command []string
 }
 
 func (o *Options) validate() error {
@@ -59,21 +48,47 @@ func (o *Options) validate() error {
 	case o.Lease < 2*time.Second:
 		return fmt.Errorf("lease %v: must be at least 2s, for on a busy machine shorter ones run out by themselves", o.Lease)
 	}
+	o.Progress = cmp.Or[io.Writer](o.Progress, io.Discard)
 	return o.Slots.Validate()
 }
 
-// planned are the runs of a campaign, in order.
-func (o *Options) planned() []planned {
-	out := make([]planned, o.Runs)
-	for i := range out {
-		out[i] = planned{Number: i + 1, Fault: o.Faults[i%len(o.Faults)], Seed: o.Seed + uint64(i)}
-	}
-	return out
+// Result is what one run showed. Number counts from 1.
+type Result struct {
+	Number  int            `json:"run"`
+	Fault   string         `json:"fault"`
+	Seed    uint64         `json:"seed"`
+	Fence   bool           `json:"fence"`
+	Seconds float64        `json:"seconds"`
+	Verdict *judge.Verdict `json:"verdict,omitempty"`
+	// Error says why the run could not be judged.
+	Error string `json:"error,omitempty"`
 }
 
-// planned is a run to be done. Number counts from 1.
-type planned struct {
-	Number int    `json:"run"`
-	Fault  string `json:"fault"`
-	Seed   uint64 `json:"seed"`
+// Failures says in words what is wrong.
+func (r Result) Failures() []string {
+	if r.Error != "" || r.Verdict == nil {
+		return []string{"not judged: " + r.Error}
+	}
+	f := find(r.Fault)
+	return r.Verdict.Failures(!r.Fence && f.Late || f.Limit)
+}
+
+// String is a line for people.
+func (r Result) String() string {
+	line := fmt.Sprintf("%3d  %-24s %5.1f s  seed %-6d", r.Number, r.Fault, r.Seconds, r.Seed)
+	if v := r.Verdict; v != nil {
+		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), "+
+			"slowest %.1f s; duties: %d late writes (%d between), %d refused, %d overlaps (%d paused), longest gap %.1f s",
+			v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps, v.PausedOverlaps,
+			v.SlowestMillis/1000, v.Duties.LateWrites, v.Duties.LateWritesBetween, v.Duties.Refused, v.Duties.Overlaps,
+			v.Duties.PausedOverlaps, v.Duties.LongestGapMillis/1000)
+	}
+	lines := []string{line}
+	if bad := r.Failures(); len(bad) > 0 {
+		lines[0] += "  FAIL: " + strings.Join(bad, "; ")
+		if r.Verdict != nil {
+			lines = append(append(lines, r.Verdict.Leaks...), r.Verdict.Examples...)
+		}
+	}
+	return strings.Join(lines, "\n    ")
 }

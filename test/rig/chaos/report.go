@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/rota-dev/rota/test/rig/oracle"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Report is what a campaign showed. Its JSON form is the output of `chaos -o json`.
@@ -32,7 +32,7 @@ type Row struct {
 	Fault     string `json:"fault"`
 	Runs      int    `json:"runs"`
 	NotJudged int    `json:"not_judged"`
-	oracle.Figures
+	judge.Figures
 	Leaks   int     `json:"leaks"`
 	Seconds float64 `json:"seconds"`
 }

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/chaos"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
 func main() {
-	if os.Getenv(chaos.EnvOperator) != "" {
-		os.Exit(chaos.OperatorMain())
+	if os.Getenv(rig.EnvOperator) != "" {
+		os.Exit(rig.OperatorMain())
 	}
 	if err := run(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -41,9 +42,7 @@ func run(out io.Writer) error {
 	slots := flag.Int("slots", 64, "number of slots, a power of two")
 	flag.DurationVar(&o.Lease, "lease-duration", 3*time.Second, "how long a silent member keeps its slots")
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of the first run; the next one has the next")
-	flag.StringVar(&o.Results, "results", "",
-		"file to append each run to, as a line of JSON; runs that it has are skipped")
-	flag.StringVar(&o.Dir, "dir", "", "folder for the records of failing runs (default a temporary one)")
+	flag.StringVar(&o.Keep, "dir", "", "folder for the records of failing runs (default a temporary one)")
 	flag.BoolVar(&o.FailFast, "fail-fast", false, "end with the first run that fails")
 	output := flag.String("o", "text", "text or json")
 	short := flag.Bool("short", false, fmt.Sprintf("each fault once, with %d Websites", shortObjects))

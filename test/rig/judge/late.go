@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"slices"
@@ -6,12 +6,11 @@ import (
 
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // writes returns the audit log, and adds the accepted writes that it lacks: the API server died before it answered, or
 // answered with an error although etcd had committed the write.
-func (e *Evidence) writes(user func(pod string) string) *judge.Log {
+func (e *Evidence) writes(user func(pod string) string) *Log {
 	log := *e.Audit
 	log.Writes = slices.Clip(log.Writes)
 	log.Tables = slices.Clone(log.Tables)
@@ -22,7 +21,7 @@ func (e *Evidence) writes(user func(pod string) string) *judge.Log {
 		log.Writes = append(log.Writes, w)
 	}
 	for _, w := range e.unlogged(log.Others, e.Duties.Versions, user) {
-		w.Resource, w.Site = dutyResource, judge.Site{}
+		w.Resource, w.Site = dutyResource, Site{}
 		log.Others = append(log.Others, w)
 	}
 	return &log
@@ -30,8 +29,8 @@ func (e *Evidence) writes(user func(pod string) string) *judge.Log {
 
 // unlogged returns the writes by members that made a version and that are not among those of the log.
 func (e *Evidence) unlogged(
-	logged []judge.Write, versions []Version, user func(pod string) string,
-) (out []judge.Write) {
+	logged []Write, versions []Recorded, user func(pod string) string,
+) (out []Write) {
 	type made struct{ uid, version string }
 	known := map[made]bool{}
 	for _, w := range logged {
@@ -43,9 +42,9 @@ func (e *Evidence) unlogged(
 		if v.Process == "" || known[made{v.UID, v.Number}] {
 			continue
 		}
-		w := judge.Write{
+		w := Write{
 			User: user(e.PodOf(v.Process)), Verb: "patch", Site: v.Site, Name: v.Name, Received: v.At, Done: v.At,
-			Object: &judge.Object{},
+			Object: &Object{},
 		}
 		w.Object.Metadata.UID, w.Object.Metadata.ResourceVersion = v.UID, v.Number
 		out = append(out, w)
@@ -55,14 +54,14 @@ func (e *Evidence) unlogged(
 
 // lateWrite is an accepted write by a member that did not own the object's slot any more, or never had.
 type lateWrite struct {
-	judge.ForeignWrite
+	ForeignWrite
 	// after is how long after the slot was taken it was answered; 0 where the writer never had it.
 	after time.Duration
 	// active says that the new owner worked in the slot by then.
 	active bool
 }
 
-func (e *Evidence) late(log *judge.Log) []lateWrite {
+func (e *Evidence) late(log *Log) []lateWrite {
 	var out []lateWrite
 	for _, f := range log.Foreign(e.World) {
 		l := lateWrite{ForeignWrite: f, active: true}
@@ -77,7 +76,7 @@ func (e *Evidence) late(log *judge.Log) []lateWrite {
 }
 
 // answered is when the write of a version of the table was answered.
-func (e *Evidence) answered(v judge.Version) time.Time {
+func (e *Evidence) answered(v Version) time.Time {
 	if v.Done.IsZero() { // the audit log has neither this version nor a later one
 		return e.BeginWall.Add(v.At - e.Begin)
 	}
@@ -85,7 +84,7 @@ func (e *Evidence) answered(v judge.Version) time.Time {
 }
 
 // takenFrom returns the version of the table that took the slot from the writer, the last one before the write.
-func takenFrom(tables judge.History, f judge.ForeignWrite) (judge.Version, bool) {
+func takenFrom(tables History, f ForeignWrite) (Version, bool) {
 	for i := len(tables) - 1; i > 0; i-- {
 		if f.Object != nil && resourceversion.Compare(tables[i].Version, f.Object.Metadata.ResourceVersion) > 0 {
 			continue
@@ -94,7 +93,7 @@ func takenFrom(tables judge.History, f judge.ForeignWrite) (judge.Version, bool)
 			return tables[i], true
 		}
 	}
-	return judge.Version{}, false
+	return Version{}, false
 }
 
 // activity returns when another Pod first began to work in a slot after a time.

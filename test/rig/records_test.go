@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"testing"
@@ -11,21 +11,22 @@ import (
 )
 
 func TestPodOf(t *testing.T) {
+	a := accounts{Cluster: &Cluster{Namespace: "rota-chaos"}}
 	for user, want := range map[string]string{
-		userOf("chaos", "web-1"): "web-1", userOf("chaos-uid", "web-2"): "web-2", "rota-chaos": "", "system:serviceaccount:other:chaos/web-1": "", podUser + "chaos": "",
+		a.userOf("chaos", "web-1"): "web-1", a.userOf("chaos-uid", "web-2"): "web-2", "rota-chaos": "", "system:serviceaccount:other:chaos/web-1": "", a.podUser() + "chaos": "",
 	} {
-		if got, member := podOf(user); got != want || member != (want != "") {
+		if got, member := a.podOf(user); got != want || member != (want != "") {
 			t.Errorf("%s: %q, %t; want %q", user, got, member, want)
 		}
 	}
-	if got := podOfProcess(processName("/x/web-1.12.journal")); got != "web-1" {
+	if got := PodOf(processName("/x/web-1.12.journal")); got != "web-1" {
 		t.Errorf("the Pod of a journal is %q", got)
 	}
 }
 
 // Only a version with another status than the one before says who wrote it.
 func TestRecorderTellsWhoWroteAStatus(t *testing.T) {
-	r := newRecorder(nil).sites
+	r := newRecorder(nil, "sites").sites
 	add := func(uid, version, status string) {
 		r.add(&webv1.Website{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: types.UID(uid), ResourceVersion: version}, Status: webv1.WebsiteStatus{Checksum: status}})
 	}
@@ -49,9 +50,9 @@ func TestRecorderTellsWhoWroteAStatus(t *testing.T) {
 
 // The same for what duties write to.
 func TestRecorderTellsWhoDidADuty(t *testing.T) {
-	r := newRecorder(nil)
+	r := newRecorder(nil, "sites")
 	for _, v := range [][2]string{{"1", ""}, {"2", "web-1.1 3.0"}, {"3", "web-2.1 1.0"}, {"4", "web-2.1 1.0"}} {
-		obj := dutyObject(functionDuty)
+		obj := dutyObject("sites", functionDuty)
 		obj.ResourceVersion, obj.Data = v[0], map[string]string{dutyField: v[1]}
 		r.duties.add(obj)
 	}

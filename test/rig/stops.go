@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"bytes"
@@ -12,22 +12,24 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
-// The places at which a member stops itself when it is told to.
+// The places at which a replica stops itself when it is told to.
 const (
-	// atReconcile is within a reconcile, before the write.
-	atReconcile = "reconcile"
-	// atWrite is within the sending of a write, when all checks have been passed.
-	atWrite = "write"
+	// AtReconcile is within a reconcile or a run of a duty, before the write.
+	AtReconcile = "reconcile"
+	// AtWrite is within the sending of a write, when all checks have been passed.
+	AtWrite = "write"
 )
 
 // stops lets a process stop itself with SIGSTOP, at a place that a signal from outside could not hit.
 type stops struct {
 	armed atomic.Pointer[string] // PLACE NAME
+	work  atomic.Int64           // how much longer each reconcile takes
 }
 
 // obey is for process.Answer. The commands are:
@@ -35,12 +37,17 @@ type stops struct {
 //	stop PLACE NAME   print "stopping NANOSECONDS" and stop, at that place, at the next work on the Website, or for the
 //	                  duty, of that name
 //	status            print "status GOROUTINES"
+//	work DURATION     take so much longer for each reconcile
 func (s *stops) obey(line string) string {
 	switch command, where, _ := strings.Cut(line, " "); command {
 	case "stop":
 		s.armed.Store(&where)
 	case "status":
 		return fmt.Sprint("status ", runtime.NumGoroutine())
+	case "work":
+		if d, err := time.ParseDuration(where); err == nil {
+			s.work.Store(int64(d))
+		}
 	}
 	return ""
 }
@@ -86,7 +93,7 @@ func (s *stops) wrap(next http.RoundTripper) http.RoundTripper {
 			return nil, err
 		}
 		ctx := req.Context()
-		if s.at(atWrite, name) {
+		if s.at(AtWrite, name) {
 			ctx = context.WithoutCancel(ctx)
 		}
 		req = req.Clone(ctx)

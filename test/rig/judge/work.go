@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"time"
@@ -8,12 +8,11 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig/journal"
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // overlap is a time for which two processes reconciled one object.
 type overlap struct {
-	judge.Overlap
+	Overlap
 	// long is how long it took, awake without the time for which one of both was stopped.
 	long, awake time.Duration
 	// paused says that one of both was stopped within its reconcile.
@@ -23,7 +22,7 @@ type overlap struct {
 // overlaps returns the overlaps of reconciles, or of the runs of duties.
 func (e *Evidence) overlaps(all []journal.Reconcile) []overlap {
 	var out []overlap
-	for _, pair := range judge.Overlaps(all, e.Ended, e.World.Key == slot.KeyUID) {
+	for _, pair := range Overlaps(all, e.Ended, e.World.Key == slot.KeyUID) {
 		from, to := max(pair.A.Start, pair.B.Start), min(pair.A.End, pair.B.End, e.End)
 		if to <= e.Begin || from >= e.End {
 			continue // another run's
@@ -44,7 +43,7 @@ func (e *Evidence) overlaps(all []journal.Reconcile) []overlap {
 
 // wait is how long a change waited for the beginning of a reconcile that saw it.
 type wait struct {
-	judge.Update
+	Update
 	waited time.Duration
 	never  bool
 }
@@ -55,8 +54,8 @@ func (e *Evidence) waits() []wait {
 	for _, o := range e.Objects {
 		there[o.NamespacedName] = o.UID
 	}
-	seen := map[judge.Update]time.Duration{}
-	for _, l := range judge.Latencies(e.Updates, e.Reconciles) {
+	seen := map[Update]time.Duration{}
+	for _, l := range Latencies(e.Updates, e.Reconciles) {
 		seen[l.Update] = l.Commit + l.Waited
 	}
 	var out []wait
@@ -75,14 +74,14 @@ func (e *Evidence) waits() []wait {
 
 // missed returns the deletions that no reconcile saw, of objects that had been reconciled and whose slot stayed where
 // it was or was only handed over.
-func (e *Evidence) missed(tables judge.History) []judge.Deletion {
+func (e *Evidence) missed(tables History) []Deletion {
 	gone := map[types.NamespacedName]time.Duration{} // the last reconcile that found nothing
 	for _, r := range e.Reconciles {
 		if r.UID == "" {
 			gone[r.Key] = max(gone[r.Key], r.Start)
 		}
 	}
-	var out []judge.Deletion
+	var out []Deletion
 	for _, d := range e.Deletions {
 		if at, ok := gone[d.NamespacedName]; ok && at >= d.Begun || !e.Known[d.UID] {
 			continue
@@ -95,7 +94,7 @@ func (e *Evidence) missed(tables judge.History) []judge.Deletion {
 }
 
 // broken reports whether a slot was unowned during the run, or was taken from an owner that had not handed it over.
-func broken(tables judge.History, s slot.Slot) bool {
+func broken(tables History, s slot.Slot) bool {
 	for i, v := range tables {
 		run := v.Table.At(s)
 		cause := v.Table.Notes[run.Epoch].Cause
@@ -106,4 +105,4 @@ func broken(tables judge.History, s slot.Slot) bool {
 	return false
 }
 
-func siteOf(u judge.Update) judge.Site { return judge.Site{NamespacedName: u.Key, UID: u.UID} }
+func siteOf(u Update) Site { return Site{NamespacedName: u.Key, UID: u.UID} }

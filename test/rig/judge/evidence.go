@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"strings"
@@ -6,23 +6,22 @@ import (
 
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig/journal"
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Evidence is what is known of a run. Times are by journal.Now unless they are of type time.Time.
 type Evidence struct {
-	World judge.World
+	World World
 	// PodOf names the Pod of a process.
 	PodOf func(process string) string
 	// Audit is what the audit logs have of the run. Its Tables begin with the version from before the run, and leave out
 	// those that no member wrote.
-	Audit *judge.Log
+	Audit *Log
 	// Seen are the versions of the table that a watch showed in the run, in order, but those that no member wrote. They
 	// make up for writes that took effect although the API server answered with an error: the audit logs have no
 	// version of those.
-	Seen judge.History
+	Seen History
 	// Versions are all versions of objects from the run, in order. Gaps is how often some of them may be missing.
-	Versions []Version
+	Versions []Recorded
 	Gaps     int
 	// Reconciles are those that had not ended when the run began, and later ones. Their Pod is the name of a process.
 	// Ended is when processes ended.
@@ -32,10 +31,10 @@ type Evidence struct {
 	// Known are the UIDs of objects that were reconciled at any time.
 	Known map[string]bool
 	// Updates and Deletions are what the load did. Deletions are only of objects that were not created again.
-	Updates   []judge.Update
-	Deletions []judge.Deletion
+	Updates   []Update
+	Deletions []Deletion
 	// Objects are there at the end.
-	Objects []Object
+	Objects []Final
 
 	// Duties are the records of the rota's duties.
 	Duties Duties
@@ -60,7 +59,7 @@ func (e *Evidence) slotOf(r journal.Reconcile) (slot.Slot, bool) {
 	if e.World.Key == slot.KeyUID && r.UID == "" {
 		return 0, false
 	}
-	return e.World.SlotOf(judge.Site{NamespacedName: r.Key, UID: r.UID}), true
+	return e.World.SlotOf(Site{NamespacedName: r.Key, UID: r.UID}), true
 }
 
 // Duties is what is known of the duties in a run. A duty writes to a ConfigMap of its name, and to nothing else.
@@ -71,14 +70,14 @@ type Duties struct {
 	// for a function.
 	Runs []journal.Reconcile
 	// Versions are all versions of the ConfigMaps.
-	Versions []Version
+	Versions []Recorded
 	// Bound is the longest time from one write of a duty to its next one, while members can reach the API server.
 	Bound time.Duration
 }
 
-// Version is a version of an object, by its watch.
-type Version struct {
-	judge.Site
+// Recorded is a version of an object, by its watch.
+type Recorded struct {
+	Site
 	// Number is the resourceVersion.
 	Number string
 	At     time.Time
@@ -92,9 +91,9 @@ type Pause struct {
 	From, To time.Duration
 }
 
-// Object is an object at the end.
-type Object struct {
-	judge.Site
+// Final is an object at the end.
+type Final struct {
+	Site
 	// Generation is that of its specification, Observed the one that its status shows.
 	Generation, Observed int64
 }

@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/rig/judge"
-	"github.com/rota-dev/rota/test/rig/oracle"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,12 +22,12 @@ import (
 // recorder keeps every version of what members write to: Websites, and the ConfigMaps of duties.
 type recorder struct{ sites, duties *recording }
 
-func newRecorder(c client.WithWatch) *recorder {
+func newRecorder(c client.WithWatch, namespace string) *recorder {
 	return &recorder{
-		newRecording(c, func() client.ObjectList { return &webv1.WebsiteList{} }, func(o client.Object) string {
+		newRecording(c, namespace, func() client.ObjectList { return &webv1.WebsiteList{} }, func(o client.Object) string {
 			return o.(*webv1.Website).Status.Checksum // nothing else is asked for
 		}),
-		newRecording(c, func() client.ObjectList { return &corev1.ConfigMapList{} }, func(o client.Object) string {
+		newRecording(c, namespace, func() client.ObjectList { return &corev1.ConfigMapList{} }, func(o client.Object) string {
 			return o.(*corev1.ConfigMap).Data[dutyField] // nothing else is asked for
 		}),
 	}
@@ -43,7 +42,7 @@ func (r *recorder) run(ctx context.Context) {
 }
 
 // take returns what came since it was called last, and how many gaps there are among it.
-func (r *recorder) take() (sites, duties []oracle.Version, gaps int) {
+func (r *recorder) take() (sites, duties []judge.Recorded, gaps int) {
 	sites, gaps = r.sites.take()
 	duties, more := r.duties.take()
 	return sites, duties, gaps + more
@@ -52,22 +51,23 @@ func (r *recorder) take() (sites, duties []oracle.Version, gaps int) {
 // recording watches a kind and keeps every version. If its watch breaks for so long that it has to list again, it
 // counts a gap.
 type recording struct {
-	client client.WithWatch
-	kind   func() client.ObjectList
+	client    client.WithWatch
+	namespace string
+	kind      func() client.ObjectList
 	// writer tells who wrote an object.
 	writer func(client.Object) string
 
 	mu       sync.Mutex
 	position string // resourceVersion
 	writers  map[string]string
-	versions []oracle.Version
+	versions []judge.Recorded
 	gaps     int
 }
 
 func newRecording(
-	c client.WithWatch, kind func() client.ObjectList, writer func(client.Object) string,
+	c client.WithWatch, namespace string, kind func() client.ObjectList, writer func(client.Object) string,
 ) *recording {
-	return &recording{client: c, kind: kind, writer: writer, writers: map[string]string{}}
+	return &recording{client: c, namespace: namespace, kind: kind, writer: writer, writers: map[string]string{}}
 }
 
 func (r *recording) run(ctx context.Context) {
@@ -75,7 +75,7 @@ func (r *recording) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if r.position == "" {
 			list := r.kind()
-			if err := r.client.List(ctx, list, client.InNamespace(sitesNamespace)); err == nil {
+			if err := r.client.List(ctx, list, client.InNamespace(r.namespace)); err == nil {
 				r.list(list, listed)
 				listed = true
 			}
@@ -101,7 +101,7 @@ func (r *recording) list(list client.ObjectList, gap bool) {
 
 func (r *recording) follow(ctx context.Context) {
 	opts := &client.ListOptions{
-		Namespace: sitesNamespace, Raw: &metav1.ListOptions{ResourceVersion: r.position, AllowWatchBookmarks: true},
+		Namespace: r.namespace, Raw: &metav1.ListOptions{ResourceVersion: r.position, AllowWatchBookmarks: true},
 	}
 	w, err := r.client.Watch(ctx, r.kind(), opts)
 	if err != nil {
@@ -134,18 +134,18 @@ func (r *recording) add(o client.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uid, writer := string(o.GetUID()), r.writer(o)
-	v := oracle.Version{
+	v := judge.Recorded{
 		Site:   judge.Site{NamespacedName: client.ObjectKeyFromObject(o), UID: uid},
 		Number: o.GetResourceVersion(), At: time.Now(),
 	}
 	if r.writers[uid] != writer {
-		v.Process = oracle.Writer(writer)
+		v.Process = judge.Writer(writer)
 	}
 	r.writers[uid] = writer
 	r.versions = append(r.versions, v)
 }
 
-func (r *recording) take() ([]oracle.Version, int) {
+func (r *recording) take() ([]judge.Recorded, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	versions, gaps := r.versions, r.gaps

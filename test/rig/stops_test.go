@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestStopsElsewhere(t *testing.T) {
 		if where != "" {
 			s.armed.Store(&where)
 		}
-		if s.at(atWrite, "a") {
+		if s.at(AtWrite, "a") {
 			t.Errorf("told %q, it stopped in a write of a", where)
 		}
 		req, err := http.NewRequestWithContext(ended, http.MethodPatch, "http://x/apis/web.example.com/v1/namespaces/n/"+path, strings.NewReader("text"))

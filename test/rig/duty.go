@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"context"
@@ -25,7 +25,6 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/rig/journal"
-	"github.com/rota-dev/rota/test/rig/oracle"
 )
 
 const (
@@ -40,26 +39,26 @@ const (
 	dutyField = "by"
 )
 
-var dutyNames = []string{functionDuty, controllerDuty}
+// DutyNames are the duties of the operator.
+var DutyNames = []string{functionDuty, controllerDuty}
 
-func dutyObject(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: sitesNamespace, Name: name}}
+// dutyObject is what a duty writes to.
+func dutyObject(sites, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: sites, Name: name}}
 }
 
-// isDutyWrite returns a function that matches the writes for a duty.
-func isDutyWrite(name string) func(*http.Request) bool {
+// IsDutyWrite returns a function that matches the writes of a duty.
+func IsDutyWrite(name string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/configmaps/"+name)
 	}
 }
 
-// duties are those of a member. They do not ask for the version that they overwrite, so a write that comes late does
-// harm. Each run is journaled. A write that fails is not repeated: the next one comes soon.
+// duties do not ask for the version that they overwrite, so a write that comes late does harm. Each run is journaled. A
+// write that fails is not repeated: the next one comes soon.
 type duties struct {
-	client  client.Client
-	journal *journal.Writer
-	stops   *stops
-	process string
+	worker
+	sites string
 }
 
 func (d *duties) declare(mgr manager.Manager, r *rota.Rota) error {
@@ -120,70 +119,7 @@ func (d *duties) write(ctx context.Context, name string, n uint64, i int) error 
 	if err := await.Sleep(ctx, workTime); err != nil {
 		return err
 	}
-	d.stops.at(atReconcile, name)
+	d.stops.at(AtReconcile, name)
 	patch := fmt.Appendf(nil, `{"data":{%q:%q}}`, dutyField, fmt.Sprint(d.process, " ", n, ".", i))
-	return d.client.Patch(ctx, dutyObject(name), client.RawPatch(types.MergePatchType, patch))
-}
-
-// dutyWriter returns the Pod that wrote for a duty last, and the version that it made.
-func (c *cluster) dutyWriter(ctx context.Context, name string) (pod, version string, err error) {
-	obj := dutyObject(name)
-	err = c.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	return podOfProcess(oracle.Writer(obj.Data[dutyField])), obj.ResourceVersion, err
-}
-
-// done waits until every duty is done, for limit at most.
-func (s *fleet) done(ctx context.Context, limit time.Duration) error {
-	before := map[string]string{}
-	_ = await.Until(ctx, pollPeriod, limit, func() string { // in vain perhaps: the oracle tells
-		for _, name := range dutyNames {
-			_, version, err := s.cluster.dutyWriter(ctx, name)
-			if err != nil {
-				return err.Error()
-			}
-			if before[name] == "" {
-				before[name] = version
-			}
-			if before[name] == version {
-				return "nobody does duty " + name
-			}
-		}
-		return ""
-	})
-	return ctx.Err()
-}
-
-// dutyVictim returns a duty, and the member that has it.
-func (r *run) dutyVictim(ctx context.Context) (string, *member, error) {
-	name := dutyNames[r.random.IntN(len(dutyNames))]
-	t, err := r.table(ctx)
-	if err != nil {
-		return name, nil, err
-	}
-	if t == nil {
-		return name, nil, errors.New("there is no table")
-	}
-	s, ok := t.DutySlot(name)
-	if !ok {
-		return name, nil, fmt.Errorf("the table does not have duty %s", name)
-	}
-	m, err := r.owner(t, s)
-	if err != nil {
-		err = fmt.Errorf("duty %s: %w", name, err)
-	}
-	return name, m, err
-}
-
-// dutyTaken waits until another Pod has written for a duty.
-func (r *run) dutyTaken(ctx context.Context, name, pod string) error {
-	return await.Until(ctx, pollPeriod, restLimit, func() string {
-		writer, _, err := r.cluster.dutyWriter(ctx, name)
-		if err != nil {
-			return err.Error()
-		}
-		if writer == pod {
-			return fmt.Sprintf("nobody but %s has done duty %s", pod, name)
-		}
-		return ""
-	})
+	return d.client.Patch(ctx, dutyObject(d.sites, name), client.RawPatch(types.MergePatchType, patch))
 }

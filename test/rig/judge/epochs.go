@@ -1,14 +1,12 @@
-package oracle
+package judge
 
 import (
 	"fmt"
-
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // misuses says what is wrong with epochs in the table's history: one does not rise (rule R3), or two owners of a slot
 // have the same one, so that it is no fencing token (rule R12).
-func misuses(tables judge.History) []string {
+func misuses(tables History) []string {
 	var out []string
 	type held struct {
 		owner string

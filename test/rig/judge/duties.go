@@ -1,4 +1,4 @@
-package oracle
+package judge
 
 import (
 	"slices"
@@ -8,7 +8,6 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/test/rig/journal"
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // dutyResource is what duties write to.
@@ -53,12 +52,12 @@ func (f *DutyFigures) add(g DutyFigures) {
 }
 
 // isDuty says whether a write is one of a duty.
-func (e *Evidence) isDuty(w judge.Write) bool {
+func (e *Evidence) isDuty(w Write) bool {
 	return w.Resource == dutyResource && slices.Contains(e.Duties.Names, w.Name)
 }
 
 // judgeDuties fills in the figures of duties.
-func (e *Evidence) judgeDuties(log *judge.Log, f *DutyFigures, example func(n int, format string, args ...any)) {
+func (e *Evidence) judgeDuties(log *Log, f *DutyFigures, example func(n int, format string, args ...any)) {
 	for _, r := range e.Duties.Runs {
 		if r.Start >= e.Begin {
 			f.Runs++
@@ -107,7 +106,7 @@ func (e *Evidence) judgeDuties(log *judge.Log, f *DutyFigures, example func(n in
 
 // dutyWrite is an accepted write of a duty.
 type dutyWrite struct {
-	judge.Write
+	Write
 	// pod wrote, and owner had the duty by the table; "" is nobody.
 	pod, owner string
 }
@@ -117,7 +116,7 @@ func (w dutyWrite) own() bool { return w.pod == w.owner }
 func (w dutyWrite) version() string { return w.Object.Metadata.ResourceVersion }
 
 // dutyWrites returns the accepted writes of duties by members, in the order of their versions.
-func (e *Evidence) dutyWrites(log *judge.Log) (out []dutyWrite) {
+func (e *Evidence) dutyWrites(log *Log) (out []dutyWrite) {
 	for _, w := range log.Others {
 		pod, member := e.World.Pod(w.User)
 		if !member || !e.isDuty(w) {
@@ -141,7 +140,7 @@ type late struct {
 	active bool
 }
 
-func (e *Evidence) dutyLate(tables judge.History, w dutyWrite) late {
+func (e *Evidence) dutyLate(tables History, w dutyWrite) late {
 	for i := len(tables) - 1; i > 0; i-- {
 		taken := tables[i]
 		if resourceversion.Compare(taken.Version, w.version()) > 0 || tables[i-1].DutyOwner(w.Name) != w.pod {
@@ -183,11 +182,11 @@ func (e *Evidence) gaps(writes []dutyWrite) (out []gap) {
 
 // stale says whether a controller's run found an older version of the duty's ConfigMap than the last one from before
 // its member got the duty, and returns that version.
-func stale(r journal.Reconcile, tables judge.History, writes []dutyWrite) (last string, yes bool) {
+func stale(r journal.Reconcile, tables History, writes []dutyWrite) (last string, yes bool) {
 	if r.Generation == 0 {
 		return "", false
 	}
-	i := slices.IndexFunc(tables, func(v judge.Version) bool { return dutyRun(v, r.Key.Name).Epoch == r.Epoch })
+	i := slices.IndexFunc(tables, func(v Version) bool { return dutyRun(v, r.Key.Name).Epoch == r.Epoch })
 	if i < 0 {
 		return "", false // it has the duty since before the run
 	}
@@ -200,7 +199,7 @@ func stale(r journal.Reconcile, tables judge.History, writes []dutyWrite) (last 
 }
 
 // dutyRun returns the duty's run in a version of the table.
-func dutyRun(v judge.Version, name string) table.Run {
+func dutyRun(v Version, name string) table.Run {
 	if s, ok := v.Table.DutySlot(name); ok {
 		return v.Table.At(s)
 	}
