@@ -55,7 +55,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("%+v", total)
 	}
 	for _, row := range report.Faults {
-		refused := row.FenceRejections
+		refused := row.Refused
 		if row.Fault == "duty-pause" {
 			refused = row.Duties.Refused
 		}
@@ -87,7 +87,7 @@ func TestNoFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if total := report.Total; len(report.Failing) > 0 || total.LateWrites != 1 || total.FenceRejections != 0 {
+	if total := report.Total; len(report.Failing) > 0 || total.LateWrites != 1 || total.Refused != 0 {
 		t.Errorf("%+v, failing %v; want one late write", total, report.Failing)
 	}
 }
@@ -130,21 +130,21 @@ func TestFaults(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	o := Options{Setup: rig.Setup{Fence: true, Objects: 10, Lease: 3 * time.Second}}
-	good := &judge.Verdict{Figures: judge.Figures{Operations: 5, FenceRejections: 1, SlowestMillis: 1500, AwakeMillis: 3}}
+	good := &judge.Verdict{Figures: judge.Figures{Operations: 5, Work: judge.Work{Refused: 1}, SlowestMillis: 1500, AwakeMillis: 3}}
 	bad := &judge.Verdict{
-		Figures:  judge.Figures{Operations: 7, LateWrites: 2, LatestMillis: 40, SlowestMillis: 500},
+		Figures:  judge.Figures{Operations: 7, Work: judge.Work{LateWrites: 2, LatestMillis: 40}, SlowestMillis: 500},
 		Examples: []string{"late write: x"},
 	}
-	good.Duties = judge.DutyFigures{Runs: 4, Refused: 1, LongestGapMillis: 4400}
-	bad.Duties = judge.DutyFigures{Runs: 5, LateWrites: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3}
+	good.Duties = judge.DutyFigures{Runs: 4, Work: judge.Work{Refused: 1}, LongestGapMillis: 4400}
+	bad.Duties = judge.DutyFigures{Runs: 5, Work: judge.Work{LateWrites: 1, Overlaps: 2}, LongestGapMillis: 9100, Gaps: 1, Stale: 3}
 	all := []Result{
 		{Number: 1, Fault: "kill", Seed: 1, Fence: true, Verdict: good}, {Number: 2, Fault: "pause-3", Seed: 2, Fence: true, Verdict: bad},
 		{Number: 3, Fault: "kill", Seed: 3, Error: "no rest"},
 	}
 	r := newReport(&o, all)
 	want := Row{Fault: "all", Runs: 3, NotJudged: 1, Figures: judge.Figures{
-		Operations: 12, LateWrites: 2, LatestMillis: 40, FenceRejections: 1, AwakeMillis: 3, SlowestMillis: 1500,
-		Duties: judge.DutyFigures{Runs: 9, LateWrites: 1, Refused: 1, Overlaps: 2, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
+		Operations: 12, Work: judge.Work{LateWrites: 2, LatestMillis: 40, Refused: 1}, AwakeMillis: 3, SlowestMillis: 1500,
+		Duties: judge.DutyFigures{Runs: 9, Work: judge.Work{LateWrites: 1, Refused: 1, Overlaps: 2}, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
 	}}
 	if diff := cmp.Diff(want, r.Total); diff != "" {
 		t.Errorf("total (-want +got):\n%s", diff)

@@ -79,7 +79,7 @@ func (r Result) String() string {
 	if v := r.Verdict; v != nil {
 		line += fmt.Sprintf("  %5d operations, %d late writes (%d between), %d refused, %d overlaps (%d paused), "+
 			"slowest %.1f s; duties: %d late writes (%d between), %d refused, %d overlaps (%d paused), longest gap %.1f s",
-			v.Operations, v.LateWrites, v.LateWritesBetween, v.FenceRejections, v.Overlaps, v.PausedOverlaps,
+			v.Operations, v.LateWrites, v.LateWritesBetween, v.Refused, v.Overlaps, v.PausedOverlaps,
 			v.SlowestMillis/1000, v.Duties.LateWrites, v.Duties.LateWritesBetween, v.Duties.Refused, v.Duties.Overlaps,
 			v.Duties.PausedOverlaps, v.Duties.LongestGapMillis/1000)
 	}

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -75,27 +76,22 @@ func (r *Report) WriteText(w io.Writer) error {
 		with = "with the fence"
 	}
 	fmt.Fprintf(&b, "\n%d Websites, leases of %g s, %s:\n\n", r.Objects, r.LeaseSeconds, with)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "\truns\toperations\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest\tawake\t"+
-		"slowest\torphans\tlost\tmissed\tepochs\tleaks\t")
-	for _, row := range append(r.Faults[:len(r.Faults):len(r.Faults)], r.Total) {
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t\n",
-			row.Fault, row.Runs, row.Operations, row.LateWrites, row.LateWritesBetween, duration(row.LatestMillis),
-			row.FenceRejections, row.Overlaps, row.PausedOverlaps, duration(row.LongestMillis), duration(row.AwakeMillis),
-			duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Misuses, row.Leaks)
-	}
-	_ = t.Flush()
-	b.WriteString("\n")
-	t = tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "duties\truns\twrites\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest gap\t"+
-		"too long\tstale\t")
-	for _, row := range append(r.Faults[:len(r.Faults):len(r.Faults)], r.Total) {
-		d := row.Duties
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%s\t%d\t%d\t\n", row.Fault, d.Runs, d.Writes, d.LateWrites,
-			d.LateWritesBetween, duration(d.LatestMillis), d.Refused, d.Overlaps, d.PausedOverlaps,
-			duration(d.LongestGapMillis), d.Gaps, d.Stale)
-	}
-	_ = t.Flush()
+	r.table(&b, "\truns\toperations\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest\tawake\tslowest\t"+
+		"orphans\tlost\tmissed\tepochs\tleaks", func(row *Row) []any {
+		return []any{
+			row.Runs, row.Operations, row.LateWrites, row.LateWritesBetween, duration(row.LatestMillis), row.Refused,
+			row.Overlaps, row.PausedOverlaps, duration(row.LongestMillis), duration(row.AwakeMillis),
+			duration(row.SlowestMillis), row.Orphans, row.LostUpdates, row.DeletionsMissed, row.Misuses, row.Leaks,
+		}
+	})
+	r.table(&b, "duties\truns\twrites\tlate writes\tbetween\tlatest\trefused\toverlaps\tpaused\tlongest gap\ttoo long\t"+
+		"stale", func(row *Row) []any {
+		d := &row.Duties
+		return []any{
+			d.Runs, d.Writes, d.LateWrites, d.LateWritesBetween, duration(d.LatestMillis), d.Refused, d.Overlaps,
+			d.PausedOverlaps, duration(d.LongestGapMillis), d.Gaps, d.Stale,
+		}
+	})
 	for _, line := range legend {
 		b.WriteString(line + "\n")
 	}
@@ -106,8 +102,22 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
+// table writes a line for each fault, and one for all.
+func (r *Report) table(w io.Writer, titles string, of func(*Row) []any) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, titles+"\t")
+	for _, row := range slices.Concat(r.Faults, []Row{r.Total}) {
+		_, _ = fmt.Fprint(t, row.Fault)
+		for _, value := range of(&row) {
+			_, _ = fmt.Fprintf(t, "\t%v", value)
+		}
+		_, _ = fmt.Fprintln(t, "\t")
+	}
+	_ = t.Flush()
+	_, _ = fmt.Fprintln(w)
+}
+
 var legend = []string{
-	"",
 	"late writes: accepted from a member that did not own the object, when the new owner worked; " +
 		"between: before it did; latest: after the slot was taken.",
 	"refused: by the fence. overlaps: reconciles of one object by two processes at once, none of which was stopped; " +

@@ -18,17 +18,7 @@ type DutyFigures struct {
 	// Runs are the runs of duties that were looked at, Writes their accepted writes.
 	Runs   int `json:"runs"`
 	Writes int `json:"writes"`
-	// LateWrites are accepted writes by a member that did not own the duty, while the new owner did it;
-	// LateWritesBetween are those after the change of the table and before the new owner did it. LatestMillis is how long
-	// after the change the last of both was answered. Refused are the writes that the fence refused.
-	LateWrites        int     `json:"late_writes"`
-	LateWritesBetween int     `json:"late_writes_between"`
-	LatestMillis      float64 `json:"latest_ms"`
-	Refused           int     `json:"refused"`
-	// Overlaps are pairs of runs of one duty by two processes at once, neither of which was stopped meanwhile. In
-	// PausedOverlaps one of them was.
-	Overlaps       int `json:"overlaps"`
-	PausedOverlaps int `json:"paused_overlaps"`
+	Work
 	// LongestGapMillis is the longest time from one write of a duty by its owner to the next, while the API server was
 	// reachable. Gaps are those that were longer than allowed.
 	LongestGapMillis float64 `json:"longest_gap_ms"`
@@ -40,12 +30,7 @@ type DutyFigures struct {
 func (f *DutyFigures) add(g DutyFigures) {
 	f.Runs += g.Runs
 	f.Writes += g.Writes
-	f.LateWrites += g.LateWrites
-	f.LateWritesBetween += g.LateWritesBetween
-	f.LatestMillis = max(f.LatestMillis, g.LatestMillis)
-	f.Refused += g.Refused
-	f.Overlaps += g.Overlaps
-	f.PausedOverlaps += g.PausedOverlaps
+	f.Work.add(g.Work)
 	f.LongestGapMillis = max(f.LongestGapMillis, g.LongestGapMillis)
 	f.Gaps += g.Gaps
 	f.Stale += g.Stale
@@ -57,7 +42,7 @@ func (e *Evidence) isDuty(w Write) bool {
 }
 
 // judgeDuties fills in the figures of duties.
-func (e *Evidence) judgeDuties(log *Log, f *DutyFigures, example func(n int, format string, args ...any)) {
+func (e *Evidence) judgeDuties(log *Log, f *DutyFigures, example examples) {
 	for _, r := range e.Duties.Runs {
 		if r.Start >= e.Begin {
 			f.Runs++
@@ -66,28 +51,11 @@ func (e *Evidence) judgeDuties(log *Log, f *DutyFigures, example func(n int, for
 	writes := e.dutyWrites(log)
 	for _, w := range writes {
 		f.Writes++
-		if w.own() {
-			continue
+		if !w.own() {
+			f.late(e.dutyLate(log.Tables, w), example)
 		}
-		l := e.dutyLate(log.Tables, w)
-		n := &f.LateWrites
-		if !l.active {
-			n = &f.LateWritesBetween
-		}
-		*n++
-		f.LatestMillis = max(f.LatestMillis, millis(l.after))
-		example(*n, "late write: duty %s by %s, %v after it went to %q (version %s; others did it: %t)",
-			w.Name, w.pod, l.after, w.owner, w.version(), l.active)
 	}
-	for _, o := range e.overlaps(e.Duties.Runs) {
-		if o.paused {
-			f.PausedOverlaps++
-			continue
-		}
-		f.Overlaps++
-		example(f.Overlaps, "overlap: duty %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
-			o.A.Pod, o.A.Start, min(o.A.End, e.End), o.A.Epoch, o.B.Pod, o.B.Start, min(o.B.End, e.End), o.B.Epoch)
-	}
+	f.overlap(e.overlaps(e.Duties.Runs), e, example)
 	for _, g := range e.gaps(writes) {
 		f.LongestGapMillis = max(f.LongestGapMillis, millis(g.long))
 		if g.long > e.Duties.Bound {
@@ -132,26 +100,11 @@ func (e *Evidence) dutyWrites(log *Log) (out []dutyWrite) {
 	return out
 }
 
-// late is a write by a member that had lost the duty, or never had it.
-type late struct {
-	// after is how long after the duty was taken the write was answered; 0 where the writer never had it.
-	after time.Duration
-	// active says that another Pod did the duty by then.
-	active bool
-}
-
-func (e *Evidence) dutyLate(tables History, w dutyWrite) late {
-	for i := len(tables) - 1; i > 0; i-- {
-		taken := tables[i]
-		if resourceversion.Compare(taken.Version, w.version()) > 0 || tables[i-1].DutyOwner(w.Name) != w.pod {
-			continue
-		}
-		from, to := e.at(taken.Received), e.at(w.Done)
-		return late{w.Done.Sub(e.answered(taken)), slices.ContainsFunc(e.Duties.Runs, func(r journal.Reconcile) bool {
-			return r.Key.Name == w.Name && from <= r.Start && r.Start <= to && e.PodOf(r.Pod) != w.pod
-		})}
-	}
-	return late{active: true}
+func (e *Evidence) dutyLate(tables History, w dutyWrite) lateWrite {
+	l := lateWrite{what: "duty " + w.Name + " (version " + w.version() + ")", pod: w.pod, owner: w.owner}
+	e.measure(&l, tables, w.Write, func(v Version) string { return v.DutyOwner(w.Name) }, e.Duties.Runs,
+		func(r journal.Reconcile) bool { return r.Key.Name == w.Name })
+	return l
 }
 
 // gap is a time in which nobody did a duty.

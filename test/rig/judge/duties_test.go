@@ -166,7 +166,7 @@ func TestDuties(t *testing.T) {
 		if diff := cmp.Diff(want, v.Duties); diff != "" {
 			t.Errorf("%s (-want +got):\n%s%s", name, diff, strings.Join(v.Examples, "\n"))
 		}
-		if rest := v.Figures; rest.LateWrites+rest.Overlaps+rest.FenceRejections != 0 || rest.Operations != 4 {
+		if rest := v.Figures; rest.LateWrites+rest.Overlaps+rest.Refused != 0 || rest.Operations != 4 {
 			t.Errorf("%s: the figures of Websites are %+v", name, rest)
 		}
 		bad := strings.Join(v.Failures(false), "; ")

@@ -1,11 +1,12 @@
 package judge
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig/journal"
 )
 
 // writes returns the audit log, and adds the accepted writes that it lacks: the API server died before it answered, or
@@ -52,27 +53,49 @@ func (e *Evidence) unlogged(
 	return out
 }
 
-// lateWrite is an accepted write by a member that did not own the object's slot any more, or never had.
+// lateWrite is an accepted write by a member that did not own the object's slot, or the duty, any more, or never had.
 type lateWrite struct {
-	ForeignWrite
-	// after is how long after the slot was taken it was answered; 0 where the writer never had it.
+	// what was written, and by which Pod. owner had the slot or the duty by then.
+	what, pod, owner string
+	// after is how long after the slot or the duty was taken the write was answered; 0 if the writer never had it.
 	after time.Duration
-	// active says that the new owner worked in the slot by then.
+	// active is true if another Pod worked there by then.
 	active bool
 }
 
-func (e *Evidence) late(log *Log) []lateWrite {
-	var out []lateWrite
-	for _, f := range log.Foreign(e.World) {
-		l := lateWrite{ForeignWrite: f, active: true}
-		if taken, ok := takenFrom(log.Tables, f); ok {
-			l.after = f.Done.Sub(e.answered(taken))
-			began, works := e.activity(f.Slot, f.Pod, e.at(taken.Received))
-			l.active = works && began <= e.at(f.Done)
-		}
-		out = append(out, l)
+// late judges a foreign write to a Website.
+func (e *Evidence) late(tables History, f ForeignWrite) lateWrite {
+	l := lateWrite{
+		what: fmt.Sprintf("%s %s %s (slot %d, %s)", f.Verb, f.Name, f.Subresource, f.Slot, f.Versions()),
+		pod:  f.Pod, owner: f.Owner,
 	}
-	return out
+	e.measure(&l, tables, f.Write, func(v Version) string { return v.Owner(f.Slot) }, e.Reconciles,
+		func(r journal.Reconcile) bool {
+			its, known := e.slotOf(r)
+			return known && its == f.Slot
+		})
+	return l
+}
+
+// measure fills in how late a write was: after the last version of the table before it that took from the writer what
+// owner tells. runs that are about the same show whether another Pod worked by then.
+func (e *Evidence) measure(
+	l *lateWrite, tables History, w Write, owner func(Version) string, runs []journal.Reconcile,
+	about func(journal.Reconcile) bool,
+) {
+	l.active = true
+	for i := len(tables) - 1; i > 0; i-- {
+		taken := tables[i]
+		if w.Object != nil && resourceversion.Compare(taken.Version, version(w)) > 0 || owner(tables[i-1]) != l.pod {
+			continue
+		}
+		from, to := e.at(taken.Received), e.at(w.Done)
+		l.after = w.Done.Sub(e.answered(taken))
+		l.active = slices.ContainsFunc(runs, func(r journal.Reconcile) bool {
+			return from <= r.Start && r.Start <= to && e.PodOf(r.Pod) != l.pod && about(r)
+		})
+		return
+	}
 }
 
 // answered is when the write of a version of the table was answered.
@@ -81,30 +104,4 @@ func (e *Evidence) answered(v Version) time.Time {
 		return e.BeginWall.Add(v.At - e.Begin)
 	}
 	return v.Done
-}
-
-// takenFrom returns the version of the table that took the slot from the writer, the last one before the write.
-func takenFrom(tables History, f ForeignWrite) (Version, bool) {
-	for i := len(tables) - 1; i > 0; i-- {
-		if f.Object != nil && resourceversion.Compare(tables[i].Version, f.Object.Metadata.ResourceVersion) > 0 {
-			continue
-		}
-		if tables[i-1].Owner(f.Slot) == f.Pod {
-			return tables[i], true
-		}
-	}
-	return Version{}, false
-}
-
-// activity returns when another Pod first began to work in a slot after a time.
-func (e *Evidence) activity(s slot.Slot, pod string, after time.Duration) (first time.Duration, ok bool) {
-	for _, r := range e.Reconciles {
-		if r.Start < after || ok && r.Start >= first || e.PodOf(r.Pod) == pod {
-			continue
-		}
-		if its, known := e.slotOf(r); known && its == s {
-			first, ok = r.Start, true
-		}
-	}
-	return first, ok
 }

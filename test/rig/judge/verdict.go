@@ -20,21 +20,10 @@ type Verdict struct {
 type Figures struct {
 	// Operations are the accepted writes and the reconciles that were looked at.
 	Operations int `json:"operations"`
-	// LateWrites are accepted writes by a member that did not own the object's slot, while the new owner worked there;
-	// LateWritesBetween are those after the change of the table and before the new owner worked. LatestMillis is how
-	// long after the change the last of both was answered.
-	LateWrites        int     `json:"late_writes"`
-	LateWritesBetween int     `json:"late_writes_between"`
-	LatestMillis      float64 `json:"latest_ms"`
-	// FenceRejections are the writes that the fence refused.
-	FenceRejections int `json:"fence_rejections"`
-	// Overlaps are pairs of reconciles of one object by two processes at once, neither of which was stopped meanwhile.
-	// In PausedOverlaps one of them was. LongestMillis is the longest one; AwakeMillis is the longest without the time
-	// during which a process was stopped.
-	Overlaps       int     `json:"overlaps"`
-	PausedOverlaps int     `json:"paused_overlaps"`
-	LongestMillis  float64 `json:"longest_overlap_ms"`
-	AwakeMillis    float64 `json:"longest_overlap_awake_ms"`
+	Work
+	// LongestMillis is the longest overlap; AwakeMillis is the longest without the time during which a process was stopped.
+	LongestMillis float64 `json:"longest_overlap_ms"`
+	AwakeMillis   float64 `json:"longest_overlap_awake_ms"`
 	// Updates are the changes of specifications. SlowestMillis is the longest that one waited for its reconcile while the
 	// API server was reachable. Orphans waited longer than allowed.
 	Updates       int     `json:"updates"`
@@ -52,15 +41,35 @@ type Figures struct {
 	Duties DutyFigures `json:"duties"`
 }
 
+// Work is what was counted of the work on Websites, or on duties.
+type Work struct {
+	// LateWrites are accepted writes by a member that did not own the slot or the duty, while the new owner worked there;
+	// LateWritesBetween are those after the change of the table and before the new owner worked. LatestMillis is how
+	// long after the change the last of both was answered.
+	LateWrites        int     `json:"late_writes"`
+	LateWritesBetween int     `json:"late_writes_between"`
+	LatestMillis      float64 `json:"latest_ms"`
+	// Refused are the writes that the fence refused.
+	Refused int `json:"refused"`
+	// Overlaps are pairs of reconciles of one object, or of runs of one duty, by two processes at once, neither of which
+	// was stopped meanwhile. In PausedOverlaps one of them was.
+	Overlaps       int `json:"overlaps"`
+	PausedOverlaps int `json:"paused_overlaps"`
+}
+
+func (w *Work) add(o Work) {
+	w.LateWrites += o.LateWrites
+	w.LateWritesBetween += o.LateWritesBetween
+	w.LatestMillis = max(w.LatestMillis, o.LatestMillis)
+	w.Refused += o.Refused
+	w.Overlaps += o.Overlaps
+	w.PausedOverlaps += o.PausedOverlaps
+}
+
 // Add adds the figures of another run: sums, and the largest of each duration.
 func (f *Figures) Add(g Figures) {
 	f.Operations += g.Operations
-	f.LateWrites += g.LateWrites
-	f.LateWritesBetween += g.LateWritesBetween
-	f.LatestMillis = max(f.LatestMillis, g.LatestMillis)
-	f.FenceRejections += g.FenceRejections
-	f.Overlaps += g.Overlaps
-	f.PausedOverlaps += g.PausedOverlaps
+	f.Work.add(g.Work)
 	f.LongestMillis = max(f.LongestMillis, g.LongestMillis)
 	f.AwakeMillis = max(f.AwakeMillis, g.AwakeMillis)
 	f.Updates += g.Updates
@@ -87,10 +96,10 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 		if e.isDuty(w) {
 			v.Duties.Refused++
 		} else {
-			v.FenceRejections++
+			v.Refused++
 		}
 	}
-	example := func(n int, format string, args ...any) {
+	var example examples = func(n int, format string, args ...any) {
 		if n <= mostExamples {
 			v.Examples = append(v.Examples, fmt.Sprintf(format, args...))
 		}
@@ -109,27 +118,13 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 		v.Misuses++
 		example(v.Misuses, "epoch: %s", what)
 	}
-	for _, l := range e.late(log) {
-		n := &v.LateWrites
-		if !l.active {
-			n = &v.LateWritesBetween
-		}
-		*n++
-		v.LatestMillis = max(v.LatestMillis, millis(l.after))
-		example(*n, "late write: %s %s %s by %s, %v after slot %d went to %q (%s; others worked there: %t)",
-			l.Verb, l.Name, l.Subresource, l.Pod, l.after, l.Slot, l.Owner, l.Versions(), l.active)
+	for _, f := range log.Foreign(e.World) {
+		v.late(e.late(log.Tables, f), example)
 	}
-	for _, o := range e.overlaps(e.Reconciles) {
-		n := &v.Overlaps
-		if o.paused {
-			n = &v.PausedOverlaps
-		}
-		*n++
+	overlaps := e.overlaps(e.Reconciles)
+	v.overlap(overlaps, e, example)
+	for _, o := range overlaps {
 		v.LongestMillis, v.AwakeMillis = max(v.LongestMillis, millis(o.long)), max(v.AwakeMillis, millis(o.awake))
-		if !o.paused {
-			example(*n, "overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name,
-				o.A.Pod, o.A.Start, o.A.End, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
-		}
 	}
 	for _, w := range e.waits() {
 		v.SlowestMillis = max(v.SlowestMillis, millis(w.waited))
@@ -152,6 +147,34 @@ func Judge(e *Evidence, user func(pod string) string) Verdict {
 	}
 	e.judgeDuties(log, &v.Duties, example)
 	return v
+}
+
+// examples describes the n-th thing of a kind, unless there are enough.
+type examples func(n int, format string, args ...any)
+
+// late counts a late write.
+func (w *Work) late(l lateWrite, example examples) {
+	n := &w.LateWrites
+	if !l.active {
+		n = &w.LateWritesBetween
+	}
+	*n++
+	w.LatestMillis = max(w.LatestMillis, millis(l.after))
+	example(*n, "late write: %s by %s, %v after it went to %q (others worked there: %t)",
+		l.what, l.pod, l.after, l.owner, l.active)
+}
+
+// overlap counts overlaps.
+func (w *Work) overlap(all []overlap, e *Evidence, example examples) {
+	for _, o := range all {
+		if o.paused {
+			w.PausedOverlaps++
+			continue
+		}
+		w.Overlaps++
+		example(w.Overlaps, "overlap: %s by %s (%v to %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key,
+			o.A.Pod, o.A.Start, min(o.A.End, e.End), o.A.Epoch, o.B.Pod, o.B.Start, min(o.B.End, e.End), o.B.Epoch)
+	}
 }
 
 // Failures says in words what is wrong. Overlaps with a process that was stopped are no failures. Neither are late

@@ -195,7 +195,7 @@ func unlogged(e *judge.Evidence) {
 func TestRefusals(t *testing.T) {
 	e := clean()
 	e.Audit.Refused = []judge.Write{write("a", "one", "", 14)}
-	if v := judge.Judge(e, user); v.FenceRejections != 1 || v.LateWrites != 0 || len(v.Failures(false)) > 0 {
+	if v := judge.Judge(e, user); v.Refused != 1 || v.LateWrites != 0 || len(v.Failures(false)) > 0 {
 		t.Errorf("%+v", v)
 	}
 }
