@@ -192,8 +192,8 @@ func (r *runner) change(ctx context.Context) error {
 	return nil
 }
 
-// next chooses the Website to change. The stride is coprime to round numbers of Websites, so each is changed once before
-// any is changed again.
+// next chooses the Website to change. The stride is coprime to round numbers of Websites, so each is changed once
+// before any is changed again.
 func (r *runner) next(_ *rand.Rand, sites []*rig.Site) *rig.Site {
 	r.changed++
 	return sites[r.changed*7919%len(sites)]

@@ -65,8 +65,9 @@ func (r *runner) seed(ctx context.Context) (err error) {
 }
 
 // stamp gives all n objects of a kind the labels of SlotLabel. So each strategy finds the same objects, and none has
-// labels to write: an operator with Rota labels what it creates, and older objects at a rate that would take longer than
-// all that is measured. The labels have a field manager of their own, so that no apply of the operator removes them.
+// labels to write: an operator with Rota labels what it creates, and older objects at a rate that would take longer
+// than all that is measured. The labels have a field manager of their own, so that no apply of the operator removes
+// them.
 func (r *runner) stamp(ctx context.Context, kind schema.GroupVersionKind, n int) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)

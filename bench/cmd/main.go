@@ -31,7 +31,8 @@ func run() error {
 	replicas := flag.String("replicas", "3", "numbers of replicas")
 	strategies := flag.String("strategies", "leader,leader-warm,modulo,drain-label,filter,slot-label",
 		"what to compare")
-	only := flag.String("scenarios", "", "what to measure: churn,join,leave,roll,restart,crash (these are the default),rest")
+	only := flag.String("scenarios", "", "what to measure: churn,join,leave,roll,restart,crash (these are the "+
+		"default),rest")
 	flag.IntVar(&o.Rounds, "rounds", 1, "how often each strategy lives")
 	flag.Float64Var(&o.Rate, "rate", 20, "changes of Websites per second")
 	flag.DurationVar(&o.Window, "window", 15*time.Second, "length of the steady load")
