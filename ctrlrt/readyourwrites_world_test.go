@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -36,7 +37,11 @@ func (w *watches) config(t *testing.T) *rest.Config {
 	t.Helper()
 	cfg := rest.CopyConfig(controlplane.For(t).Config())
 	cfg.QPS = -1
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &heldWatches{watchesLag(next, readLag), w} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return cable.Watches(watchesLag(next, readLag), func(_ *http.Request, body io.ReadCloser) io.ReadCloser {
+			return &heldBody{ReadCloser: body, of: w, done: make(chan struct{})}
+		})
+	})
 	return cfg
 }
 
@@ -60,22 +65,7 @@ func (w *watches) holding() chan struct{} {
 	return w.held
 }
 
-// heldWatches is the transport of watches that are held.
-type heldWatches struct {
-	next http.RoundTripper
-	of   *watches
-}
-
-func (h *heldWatches) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := h.next.RoundTrip(req)
-	if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
-		resp.Body = &heldBody{ReadCloser: resp.Body, of: h.of, done: make(chan struct{})}
-	}
-	return resp, err
-}
-
-func (h *heldWatches) WrappedRoundTripper() http.RoundTripper { return h.next }
-
+// heldBody is a watch that is held.
 type heldBody struct {
 	io.ReadCloser
 	of   *watches

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -22,26 +22,12 @@ type candidate struct {
 	pod *corev1.Pod
 	cfg *rest.Config // of its own, which cut does not concern
 	r   *rota.Rota
-	cut atomic.Bool
+	// plugged is its connection to the API server, which cut ends.
+	plugged context.Context
+	cut     context.CancelFunc
 	// leads and lost get something when it begins to lead, and when its context has ended.
 	leads, lost chan struct{}
 }
-
-// cable is a transport that may be cut.
-type cable struct {
-	http.RoundTripper
-	cut *atomic.Bool
-}
-
-func (c cable) RoundTrip(r *http.Request) (*http.Response, error) {
-	if c.cut.Load() {
-		return nil, errors.New("cut off")
-	}
-	return c.RoundTripper.RoundTrip(r)
-}
-
-// WrappedRoundTripper lets client-go close idle connections.
-func (c cable) WrappedRoundTripper() http.RoundTripper { return c.RoundTripper }
 
 // candidate starts a replica in a Pod. It ends with the test.
 func (s *site) candidate(name string) *candidate {
@@ -49,7 +35,9 @@ func (s *site) candidate(name string) *candidate {
 	c := &candidate{pod: s.pod(name), leads: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
 	c.cfg = s.as(c.pod)
 	cfg := rest.CopyConfig(c.cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return cable{next, &c.cut} })
+	c.plugged, c.cut = context.WithCancel(context.Background())
+	s.Cleanup(c.cut)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return cable.Plugged(c.plugged, next) })
 	var err error
 	c.r, err = rota.New(cfg, rota.Options{
 		Name: rotaName, Namespace: s.namespace, Identity: rota.Identity{Pod: name, PodUID: string(c.pod.UID)},
@@ -70,7 +58,7 @@ func (s *site) candidate(name string) *candidate {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := c.r.Run(ctx); err != nil && !c.cut.Load() {
+		if err := c.r.Run(ctx); err != nil && c.plugged.Err() == nil {
 			s.Errorf("%s: %v", name, err)
 		}
 	})
@@ -103,7 +91,7 @@ func TestR18LateWritesOfALeader(t *testing.T) {
 	if err := write(a); err != nil {
 		t.Errorf("a write of the leader: %v", err)
 	}
-	a.cut.Store(true)
+	a.cut()
 	within("the first has lost the lead", a.lost)
 	within("the second leads", b.leads)
 	eventually(t, func() error {

@@ -7,27 +7,34 @@ import (
 	"time"
 )
 
-// LateWatches has the watches of a client tell of everything later. lag is asked for each watch, concurrently.
-func LateWatches(next http.RoundTripper, lag func(watch *http.Request) time.Duration) http.RoundTripper {
-	return &lateWatches{next, lag}
+// Watches puts each watch's body through a function, which is called concurrently.
+func Watches(
+	next http.RoundTripper, through func(watch *http.Request, body io.ReadCloser) io.ReadCloser,
+) http.RoundTripper {
+	return &watches{next, through}
 }
 
-type lateWatches struct {
-	next http.RoundTripper
-	lag  func(*http.Request) time.Duration
+// LateWatches has the watches of a client tell of everything later. lag is asked for each watch, concurrently.
+func LateWatches(next http.RoundTripper, lag func(watch *http.Request) time.Duration) http.RoundTripper {
+	return Watches(next, func(w *http.Request, body io.ReadCloser) io.ReadCloser { return Late(body, lag(w)) })
+}
+
+type watches struct {
+	next    http.RoundTripper
+	through func(*http.Request, io.ReadCloser) io.ReadCloser
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *lateWatches) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *watches) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
 	if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
-		resp.Body = Late(resp.Body, w.lag(req))
+		resp.Body = w.through(req, resp.Body)
 	}
 	return resp, err
 }
 
 // WrappedRoundTripper lets client-go find what is below.
-func (w *lateWatches) WrappedRoundTripper() http.RoundTripper { return w.next }
+func (w *watches) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 // late is a body whose bytes come later.
 type late struct {
