@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -48,8 +48,6 @@ type Autoscale struct {
 const (
 	// podPeriod is the time between two looks at the Deployment.
 	podPeriod = 200 * time.Millisecond
-	// sayWork begins the line that tells a replica how much longer its reconciles take.
-	sayWork = "work "
 )
 
 // podLabels are the labels of the replicas' Pods.
@@ -133,7 +131,7 @@ func (a *Autoscale) burst(ctx context.Context, s *Show) error {
 	defer end()
 	each := time.Duration(float64(time.Second) / a.Burst)
 	s.load.Tick(burst, func() time.Duration { return each }, func() {
-		s.load.Start(ctx, s.load.of(slot.Set{}), s.load.Update)
+		s.load.Start(ctx, s.load.Of(slot.Set{}), s.load.Update)
 	})
 	<-burst.Done()
 	return ctx.Err()
@@ -152,7 +150,7 @@ type deployment struct {
 
 // hosted is a Pod with its process and the address of its metrics.
 type hosted struct {
-	*replica
+	*rig.Replica
 	object  *corev1.Pod
 	address string
 	ready   bool
@@ -201,7 +199,7 @@ func (d *deployment) follow(ctx context.Context) error {
 		err = d.remove(ctx)
 	}
 	for _, h := range d.hosted {
-		if !h.ready && d.absent(h.pod) == "" {
+		if !h.ready && d.absent(h.Pod) == "" {
 			err = errors.Join(err, d.report(ctx, h, corev1.ConditionTrue))
 			h.ready = true
 		}
@@ -215,22 +213,22 @@ func (d *deployment) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := d.start("v1", d.o.Command, func(c *operatorConfig) { c.Metrics = address })
+	p, err := d.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Metrics = address })
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
-	h := &hosted{replica: p, address: address}
+	h := &hosted{Replica: p, address: address}
 	d.hosted = append(d.hosted, h)
 	work := d.work
 	d.mu.Unlock()
 	template := d.object(0).Spec.Template
 	h.object = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	h.object.Name, h.object.Namespace = p.pod, d.key.Namespace
+	h.object.Name, h.object.Namespace = p.Pod, d.key.Namespace
 	if err := d.cluster.Create(ctx, h.object); err != nil {
 		return err
 	}
-	return errors.Join(d.report(ctx, h, corev1.ConditionFalse), p.Say(sayWork+work.String()))
+	return errors.Join(d.report(ctx, h, corev1.ConditionFalse), p.Work(work))
 }
 
 // remove ends the newest replica.
@@ -239,7 +237,7 @@ func (d *deployment) remove(ctx context.Context) error {
 	h := d.hosted[len(d.hosted)-1]
 	d.hosted = d.hosted[:len(d.hosted)-1]
 	d.mu.Unlock()
-	return errors.Join(h.End(syscall.SIGTERM), d.cluster.Client.Delete(ctx, h.object, client.GracePeriodSeconds(0)))
+	return errors.Join(h.Leave(), d.cluster.Client.Delete(ctx, h.object, client.GracePeriodSeconds(0)))
 }
 
 // report reports that a Pod runs, and whether it is ready.
@@ -258,7 +256,7 @@ func (d *deployment) addresses() map[string]string {
 	defer d.mu.Unlock()
 	out := map[string]string{}
 	for _, h := range d.hosted {
-		out[h.pod] = h.address
+		out[h.Pod] = h.address
 	}
 	return out
 }
@@ -270,7 +268,7 @@ func (d *deployment) slowDown(work time.Duration) error {
 	d.work = work
 	var err error
 	for _, h := range d.hosted {
-		err = errors.Join(err, h.Say(sayWork+work.String()))
+		err = errors.Join(err, h.Work(work))
 	}
 	return err
 }

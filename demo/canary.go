@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
@@ -17,6 +13,7 @@ import (
 	cliview "github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
 )
 
@@ -45,7 +42,7 @@ type trial struct {
 	fails, slow int
 	bad         bool
 
-	fresh, old []*replica
+	fresh, old []*rig.Replica
 	began      time.Duration
 	step       int // from 1
 	state      table.CanaryState
@@ -93,12 +90,12 @@ func Canaries(c Canary) Story {
 // try starts a canary and its replicas, follows it to its end, and takes the replicas away that are not needed any more.
 func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
 	s.view.log("a canary of build %s: %s", t.build, t.about)
-	t.old = s.live()
+	t.old = s.fleet.Live()
 	if err := s.order(ctx, c, t.build); err != nil {
 		return err
 	}
 	for range 2 {
-		if err := s.startFresh(t); err != nil {
+		if err := s.startFresh(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -112,7 +109,7 @@ func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
 	if t.state == table.CanaryPromoted {
 		gone = t.old
 		for len(running(t.fresh)) < len(running(t.old)) { // as many as there were
-			if err := s.startFresh(t); err != nil {
+			if err := s.startFresh(ctx, t); err != nil {
 				return err
 			}
 		}
@@ -146,8 +143,8 @@ func (s *Show) order(ctx context.Context, c *Canary, build string) error {
 	return err
 }
 
-func (s *Show) startFresh(t *trial) error {
-	p, err := s.start(t.build, s.o.Command, func(c *operatorConfig) { c.Fails, c.Slow = t.fails, t.slow })
+func (s *Show) startFresh(ctx context.Context, t *trial) error {
+	p, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build, o.Fails, o.Slow = t.build, t.fails, t.slow })
 	if err == nil {
 		t.fresh = append(t.fresh, p)
 	}
@@ -201,24 +198,24 @@ func (s *Show) killInStep(ctx context.Context, t *trial) error {
 	if t.step%2 == 0 {
 		victim = running(t.old)[0]
 	}
-	s.view.log("step %d: %s, of build %s, is killed", t.step, victim.pod, victim.build)
-	t.killed, t.killedIn = append(t.killed, victim.pod+" of "+victim.build), t.step
+	s.view.log("step %d: %s, of build %s, is killed", t.step, victim.Pod, victim.Operator.Build)
+	t.killed, t.killedIn = append(t.killed, victim.Pod+" of "+victim.Operator.Build), t.step
 	if err := s.killed(victim, fmt.Sprintf("step %d of %s", t.step, t.build)); err != nil {
 		return err
 	}
 	err := until(ctx, stepLimit, func() string {
-		if memberOf(s.Table(), victim.pod) {
-			return victim.pod + " is still a member"
+		if memberOf(s.Table(), victim.Pod) {
+			return victim.Pod + " is still a member"
 		}
 		return ""
 	})
 	if err != nil {
 		return err
 	}
-	if victim.build == t.build {
-		return s.startFresh(t)
+	if victim.Operator.Build == t.build {
+		return s.startFresh(ctx, t)
 	}
-	p, err := s.start(victim.build, s.o.Command, nil)
+	p, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build = victim.Operator.Build })
 	t.old = append(t.old, p)
 	return err
 }
@@ -230,7 +227,7 @@ func (s *Show) judgeTrial(t *trial) error {
 	if err != nil {
 		return err
 	}
-	websites, err := meetings(s.all(), t.began, now)
+	websites, err := meetings(s.fleet.All(), t.began, now)
 	if err != nil {
 		return err
 	}
@@ -255,10 +252,10 @@ func (s *Show) tell(v ...verdict.Verdict) {
 }
 
 // meetings counts the Websites that replicas reconciled in a time.
-func meetings(all []*replica, from, until time.Duration) (int, error) {
+func meetings(all []*rig.Replica, from, until time.Duration) (int, error) {
 	seen := map[string]bool{}
 	for _, p := range all {
-		list, err := p.reconciles()
+		list, err := p.Reconciles()
 		if err != nil {
 			return 0, err
 		}
@@ -270,13 +267,3 @@ func meetings(all []*replica, from, until time.Duration) (int, error) {
 	}
 	return len(seen), nil
 }
-
-// failing is true if reconciles of an object fail with a build that fails for so many of a thousand.
-func failing(key types.NamespacedName, thousandths int) bool {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, key.String())
-	return int(h.Sum32()%1000) < thousandths
-}
-
-// errBadBuild is the error of such a reconcile.
-var errBadBuild = errors.New("this build cannot do it")

@@ -16,12 +16,13 @@ import (
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // The test binary is also the replicas'.
 func TestMain(m *testing.M) {
-	if os.Getenv(EnvOperator) != "" {
-		os.Exit(OperatorMain())
+	if os.Getenv(rig.EnvOperator) != "" {
+		os.Exit(rig.OperatorMain())
 	}
 	os.Exit(m.Run())
 }

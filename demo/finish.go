@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -34,7 +35,7 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 	}
 	rec := &records{history: history, moves: history.Moves()}
 	r := &Report{
-		Migrated: s.migrates, Members: len(s.live()), Slots: int(s.o.Slots), Rate: s.o.Rate, Delivery: s.o.Delivery,
+		Migrated: s.migrates, Members: len(s.fleet.Live()), Slots: int(s.o.Slots), Rate: s.o.Rate, Delivery: s.o.Delivery,
 	}
 	updates, deletions := s.load.Take()
 	if err := s.settle(ctx, r); err != nil {
@@ -50,35 +51,20 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 		s.view.log("%s of the load failed, the last one: %v", verdict.Count(c.Failures, "request", "requests"), c.Err)
 	}
 	s.view.log("stopping the replicas")
-	if err := s.stop(ctx); err != nil {
+	if err := s.fleet.Stop(ctx, stopLimit); err != nil {
 		return nil, err
 	}
-	ended := map[string]time.Duration{}
-	var duties []journal.Reconcile
-	for _, p := range s.all() {
-		list, err := p.reconciles()
-		if err != nil {
-			return nil, err
-		}
-		for _, one := range list {
-			if one.Key.Namespace == dutyNamespace {
-				duties = append(duties, one)
-			} else {
-				rec.reconciles = append(rec.reconciles, one)
-			}
-		}
-		if at, over := p.Ended(); over {
-			ended[p.pod] = at
-		}
+	if rec.Records, err = s.fleet.Records(); err != nil {
+		return nil, err
 	}
-	r.Overlaps = s.overlaps(rec.reconciles, ended, s.o.key() == slot.KeyUID)
+	r.Overlaps = s.overlaps(rec.Reconciles, rec.Ended, s.o.key() == slot.KeyUID)
 	if s.migrates {
-		s.judgeSides(r, rec.reconciles, ended)
+		s.judgeSides(r, rec.Reconciles, rec.Ended)
 		return r, nil
 	}
 	updates = slices.DeleteFunc(updates, func(u judge.Update) bool { return u.Generation == 1 }) // a new Website
-	rec.latencies = judge.Latencies(updates, rec.reconciles)
-	s.judgeDuties(r, duties, ended)
+	rec.latencies = judge.Latencies(updates, rec.Reconciles)
+	s.judgeDuties(r, rec.Duties, rec.Ended)
 	if err := s.judgeAudit(r, rec); err != nil {
 		return nil, err
 	}
@@ -88,11 +74,11 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 // settle waits until the load's last changes are worked in, which may be in vain, and counts what is right.
 func (s *Show) settle(ctx context.Context, r *Report) error {
 	_ = s.reconciled(ctx, settleLimit, 0) // the report tells
-	if err := s.cluster.Sweep(ctx, s.load.pages); err != nil {
+	if err := s.cluster.Sweep(ctx, s.load.Pages); err != nil {
 		return fmt.Errorf("delete children of Websites that are gone: %w", err)
 	}
 	_ = await.Until(ctx, surveyPeriod, settleLimit, func() string {
-		c, err := s.cluster.SurveyChildren(ctx, s.load.pages)
+		c, err := s.cluster.SurveyChildren(ctx, s.load.Pages)
 		if err != nil {
 			return err.Error()
 		}
@@ -106,7 +92,7 @@ func (s *Show) settle(ctx context.Context, r *Report) error {
 	if behind > 0 {
 		s.view.log("Not reconciled: %s and %d more", example, behind-1)
 	}
-	children, err := s.cluster.SurveyChildren(ctx, s.load.pages)
+	children, err := s.cluster.SurveyChildren(ctx, s.load.Pages)
 	r.Children, r.ChildrenRight, r.ChildrenStray = children.Total, children.Right, children.Stray
 	if children.Example != "" {
 		s.view.log("Wrong about children: %s", children.Example)
@@ -177,14 +163,14 @@ func (s *Show) excused(d judge.Deletion, rec *records) bool {
 
 // judgeOwners counts the slots and duties that nobody has.
 func (s *Show) judgeOwners(r *Report) {
-	r.Duties, r.DutiesUndone = len(dutyNames), len(dutyNames)
+	r.Duties, r.DutiesUndone = len(rig.DutyNames), len(rig.DutyNames)
 	t := s.Table()
 	if t == nil {
 		r.UnownedAtEnd = r.Slots
 		return
 	}
 	r.UnownedAtEnd = t.Counts()[""]
-	for _, name := range dutyNames {
+	for _, name := range rig.DutyNames {
 		if in, ok := t.DutySlot(name); ok && t.At(in).Owner != "" {
 			r.DutiesUndone--
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/cli/dashboard"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // OpenDashboard opens a dashboard of a rota whose buttons are for the replicas given.
@@ -36,7 +36,7 @@ func ByHand(open OpenDashboard) Story {
 			return err
 		}
 		s.view.log("yours: add, stop and kill replicas at %s (Ctrl-C ends and judges the run)", page.URL())
-		s.load.aimed(crashRate)
+		s.load.More(crashRate)
 		enough := s.turn()
 		return s.phase(ctx, "hand", func(ctx context.Context, _ *phase) error {
 			h.close("")
@@ -70,52 +70,52 @@ func (h *hand) close(reason string) {
 }
 
 // Add starts a replica.
-func (h *hand) Add(context.Context) (string, error) {
+func (h *hand) Add(ctx context.Context) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed != "" {
 		return "", errors.New(h.closed)
 	}
-	if n := len(h.s.live()); n >= mostReplicas {
+	if n := len(h.s.fleet.Live()); n >= mostReplicas {
 		return "", fmt.Errorf("there are %d replicas, which is as many as the demo runs: stop one first", n)
 	}
-	p, err := h.s.start("v1", h.s.o.Command, nil)
+	p, err := h.s.fleet.Start(ctx, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	h.s.view.log("added by hand: %s", p.pod)
-	return p.pod, nil
+	h.s.view.log("added by hand: %s", p.Pod)
+	return p.Pod, nil
 }
 
 // Stop has a replica leave.
 func (h *hand) Stop(_ context.Context, pod string) error {
-	return h.end(pod, func(p *replica) error {
+	return h.end(pod, func(p *rig.Replica) error {
 		h.s.view.log("stopped by hand (SIGTERM): %s", pod)
-		return p.End(syscall.SIGTERM)
+		return p.Leave()
 	})
 }
 
 // Kill ends a replica at once.
 func (h *hand) Kill(_ context.Context, pod string) error {
-	return h.end(pod, func(p *replica) error {
+	return h.end(pod, func(p *rig.Replica) error {
 		h.s.view.log("killed by hand (SIGKILL): %s", pod)
 		return h.s.killed(p, "kill of "+pod)
 	})
 }
 
-func (h *hand) end(pod string, do func(*replica) error) error {
+func (h *hand) end(pod string, do func(*rig.Replica) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed != "" {
 		return errors.New(h.closed)
 	}
-	var chosen *replica
+	var chosen *rig.Replica
 	others := 0 // that can take its slots
-	for _, p := range h.s.live() {
+	for _, p := range h.s.fleet.Live() {
 		switch {
-		case p.pod == pod:
+		case p.Pod == pod:
 			chosen = p
-		case h.s.absent(p.pod) == "":
+		case h.s.absent(p.Pod) == "":
 			others++
 		}
 	}
@@ -130,7 +130,7 @@ func (h *hand) end(pod string, do func(*replica) error) error {
 }
 
 // killed kills a replica beside the story's phases.
-func (s *Show) killed(p *replica, name string) error {
+func (s *Show) killed(p *rig.Replica, name string) error {
 	in := &phase{name: name}
 	in.begin()
 	if err := s.kill(p, in); err != nil {

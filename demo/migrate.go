@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
 )
 
@@ -21,10 +22,10 @@ const electionName = "website-operator"
 // Migration is a story in which replicas with leader election are replaced by members of a rota in a rolling update, and
 // these by replicas with leader election again.
 func Migration(ctx context.Context, s *Show) error {
-	s.migrates, s.election = true, electionName
+	s.migrates, s.fleet.Operator.Election = true, electionName
 	s.view.log("Starting %d replicas with leader election, and creating Websites.", replicas)
 	for range replicas {
-		if _, err := s.start("v1", s.o.Command, func(c *operatorConfig) { c.Stock = true }); err != nil {
+		if _, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Stock = true }); err != nil {
 			return err
 		}
 	}
@@ -70,8 +71,8 @@ func (s *Show) goOver(ctx context.Context, u Update, p *phase) error {
 // the longest time in each phase in which no reconcile ran.
 func (s *Show) judgeSides(r *Report, all []journal.Reconcile, ended map[string]time.Duration) {
 	stock := map[string]bool{}
-	for _, p := range s.all() {
-		stock[p.pod] = p.stock
+	for _, p := range s.fleet.All() {
+		stock[p.Pod] = p.Operator.Stock
 	}
 	slices.SortFunc(all, func(a, b journal.Reconcile) int { return cmp.Compare(a.Start, b.Start) })
 	latest := map[bool]time.Duration{} // the latest end, of stock replicas and of members

@@ -50,11 +50,11 @@ type Phase struct {
 
 // records are what a run left for the judge.
 type records struct {
-	history    judge.History
-	moves      []judge.Move
-	latencies  []judge.Latency
-	reconciles []journal.Reconcile
-	audit      *judge.Log // nil: there is none
+	*rig.Records
+	history   judge.History
+	moves     []judge.Move
+	latencies []judge.Latency
+	audit     *judge.Log // nil: there is none
 	// median is how long a change waited while the replicas were undisturbed.
 	median time.Duration
 }
@@ -108,7 +108,7 @@ func (s *Show) measure(p *phase, rec *records) (Phase, error) {
 // takenOver is how long after a kill the victim's slots were worked on again.
 func (s *Show) takenOver(p *phase, rec *records) time.Duration {
 	worked := map[slot.Slot]time.Duration{}
-	for _, r := range rec.reconciles {
+	for _, r := range rec.Reconciles {
 		if r.UID == "" || r.Pod == p.victim || r.Start <= p.killed {
 			continue
 		}

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,15 +21,25 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	website "github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
+// OperatorArgument makes the program rota-demo a replica.
+const OperatorArgument = "demo-operator"
+
 const (
+	// Name and Namespace are the rota's, SitesNamespace is the Websites'.
+	Name           = "website"
+	Namespace      = "rota-demo"
+	SitesNamespace = Namespace + "-sites"
+
 	// quietFor is how long the table must not change for a phase to be over.
 	quietFor = time.Second
 	// surveyPeriod is the time between two looks at all objects.
@@ -46,15 +56,14 @@ type Show struct {
 	dir     string
 	pages   string
 	begun   time.Duration // by journal.Now
-	cluster *cluster
+	cluster *rig.Cluster
 	follow  *rig.Follower
-	load    *load
+	fleet   *rig.Fleet
+	load    *rig.AimedLoad
 	view    *view
 	// turn makes the end of Run's context close the channel, in place of ending the run.
 	turn       func() <-chan struct{}
 	background sync.WaitGroup
-	// election is the Lease of leader election that the rota takes turns with; "": none.
-	election string
 	// migrates is true if replicas without Rota work, too. The judge has no table for them.
 	migrates bool
 	// unaimed keeps the load from preferring slots on the way.
@@ -63,8 +72,6 @@ type Show struct {
 	dead atomic.Pointer[deadSlots]
 
 	mu       sync.Mutex
-	pods     int
-	procs    []*replica
 	phases   []*phase
 	kills    []*phase // those by hand and in canaries
 	baseline phase    // when the replicas worked undisturbed
@@ -123,14 +130,17 @@ func (s *Show) run(caller context.Context) (report *Report, err error) {
 		return caller.Done()
 	}
 	s.view.log("Starting a Kubernetes API server ...")
-	if s.cluster, err = openCluster(ctx, s.o, s.dir); err != nil {
-		return nil, errors.Join(err, context.Cause(ctx))
+	if s.cluster, err = rig.Open(ctx, rig.Options{
+		Name: Namespace, Kubeconfig: s.o.Kubeconfig, AuditLogs: s.o.AuditLogs, Dir: s.dir,
+		ControlPlane: controlplane.Options{Audit: true, Env: []string{rig.FewCollections}},
+	}); err != nil {
+		return nil, errors.Join(occupied(err), context.Cause(ctx))
 	}
 	defer func() {
 		cancel(nil)
 		s.background.Wait()
-		for _, p := range s.all() {
-			p.Kill()
+		if s.fleet != nil {
+			s.fleet.Close()
 		}
 		if s.o.Keep && s.cluster.Plane != nil { // which takes its audit log with it
 			for _, path := range s.cluster.Plane.AuditLogs() {
@@ -139,7 +149,16 @@ func (s *Show) run(caller context.Context) (report *Report, err error) {
 		}
 		err = errors.Join(err, s.cluster.Clear())
 	}()
-	s.load = newLoad(s.cluster.Client, s.o.Seed, website.Pages{Dir: s.pages}, s.world().SlotOf)
+	identify, err := s.cluster.Users(ctx, Name, s.o.Delivery > sharding.Filter)
+	if err != nil {
+		return nil, occupied(err)
+	}
+	s.fleet = &rig.Fleet{Dir: s.dir, Command: s.o.Command, Identify: identify, Operator: rig.Operator{
+		Rota: Name, Namespace: Namespace, Sites: SitesNamespace, Build: "v1", Pages: s.pages, Slots: s.o.Slots,
+		Delivery: s.o.Delivery, Lease: s.o.LeaseDuration, Renew: s.o.RenewDeadline, Retry: s.o.RetryPeriod,
+		Write: s.o.WriteTimeout, Verbose: s.o.Verbose,
+	}}
+	s.load = rig.NewAimedLoad(s.cluster, s.o.Seed, website.Pages{Dir: s.pages}, s.world().SlotOf)
 	if s.follow, err = rig.NewFollower(s.cluster.Config, Namespace, Name); err != nil {
 		return nil, err
 	}
@@ -149,7 +168,7 @@ func (s *Show) run(caller context.Context) (report *Report, err error) {
 	if err = s.o.Story(ctx, s); err != nil {
 		cancel(err)
 	}
-	s.load.finish()
+	s.load.Finish()
 	if err == nil {
 		report, err = s.finish(ctx)
 	}
@@ -159,12 +178,19 @@ func (s *Show) run(caller context.Context) (report *Report, err error) {
 	return report, nil
 }
 
+// occupied says what to do where an earlier run has left its objects.
+func occupied(err error) error {
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return fmt.Errorf("set up the demo: %w. Is another one running, or was one killed? Then `kubectl delete namespace %s "+
+		"%s`, and the ClusterRole and ClusterRoleBinding %s", err, Namespace, SitesNamespace, Namespace)
+}
+
 // failure is an error if a process ended that should not, or if the table cannot be followed.
 func (s *Show) failure() error {
-	for _, p := range s.all() {
-		if err := p.Failure(); err != nil && !p.mayEnd.Load() {
-			return err
-		}
+	if err := s.fleet.Fallen(); err != nil {
+		return err
 	}
 	_, err := s.follow.History()
 	return err
@@ -182,13 +208,7 @@ func (s *Show) Kubeconfig() string {
 }
 
 // Pods are the replicas that run and were not told to end, oldest first.
-func (s *Show) Pods() []string {
-	var pods []string
-	for _, p := range s.live() {
-		pods = append(pods, p.pod)
-	}
-	return pods
-}
+func (s *Show) Pods() []string { return s.fleet.Pods() }
 
 // Websites lists those that there are.
 func (s *Show) Websites(ctx context.Context) ([]webv1.Website, error) { return s.cluster.Websites(ctx) }
@@ -200,7 +220,7 @@ func (s *Show) Table() *table.Table {
 }
 
 func (s *Show) world() judge.World {
-	return judge.World{Pod: podOf, Slots: s.o.Slots, Key: s.o.key()}
+	return judge.World{Pod: s.cluster.PodOfUser, Slots: s.o.Slots, Key: s.o.key()}
 }
 
 // aim points half of the load, and extra updates, at the slots that are on the way.
@@ -217,97 +237,42 @@ func (s *Show) aim(t *table.Table) {
 	if dead := s.dead.Load(); dead != nil && memberOf(t, dead.pod) {
 		set = set.Union(dead.slots)
 	}
-	s.load.moving.Store(&set)
+	s.load.Aim(set)
 }
 
 func memberOf(t *table.Table, pod string) bool {
 	return t != nil && slices.ContainsFunc(t.Members, func(m table.Member) bool { return m.Pod == pod })
 }
 
-// start starts a replica in a new Pod. change, if it is not nil, changes its configuration.
-func (s *Show) start(build string, command []string, change func(*operatorConfig)) (*replica, error) {
-	s.mu.Lock()
-	s.pods++
-	pod := fmt.Sprintf("web-%d", s.pods)
-	s.mu.Unlock()
-	kubeconfig, err := s.cluster.kubeconfig(pod)
-	if err != nil {
-		return nil, err
-	}
-	config := operatorConfig{
-		Election: s.election, Build: build, Kubeconfig: kubeconfig, Pages: s.pages, Slots: s.o.Slots, Verbose: s.o.Verbose,
-		Delivery: s.o.Delivery, Lease: s.o.LeaseDuration, Renew: s.o.RenewDeadline, Retry: s.o.RetryPeriod,
-		Write: s.o.WriteTimeout,
-	}
-	if change != nil {
-		change(&config)
-	}
-	p, err := startReplica(command, s.dir, pod, config)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.procs = append(s.procs, p)
-	return p, nil
-}
-
-func (s *Show) all() []*replica {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.procs)
-}
-
-// live returns the replicas that run and were not told to end, oldest first.
-func (s *Show) live() []*replica { return running(s.all()) }
-
-func running(all []*replica) []*replica {
-	return slices.DeleteFunc(slices.Clone(all), func(p *replica) bool { return !p.Running() })
+// running are the replicas among them that run and were not told to end.
+func running(all []*rig.Replica) []*rig.Replica {
+	return slices.DeleteFunc(slices.Clone(all), func(p *rig.Replica) bool { return !p.Live() })
 }
 
 // leave has a replica end by SIGTERM, and waits until it has.
-func (s *Show) leave(ctx context.Context, p *replica) error {
-	if err := p.End(syscall.SIGTERM); err != nil {
+func (s *Show) leave(ctx context.Context, p *rig.Replica) error {
+	if err := p.Leave(); err != nil {
 		return err
 	}
 	return until(ctx, stepLimit, p.Lingers)
 }
 
-// stop has all replicas leave.
-func (s *Show) stop(ctx context.Context) error {
-	live := s.live()
-	for _, p := range live {
-		if err := p.End(syscall.SIGTERM); err != nil {
-			return err
-		}
-	}
-	for _, p := range live {
-		if err := until(ctx, stopLimit, p.Lingers); err != nil {
-			return fmt.Errorf("%w after SIGTERM:\n%s", err, p.Tail())
-		}
-		if err := p.Failure(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // kill ends a replica at once, and notes in the phase what it had. Half of the load goes there.
-func (s *Show) kill(p *replica, in *phase) error {
+func (s *Show) kill(p *rig.Replica, in *phase) error {
 	t := s.Table()
-	in.victim, in.killed = p.pod, journal.Now()
+	in.victim, in.killed = p.Pod, journal.Now()
 	if t != nil {
 		for _, m := range t.Members {
-			if m.Pod == p.pod {
+			if m.Pod == p.Pod {
 				in.victimsSlots = in.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
 			}
 		}
 	}
-	s.load.aimed(crashRate)
-	if err := p.End(syscall.SIGKILL); err != nil {
+	s.load.More(crashRate)
+	if err := p.Kill(); err != nil {
 		return err
 	}
-	s.dead.Store(&deadSlots{p.pod, in.victimsSlots})
+	s.dead.Store(&deadSlots{p.Pod, in.victimsSlots})
 	if t != nil {
 		s.aim(t)
 	}
@@ -330,10 +295,8 @@ func (s *Show) Quiet(ctx context.Context) error {
 		if problem := judge.Quiet(t, s.Pods()); problem != "" {
 			return problem
 		}
-		for _, p := range s.all() {
-			if problem := p.Lingers(); problem != "" && !p.Running() {
-				return problem
-			}
+		if problem := s.fleet.Lingers(); problem != "" {
+			return problem
 		}
 		if journal.Now()-since < quietFor {
 			return "the table still changes"
@@ -349,8 +312,8 @@ func until(ctx context.Context, limit time.Duration, check func() string) error 
 
 // work returns the number of reconciles so far.
 func (s *Show) work() (n int, err error) {
-	for _, p := range s.all() {
-		done, err := p.reconciles()
+	for _, p := range s.fleet.All() {
+		done, err := p.Reconciles()
 		if err != nil {
 			return 0, err
 		}
@@ -364,7 +327,7 @@ func (s *Show) survey(ctx context.Context) (total, behind int, example string, e
 	sites, err := s.cluster.Websites(ctx)
 	for i := range sites {
 		if w := &sites[i]; w.Status.ObservedGeneration != w.Generation || w.DeletionTimestamp != nil ||
-			s.load.pages.Checksum(client.ObjectKeyFromObject(w)) != w.Status.Checksum {
+			s.load.Pages.Checksum(client.ObjectKeyFromObject(w)) != w.Status.Checksum {
 			behind, example = behind+1, w.Name
 		}
 	}

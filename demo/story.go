@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
@@ -56,7 +55,7 @@ func Main(release string) Story {
 func (s *Show) SetUp(ctx context.Context) error {
 	s.view.log("Starting %d replicas, and creating Websites. The first start of a rota takes one lease.", replicas)
 	for range replicas {
-		if _, err := s.start("v1", s.o.Command, nil); err != nil {
+		if _, err := s.fleet.Start(ctx, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -114,7 +113,7 @@ func (s *Show) fill(ctx context.Context) error {
 // undisturbed starts the load, and measures how long changes wait while nothing else happens.
 func (s *Show) undisturbed(ctx context.Context) error {
 	s.view.log("undisturbed, for comparison")
-	s.load.run(ctx, s.o.Rate)
+	s.load.Run(ctx, s.o.Rate)
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
@@ -135,7 +134,7 @@ func (s *Show) phase(ctx context.Context, name string, do func(context.Context, 
 	if err != nil {
 		return err
 	}
-	s.load.aimed(canaryRate)
+	s.load.More(canaryRate)
 	// Work that this phase leaves must not count as stalls of the next one. Some of the load is always under way.
 	err = s.reconciled(ctx, stepLimit, 5+int(s.o.Rate))
 	if err != nil && ctx.Err() == nil {
@@ -162,23 +161,23 @@ func (s *Show) timed(name string, do func(*phase) error) error {
 	return nil
 }
 
-func (s *Show) join(context.Context, *phase) error {
-	p, err := s.start("v1", s.o.Command, nil)
+func (s *Show) join(ctx context.Context, _ *phase) error {
+	p, err := s.fleet.Start(ctx, nil, nil)
 	if err == nil {
-		s.view.log("a replica joins: %s", p.pod)
+		s.view.log("a replica joins: %s", p.Pod)
 	}
 	return err
 }
 
 func (s *Show) leaves(context.Context, *phase) error {
-	p := s.live()[0]
-	s.view.log("a replica leaves (SIGTERM): %s", p.pod)
-	return p.End(syscall.SIGTERM)
+	p := s.fleet.Live()[0]
+	s.view.log("a replica leaves (SIGTERM): %s", p.Pod)
+	return p.Leave()
 }
 
 // crash kills the second oldest: the oldest may be the one that others have watched longest.
 func (s *Show) crash(_ context.Context, in *phase) error {
-	p := s.live()[1]
-	s.view.log("a replica is killed (SIGKILL): %s", p.pod)
+	p := s.fleet.Live()[1]
+	s.view.log("a replica is killed (SIGKILL): %s", p.Pod)
 	return s.kill(p, in)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // Update is a rolling update of all replicas, one by one, with one more than usual meanwhile, as a Deployment with
@@ -32,8 +32,6 @@ const (
 	readyAfter = 2 * time.Second
 	// restarts and restartAfter are how often, and how soon, a replica that ended at its start is started again.
 	restarts, restartAfter = 5, 5 * time.Second
-	// stockRuns is what a stock replica logs when its manager runs.
-	stockRuns = "The stock replica runs"
 )
 
 // Update is a phase of a story. It is over when exactly the replicas that run share the slots, and nothing moves.
@@ -41,12 +39,9 @@ func (s *Show) Update(ctx context.Context, u Update) error { return s.phase(ctx,
 
 func (s *Show) update(u Update) func(context.Context, *phase) error {
 	return func(ctx context.Context, in *phase) error {
-		if len(u.Command) == 0 {
-			u.Command = s.o.Command
-		}
-		old := s.live()
+		old := s.fleet.Live()
 		for i, p := range old {
-			s.view.log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.pod)
+			s.view.log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.Pod)
 			if err := s.comes(ctx, &u); err != nil {
 				return err
 			}
@@ -58,9 +53,9 @@ func (s *Show) update(u Update) func(context.Context, *phase) error {
 			if err := await.Sleep(ctx, readyAfter); err != nil {
 				return err
 			}
-			end := func() error { return p.End(syscall.SIGTERM) }
+			end := func() error { return p.Leave() }
 			if i == 1 && u.Kill {
-				s.view.log("%s is killed (SIGKILL)", p.pod)
+				s.view.log("%s is killed (SIGKILL)", p.Pod)
 				end = func() error { return s.kill(p, in) }
 			}
 			if err := end(); err != nil {
@@ -78,27 +73,27 @@ func (s *Show) update(u Update) func(context.Context, *phase) error {
 // comes starts a new replica of an update, and waits until it has joined, or runs if it is a stock one.
 func (s *Show) comes(ctx context.Context, u *Update) error {
 	for n := 0; ; n++ {
-		fresh, err := s.start(u.Build, u.Command, func(c *operatorConfig) { c.Stock = u.Stock })
+		fresh, err := s.fleet.Start(ctx, u.Command, func(o *rig.Operator) { o.Build, o.Stock = u.Build, u.Stock })
 		if err != nil {
 			return err
 		}
-		fresh.mayEnd.Store(u.MayEnd && n < restarts)
+		fresh.MayEnd.Store(u.MayEnd && n < restarts)
 		err = until(ctx, stepLimit, func() string {
 			switch {
-			case !fresh.Running():
+			case !fresh.Live():
 				return ""
 			case !u.Stock:
-				return s.absent(fresh.pod)
-			case !strings.Contains(string(fresh.Tail()), stockRuns):
-				return fresh.pod + " does not run yet"
+				return s.absent(fresh.Pod)
+			case !strings.Contains(string(fresh.Process().Tail()), rig.StockRuns):
+				return fresh.Pod + " does not run yet"
 			}
 			return ""
 		})
-		if err != nil || fresh.Running() {
-			fresh.mayEnd.Store(false)
+		if err != nil || fresh.Live() {
+			fresh.MayEnd.Store(false)
 			return err
 		}
-		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.pod, restartAfter, lastError(fresh.Tail()))
+		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.Pod, restartAfter, lastError(fresh.Process().Tail()))
 		if err := await.Sleep(ctx, restartAfter); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 func main() {
@@ -250,6 +251,6 @@ func newOperator() *cobra.Command {
 		Short:  "Run a replica of the demo; the demo starts it",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		Run:    func(*cobra.Command, []string) { os.Exit(demo.OperatorMain()) },
+		Run:    func(*cobra.Command, []string) { os.Exit(rig.OperatorMain()) },
 	}
 }

@@ -29,8 +29,8 @@ import (
 
 const (
 	// functionDuty is a function, controllerDuty a controller that is not sharded. Each writes to the ConfigMap of its
-	// name, in the namespace of the Websites.
-	functionDuty, controllerDuty = "duty-function", "duty-controller"
+	// name, in the namespace of the Websites. Replicas of earlier releases (test/rig/skew) have duties of these names.
+	functionDuty, controllerDuty = "pages", "websites"
 	// dutyPeriod is the time between two writes of a duty.
 	dutyPeriod = 200 * time.Millisecond
 	// dutyNamespace is in the journal what tells a run of a duty from a reconcile.

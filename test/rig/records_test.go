@@ -61,7 +61,7 @@ func TestRecorderTellsWhoDidADuty(t *testing.T) {
 	for _, v := range duties {
 		got = append(got, v.Name+" "+v.Number+" "+v.Process)
 	}
-	want := []string{"duty-function 1 ", "duty-function 2 web-1.1", "duty-function 3 web-2.1", "duty-function 4 "}
+	want := []string{"pages 1 ", "pages 2 web-1.1", "pages 3 web-2.1", "pages 4 "}
 	if diff := cmp.Diff(want, got); diff != "" || len(sites) != 0 || gaps != 0 {
 		t.Errorf("%d Websites, %d gaps (-want +got):\n%s", len(sites), gaps, diff)
 	}

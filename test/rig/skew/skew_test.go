@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rota-dev/rota/demo"
 	"github.com/rota-dev/rota/demo/dispatch"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // The test binary is also the replicas', dispatchers' and workers' of this release.
 func TestMain(m *testing.M) {
 	switch {
-	case os.Getenv(demo.EnvOperator) != "":
-		os.Exit(demo.OperatorMain())
+	case os.Getenv(rig.EnvOperator) != "":
+		os.Exit(rig.OperatorMain())
 	case os.Getenv(dispatch.Env) != "":
 		os.Exit(dispatch.Main())
 	}
