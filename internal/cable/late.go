@@ -27,10 +27,16 @@ type watches struct {
 // RoundTrip implements http.RoundTripper.
 func (w *watches) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
-	if watch := req.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+	if err == nil && IsWatch(req) {
 		resp.Body = w.through(req, resp.Body)
 	}
 	return resp, err
+}
+
+// IsWatch is true if a request is a watch.
+func IsWatch(req *http.Request) bool {
+	watch := req.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
 }
 
 // WrappedRoundTripper lets client-go find what is below.

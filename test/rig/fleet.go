@@ -11,7 +11,6 @@ import (
 
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
-	"github.com/rota-dev/rota/test/rig/process"
 )
 
 // Fleet starts the replicas of an operator and ends them. Set its fields before the first Start; its methods may be
@@ -171,15 +170,4 @@ func (f *Fleet) Records() (*Records, error) {
 		r.mu.Unlock()
 	}
 	return out, nil
-}
-
-// Failures logs how processes ended that were not told to, and returns it in words.
-func (f *Fleet) Failures(log func(format string, args ...any)) []string {
-	var all []*process.Process
-	for _, r := range f.All() {
-		if !r.MayEnd.Load() {
-			all = append(all, r.Process())
-		}
-	}
-	return process.TellAll(all, log)
 }

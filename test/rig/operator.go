@@ -63,8 +63,8 @@ const StockRuns = "This replica has leader election, and no Rota"
 // workTime is how long a reconcile takes beyond its write with StatusOnly.
 const workTime = 3 * time.Millisecond
 
-// OperatorMain is the main function of a replica. It obeys its standard input (see stops.obey), and ends when that does:
-// so also when the program that started it dies. It returns the exit status.
+// OperatorMain is the main function of a replica. It obeys its standard input (see stops.obey), and ends when that
+// does: so also when the program that started it dies. It returns the exit status.
 func OperatorMain() int {
 	var o Operator
 	return process.Main(EnvOperator, "package rig", &o, o.run, func(z *zap.Options) { z.Development = o.Verbose })

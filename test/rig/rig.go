@@ -122,7 +122,9 @@ func New(ctx context.Context, s Setup) (_ *Rig, err error) {
 	r.accounts = accounts{c, r.client}
 	r.fleet = &Fleet{
 		Dir: s.Dir, Command: s.Command, Restart: true,
-		Operator: Operator{Namespace: c.Namespace, Sites: c.Sites, Slots: s.Slots, Lease: s.Lease, StatusOnly: true, Verbose: true},
+		Operator: Operator{
+			Namespace: c.Namespace, Sites: c.Sites, Slots: s.Slots, Lease: s.Lease, StatusOnly: true, Verbose: true,
+		},
 		Identify: func(ctx context.Context, pod string) (Identity, error) { return r.accounts.identify(ctx, r.rota, pod) },
 	}
 	r.Load = NewLoad(r.client, c.Sites, s.Seed, func(s *Site) webv1.WebsiteSpec {
@@ -165,7 +167,7 @@ func (r *Rig) Save(folder string) error {
 		return err
 	}
 	var files []string
-	for _, pattern := range []string{filepath.Join(r.Dir, "*.journal"), filepath.Join(r.Dir, "*.log"), filepath.Join(r.Plane.Dir(), "*.log")} {
+	for _, pattern := range []string{r.Dir + "/*.journal", r.Dir + "/*.log", r.Plane.Dir() + "/*.log"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			return err

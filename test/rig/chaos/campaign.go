@@ -24,8 +24,8 @@ type campaign struct {
 	used int      // runs of the rig
 }
 
-// Run does the runs and reports on them. When it returns, all processes are gone. The error is about the campaign itself;
-// the report has what runs showed, and which could not be judged.
+// Run does the runs and reports on them. When it returns, all processes are gone. The error is about the campaign
+// itself; the report has what runs showed, and which could not be judged.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err

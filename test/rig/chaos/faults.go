@@ -160,7 +160,8 @@ func answering(code int) proxy.Faults {
 
 // isWork matches the writes of members to Websites, and for duties.
 func isWork(r *http.Request) bool {
-	return rig.IsStatusWrite(r) || slices.ContainsFunc(rig.DutyNames, func(name string) bool { return rig.IsDutyWrite(name)(r) })
+	return rig.IsStatusWrite(r) ||
+		slices.ContainsFunc(rig.DutyNames, func(name string) bool { return rig.IsDutyWrite(name)(r) })
 }
 
 var heldWrites = []rig.Scenario{

@@ -102,9 +102,10 @@ var controlPlanes = []rig.Scenario{
 }
 
 var tableFaults = []rig.Scenario{
-	{Name: "table-deleted", Fresh: true, What: "somebody deletes the table", Do: func(ctx context.Context, r *rig.Run) error {
-		return errors.Join(deleteTable(ctx, r), remade(ctx, r))
-	}},
+	{Name: "table-deleted", Fresh: true, What: "somebody deletes the table",
+		Do: func(ctx context.Context, r *rig.Run) error {
+			return errors.Join(deleteTable(ctx, r), remade(ctx, r))
+		}},
 	{Name: "table-restored", Fresh: true, What: "somebody deletes the table and creates it again from an old copy",
 		Do: func(ctx context.Context, r *rig.Run) error {
 			old, err := oldTable(ctx, r)

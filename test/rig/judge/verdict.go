@@ -21,7 +21,7 @@ type Figures struct {
 	// Operations are the accepted writes and the reconciles that were looked at.
 	Operations int `json:"operations"`
 	Work
-	// LongestMillis is the longest overlap; AwakeMillis is the longest without the time during which a process was stopped.
+	// LongestMillis is the longest overlap; AwakeMillis is the longest without the time for which a process was stopped.
 	LongestMillis float64 `json:"longest_overlap_ms"`
 	AwakeMillis   float64 `json:"longest_overlap_awake_ms"`
 	// Updates are the changes of specifications. SlowestMillis is the longest that one waited for its reconcile while the

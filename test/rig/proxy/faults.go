@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/http"
 	"time"
+
+	"github.com/rota-dev/rota/internal/cable"
 )
 
 // Faults are what the proxy does to requests. The zero value is nothing.
@@ -35,7 +37,7 @@ type Answer struct {
 	Share float64
 }
 
-func (a Answer) concerns(r *http.Request) bool { return a.Code != http.StatusGone || isWatch(r) }
+func (a Answer) concerns(r *http.Request) bool { return a.Code != http.StatusGone || cable.IsWatch(r) }
 
 // reason is the API's word for a code.
 var reason = map[int]string{
@@ -45,15 +47,6 @@ var reason = map[int]string{
 
 func (f Faults) concernWatches() bool {
 	return f.CutWatches > 0 || f.TearWatches > 0 || f.RefuseWatches
-}
-
-func isWatch(r *http.Request) bool {
-	switch r.URL.Query().Get("watch") {
-	case "true", "1":
-		return true
-	default:
-		return false
-	}
 }
 
 // IsWrite says whether a request changes something.

@@ -31,9 +31,6 @@ func (p *Proxy) Hold(match func(*http.Request) bool) *Held {
 // Arrived is closed when there is one.
 func (h *Held) Arrived() <-chan struct{} { return h.arrived }
 
-// Path is that of the request, once it has arrived.
-func (h *Held) Path() string { return h.request.URL.Path }
-
 // Release sends the request to the API server, whether or not its client is still there, and returns the status code of
 // the answer. It must be called once at most.
 func (h *Held) Release(ctx context.Context) (int, error) {

@@ -19,6 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/internal/cable"
 )
 
 // A Proxy is the way of one client to the API servers. Its methods may be called concurrently.
@@ -162,7 +164,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, code)
 		return
 	}
-	if isWatch(r) {
+	if cable.IsWatch(r) {
 		if f.RefuseWatches {
 			panic(http.ErrAbortHandler)
 		}
@@ -221,7 +223,7 @@ func writeStatus(w http.ResponseWriter, code int) {
 
 // tear makes a watch end within an event.
 func (p *Proxy) tear(resp *http.Response) error {
-	if d := p.faults().TearWatches; d > 0 && isWatch(resp.Request) && resp.StatusCode == http.StatusOK {
+	if d := p.faults().TearWatches; d > 0 && cable.IsWatch(resp.Request) && resp.StatusCode == http.StatusOK {
 		resp.Body = &torn{ReadCloser: resp.Body, from: time.Now().Add(d)}
 	}
 	return nil

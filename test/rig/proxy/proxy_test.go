@@ -320,8 +320,8 @@ func TestHeldWrite(t *testing.T) {
 	}
 	<-h.Arrived()
 	p.must(t, http.MethodPatch, "/x", "next") // only one is held
-	if code, err := h.Release(t.Context()); code != http.StatusOK || err != nil || h.Path() != "/x" {
-		t.Errorf("released %s: %d, %v", h.Path(), code, err)
+	if code, err := h.Release(t.Context()); code != http.StatusOK || err != nil {
+		t.Errorf("released: %d, %v", code, err)
 	}
 	if got := b.requests(); len(got) != 4 || got[3] != "PATCH /x?timeout=1s token held" {
 		t.Errorf("the server got %q", got)
