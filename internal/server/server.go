@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
@@ -24,12 +25,10 @@ type Options struct {
 	Address string
 	// CertFile and KeyFile have the certificate and its key in PEM. Both empty: plain HTTP.
 	CertFile, KeyFile string
-	// Connections is how many connections there may be at a time. For further ones idle ones are closed, or they wait.
-	// Default 10,000.
+	// Connections is how many connections there may be at a time; further ones wait. Default 10,000.
 	Connections int
-	// Authenticates says that Handler calls Trust for requests with a valid token. Connections without such a request are
-	// closed after a few seconds without one, are closed first if there are too many, and one address can have a tenth of
-	// Connections.
+	// Authenticates is true if Handler calls Trust for requests with a valid token. Connections without such a request are
+	// closed after a while, make room for others, and one address can have a tenth of Connections.
 	Authenticates bool
 	Handler       http.Handler
 	Logger        logr.Logger
@@ -41,8 +40,8 @@ type Options struct {
 type times struct {
 	// header is how long a client may take to send a header, and to shake hands. body is how long for a body.
 	header, body time.Duration
-	// idle is how long a connection stays without a request, and unknown for how long one does that had none with a
-	// valid token.
+	// idle is how long a connection stays without a request, and unknown how long one stays on which no request has
+	// shown a valid token.
 	idle, unknown time.Duration
 	// ping is how long a connection with HTTP/2 is silent before the client is asked whether it is there.
 	ping time.Duration
@@ -56,7 +55,7 @@ func (t *times) setDefaults() {
 	t.header = cmp.Or(t.header, 10*time.Second)
 	t.body = cmp.Or(t.body, 10*time.Second)
 	t.idle = cmp.Or(t.idle, 2*time.Minute)
-	t.unknown = cmp.Or(t.unknown, 10*time.Second)
+	t.unknown = cmp.Or(t.unknown, 20*time.Second)
 	t.ping = cmp.Or(t.ping, 20*time.Second)
 	t.stuck = cmp.Or(t.stuck, 15*time.Second)
 	t.reread = cmp.Or(t.reread, 10*time.Second)
@@ -68,7 +67,7 @@ const maxHeader = 32 << 10
 // Server serves once Run is called.
 type Server struct {
 	listener net.Listener
-	conns    *connections
+	conns    *connections // nil unless the handler authenticates
 	http     *http.Server
 	certs    *certwatcher.CertWatcher // nil: plain HTTP
 	log      logr.Logger
@@ -106,9 +105,14 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 
 // track has the server bound the connections of a listener.
 func (s *Server) track(l net.Listener, o Options) {
-	s.conns = newConnections(cmp.Or(o.Connections, 10_000), !o.Authenticates, o.times.unknown, o.Logger)
-	s.http.ConnState, s.http.ConnContext = s.conns.changed, s.conns.context
-	s.listener = &listener{Listener: l, in: s.conns, done: make(chan struct{})}
+	most := cmp.Or(o.Connections, 10_000)
+	if !o.Authenticates {
+		s.listener = netutil.LimitListener(l, most)
+		return
+	}
+	s.conns = newConnections(most, o.times.unknown, o.Logger)
+	s.http.ConnContext = s.conns.context
+	s.listener = s.conns.limited(l)
 }
 
 // Addr is where it listens.
@@ -117,7 +121,7 @@ func (s *Server) Addr() *net.TCPAddr {
 	return addr
 }
 
-// Connections are figures of those that there are.
+// Connections are figures of those of a server that authenticates.
 func (s *Server) Connections() Connections { return s.conns.figures() }
 
 // Run serves until Shutdown or Close.

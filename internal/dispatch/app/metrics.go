@@ -94,7 +94,7 @@ func newMetrics(kinds []string) *metrics {
 		"whether a request on them has shown a valid token: yes or no.", []string{"token"}, nil)
 	m.closed = prometheus.NewDesc("rota_dispatch_connections_closed_total", "Connections that were closed although the "+
 		"client was there: room, for another one where limits.connections was reached; address, since its address had too "+
-		"many without a valid token; idle, since it had no valid token, and no request for 10 s.", []string{"why"}, nil)
+		"many without a valid token; idle, since no request on it had shown a valid token for 20 s.", []string{"why"}, nil)
 	for _, path := range paths {
 		m.underWay.WithLabelValues(path)
 	}

@@ -239,8 +239,8 @@ func (d *Dispatcher) reachable(*http.Request) error {
 	if c.Full.IsZero() || time.Since(c.Full) < fullFor {
 		return nil
 	}
-	return fmt.Errorf("new connections have waited for %v: all %d have a request under way; raise limits.connections, or "+
-		"run more dispatchers", time.Since(c.Full).Round(time.Second), c.Limit)
+	return fmt.Errorf("new connections have waited for %v: workers have all %d; raise limits.connections, or run more "+
+		"dispatchers", time.Since(c.Full).Round(time.Second), c.Limit)
 }
 
 // client returns a client for other dispatchers. It reads the token and the authorities again when they change.
