@@ -122,7 +122,7 @@ func TestRunnable(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if left := tier.Takes(); len(left) > 0 {
-		t.Errorf("%d keys are taken", len(left))
+	if stats, _ := tier.Stats(); stats.Taken > 0 {
+		t.Errorf("%d keys are taken", stats.Taken)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func TestClockIsSet(t *testing.T) {
 	begun := time.Now()
 	var ahead time.Duration
-	d, err := newDispatcher(adapter.Parts{
+	d, err := NewOf(adapter.Parts{
 		Slots: 8, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) + ahead },
 		Reported: func() bool { return true },
 	}, Options{Kinds: []Kind{{Kind: schema.GroupKind{Kind: "Pod"}}}, Logger: logr.Discard()})

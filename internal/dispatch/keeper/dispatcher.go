@@ -95,7 +95,7 @@ var _ controllers.Keeper = (*Dispatcher)(nil)
 
 // New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
 func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
-	d, err := newDispatcher(r.Adapt(adapter.Grant()), o)
+	d, err := NewOf(r.Adapt(adapter.Grant()), o)
 	if err != nil {
 		return nil, fmt.Errorf("dispatcher %s: %w", r.Name(), err)
 	}
@@ -128,8 +128,9 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// newDispatcher makes a dispatcher that follows nothing yet.
-func newDispatcher(parts adapter.Parts, o Options) (*Dispatcher, error) {
+// NewOf makes a dispatcher from parts of a rota. It follows no objects, and the caller does what the rota does with a
+// controllers.Keeper: it opens slots, and reports changes with Change.
+func NewOf(parts adapter.Parts, o Options) (*Dispatcher, error) {
 	if parts.Key == slot.KeyUID {
 		return nil, fmt.Errorf("key %s: a name may be in two slots then; use key %s or %s", slot.KeyUID, slot.KeyName,
 			slot.KeyNamespace)
@@ -310,6 +311,14 @@ func (d *Dispatcher) changeOf(kind string, obj metav1.Object, class queue.Class,
 		Key:  queue.Key{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()},
 		Slot: d.slotOf(obj), UID: string(obj.GetUID()), Version: obj.GetResourceVersion(), Class: class, Gone: deleted,
 	}
+}
+
+// Change reports a change of an object that the dispatcher does not follow itself.
+func (d *Dispatcher) Change(c queue.Change) {
+	defer d.step()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.change(c)
 }
 
 // change tells the queue of an object. d.mu is held.

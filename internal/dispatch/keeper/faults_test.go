@@ -110,7 +110,7 @@ func inTimeWith(t *testing.T, o Options, servers map[string]*server, test func(*
 			o.Kinds = append(o.Kinds, Kind{Kind: schema.GroupKind{Kind: name}})
 		}
 		begun := time.Now()
-		d, err := newDispatcher(adapter.Parts{
+		d, err := NewOf(adapter.Parts{
 			Slots: 16, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) },
 		}, o)
 		if err != nil {
