@@ -69,9 +69,6 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 	if _, err := os.Stat(b.Operator); err == nil {
 		return b, nil // the folder was renamed when all were there
 	}
-	if err := r.inClone(ctx, root); err != nil {
-		return nil, err
-	}
 	temp, err := os.MkdirTemp("", "rota-skew-")
 	if err != nil {
 		return nil, err
@@ -82,7 +79,8 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		return nil, err
 	}
 	if err := run(ctx, root, "git", "archive", "--format=tar", "--output="+archive, r.Commit); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("commit %s (%s) is not in this clone; `git fetch --unshallow` gets a shallow clone's history: %w",
+			r.Commit, r.About, err)
 	}
 	if err := run(ctx, source, "tar", "-xf", archive); err != nil {
 		return nil, err
@@ -99,22 +97,6 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		return nil, fmt.Errorf("commit %s (%s): %w", r.Commit, r.About, err)
 	}
 	return b, errors.Join(os.RemoveAll(dir), os.Rename(built, dir))
-}
-
-// inClone fails if the clone does not have the release's commit.
-func (r Release) inClone(ctx context.Context, root string) error {
-	if err := run(ctx, root, "git", "rev-parse", "--git-dir"); err != nil {
-		return fmt.Errorf("the release before is built from git's history, and %s is no clone: use one: %w", root, err)
-	}
-	if run(ctx, root, "git", "cat-file", "-e", r.Commit+"^{commit}") == nil {
-		return nil
-	}
-	remedy := "is not in this clone: `git fetch` it; if nobody has it, test/rig/skew/BEFORE names the wrong one"
-	text, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--is-shallow-repository").Output()
-	if err == nil && strings.TrimSpace(string(text)) == "true" {
-		remedy = "is not in this clone, which is shallow: `git fetch --unshallow` first"
-	}
-	return fmt.Errorf("commit %s (%s) %s", r.Commit, r.About, remedy)
 }
 
 // run runs a command in a folder. What it prints is in the error.
