@@ -1,7 +1,7 @@
 // Package rig puts replicas of an operator to work on a real control plane, disturbs them, and has them judged.
 //
 //	Rig ── Run(scenario) ── prepare → load → Scenario.Do → load → settled? → at rest? → judge
-//	 ├── Cluster    a control plane that knows Websites, with audit logs; or a cluster of the user's
+//	 ├── Cluster    a control plane that knows Websites, with audit logs; or the user's own cluster
 //	 ├── Fleet      the replicas: child processes (Replica) that run an Operator, each perhaps behind a proxy
 //	 ├── Load       creates, changes and deletes Websites at a rate, and records what it did
 //	 ├── Follower   the versions of the table; recorder: those of all objects
@@ -21,8 +21,9 @@
 // the waits as well: Rest, Joined, Expelled, TakenOver, UntilTable. What a scenario may cost is data: Planned, Crash,
 // Leases, Late. Package chaos is a list of scenarios.
 //
-// A program whose story is longer than one disturbance, such as the demo, takes the parts: Open a Cluster, fill a Fleet
-// with an Identify of its own, use a Load, and ask package judge about what Fleet.Records and Cluster.ReadAudit return.
+// A program whose story is longer than one disturbance takes the parts, as the demo does: Open a Cluster, fill a Fleet
+// whose Identify comes from Cluster.Users, run an AimedLoad, and ask package judge about what Fleet.Records and
+// Cluster.ReadAudit return. Package skew is such a story: the demo's, with replicas of earlier releases.
 //
 // # The operator under test
 //
