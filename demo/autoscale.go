@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -94,11 +95,11 @@ func (a *Autoscale) Story(ctx context.Context, s *Show) error {
 		return err
 	}
 	s.view.log("a burst of %v updates per second, for %v", a.Burst, a.BurstLength)
-	if err := s.timed("grow", func(*phase) error { return a.burst(ctx, s) }); err != nil {
+	if err := s.timed("grow", func(*judge.Phase) error { return a.burst(ctx, s) }); err != nil {
 		return err
 	}
 	s.view.log("the burst has ended")
-	if err := s.timed("shrink", func(*phase) error { return d.settled(ctx, fewest, a.Limit) }); err != nil {
+	if err := s.timed("shrink", func(*judge.Phase) error { return d.settled(ctx, fewest, a.Limit) }); err != nil {
 		return err
 	}
 	d.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Canary are the options of Canaries. Zero is the default.
@@ -78,7 +79,7 @@ func Canaries(c Canary) Story {
 			return err
 		}
 		for _, t := range trials {
-			err := s.phase(ctx, t.build, func(ctx context.Context, _ *phase) error { return s.try(ctx, &c, t) })
+			err := s.phase(ctx, t.build, func(ctx context.Context, _ *judge.Phase) error { return s.try(ctx, &c, t) })
 			if err != nil {
 				return err
 			}

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
@@ -33,7 +29,7 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := &records{history: history, moves: history.Moves()}
+	rec := &judge.Records{World: s.world(), History: history, Moves: history.Moves()}
 	r := &Report{
 		Migrated: s.migrates, Members: len(s.fleet.Live()), Slots: int(s.o.Slots), Rate: s.o.Rate, Delivery: s.o.Delivery,
 	}
@@ -54,17 +50,19 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 	if err := s.fleet.Stop(ctx, stopLimit); err != nil {
 		return nil, err
 	}
-	if rec.Records, err = s.fleet.Records(); err != nil {
+	left, err := s.fleet.Records()
+	if err != nil {
 		return nil, err
 	}
-	r.Overlaps = s.overlaps(rec.Reconciles, rec.Ended, s.o.key() == slot.KeyUID)
+	rec.Reconciles = left.Reconciles
+	r.Overlaps = s.overlaps(rec.Reconciles, left.Ended, s.o.key() == slot.KeyUID)
 	if s.migrates {
-		s.judgeSides(r, rec.Reconciles, rec.Ended)
+		s.judgeSides(r, rec.Reconciles, left.Ended)
 		return r, nil
 	}
 	updates = slices.DeleteFunc(updates, func(u judge.Update) bool { return u.Generation == 1 }) // a new Website
-	rec.latencies = judge.Latencies(updates, rec.Reconciles)
-	s.judgeDuties(r, rec.Duties, rec.Ended)
+	rec.Latencies = judge.Latencies(updates, rec.Reconciles)
+	s.judgeDuties(r, left.Duties, left.Ended)
 	if err := s.judgeAudit(r, rec); err != nil {
 		return nil, err
 	}
@@ -84,7 +82,7 @@ func (s *Show) settle(ctx context.Context, r *Report) error {
 		}
 		return c.Example
 	})
-	total, behind, example, err := s.survey(ctx)
+	total, behind, example, err := s.load.Survey(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,14 +100,20 @@ func (s *Show) settle(ctx context.Context, r *Report) error {
 
 // judgeLeftovers looks for pages of Websites that are gone, but for those deleted while their slot was a killed
 // replica's.
-func (s *Show) judgeLeftovers(ctx context.Context, r *Report, deletions []judge.Deletion, rec *records) error {
+func (s *Show) judgeLeftovers(ctx context.Context, r *Report, deletions []judge.Deletion, rec *judge.Records) error {
 	var left []judge.Deletion
 	err := until(ctx, settleLimit/3, func() (problem string) {
-		var err error
-		if left, err = s.leftovers(deletions, rec); err != nil {
+		all, err := s.load.Leftovers(deletions)
+		if err != nil {
 			return err.Error()
 		}
-		return strings.Repeat("a page is left behind", min(len(left), 1))
+		left = slices.DeleteFunc(all, func(d judge.Deletion) bool {
+			return rec.Excused(d, slices.Concat(s.phases, s.kills))
+		})
+		if len(left) > 0 {
+			return "a page is left behind"
+		}
+		return ""
 	})
 	if err != nil && len(left) == 0 {
 		return err
@@ -118,7 +122,7 @@ func (s *Show) judgeLeftovers(ctx context.Context, r *Report, deletions []judge.
 	for _, d := range left {
 		in := s.world().SlotOf(d.Site)
 		s.view.log("Deletion missed: %s (slot %d), at %.1f s", d.Name, in, (d.Commit - s.begun).Seconds())
-		for _, m := range rec.moves {
+		for _, m := range rec.Moves {
 			if m.Slot == in {
 				s.view.log("  slot %d: %s -> %s, from %.1f to %.1f s",
 					in, m.From, m.To, (m.Planned - s.begun).Seconds(), (m.Active - s.begun).Seconds())
@@ -126,39 +130,6 @@ func (s *Show) judgeLeftovers(ctx context.Context, r *Report, deletions []judge.
 		}
 	}
 	return ctx.Err()
-}
-
-func (s *Show) leftovers(deletions []judge.Deletion, rec *records) ([]judge.Deletion, error) {
-	files, err := os.ReadDir(s.pages)
-	if err != nil {
-		return nil, err
-	}
-	there := map[types.NamespacedName]bool{}
-	for _, site := range s.load.Sites() {
-		there[site.NamespacedName] = true
-	}
-	gone := map[types.NamespacedName]judge.Deletion{}
-	for _, d := range deletions {
-		gone[d.NamespacedName] = d
-	}
-	var out []judge.Deletion
-	for _, f := range files {
-		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
-		key := types.NamespacedName{Namespace: namespace, Name: name}
-		if ok && !there[key] && !s.excused(gone[key], rec) {
-			out = append(out, cmp.Or(gone[key], judge.Deletion{Site: judge.Site{NamespacedName: key}}))
-		}
-	}
-	return out, nil
-}
-
-func (s *Show) excused(d judge.Deletion, rec *records) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(slices.Concat(s.phases, s.kills), func(p *phase) bool {
-		return p.victim != "" &&
-			rec.history.CrashOf(p.victim, p.killed).Excuses(rec.moves, s.world().SlotOf(d.Site), d.Commit, p.end)
-	})
 }
 
 // judgeOwners counts the slots and duties that nobody has.
@@ -196,8 +167,8 @@ func (s *Show) judgeDuties(r *Report, runs []journal.Reconcile, ended map[string
 		before := last[run.Key.Name]
 		last[run.Key.Name] = run.Pod
 		for _, p := range s.phases {
-			if at, dead := ended[before]; dead && p.victim == before && before != run.Pod && p.start <= run.Start &&
-				run.Start <= p.end {
+			if at, dead := ended[before]; dead && p.Victim == before && before != run.Pod && p.Start <= run.Start &&
+				run.Start <= p.End {
 				r.DutyTakenOverSeconds = max(r.DutyTakenOverSeconds, (run.Start - at).Seconds())
 			}
 		}
@@ -205,19 +176,19 @@ func (s *Show) judgeDuties(r *Report, runs []journal.Reconcile, ended map[string
 }
 
 // judgeAudit reads the audit log, if there is one, and looks for writes of replicas that did not own the object.
-func (s *Show) judgeAudit(r *Report, rec *records) error {
+func (s *Show) judgeAudit(r *Report, rec *judge.Records) error {
 	if !s.cluster.Audited() {
 		return nil
 	}
-	rec.audit = &judge.Log{}
-	if err := s.cluster.ReadAudit(rec.audit, Name); err != nil {
+	rec.Audit = &judge.Log{}
+	if err := s.cluster.ReadAudit(rec.Audit, Name); err != nil {
 		return err
 	}
-	rec.audit.Sort()
-	rec.audit.Saw(rec.history)
-	foreign := rec.audit.Foreign(s.world())
+	rec.Audit.Sort()
+	rec.Audit.Saw(rec.History)
+	foreign := rec.Audit.Foreign(s.world())
 	n := len(foreign)
-	labels := rec.audit.Labelled(s.world(), time.Time{}, s.baseline.wallStart)
+	labels := rec.Audit.Labelled(s.world(), time.Time{}, s.baseline.WallStart)
 	r.ForeignWrites, r.LabelWritesBefore = &n, &labels
 	for _, f := range foreign[:min(examples, n)] {
 		s.view.log("Foreign write: %s %s %s/%s by %s, but %q owns slot %d (received %s, answered %s; %s)",
@@ -228,23 +199,27 @@ func (s *Show) judgeAudit(r *Report, rec *records) error {
 }
 
 // judgePhases fills in what each phase showed.
-func (s *Show) judgePhases(r *Report, rec *records) error {
-	quiet := judge.Waits(rec.latencies, 0, func(l judge.Latency) bool {
-		return s.baseline.start <= l.Commit && l.Commit < s.baseline.end
+func (s *Show) judgePhases(r *Report, rec *judge.Records) error {
+	quiet := judge.Waits(rec.Latencies, 0, func(l judge.Latency) bool {
+		return s.baseline.Start <= l.Commit && l.Commit < s.baseline.End
 	})
-	rec.median = judge.Quantile(quiet, 0.5)
+	usual := judge.Quantile(quiet, 0.5)
 	s.view.log("Undisturbed, a change waited %v for its reconcile (median of %d in %.0f s; p99 %v, max %v); "+
 		"the stalls below are beyond that.",
-		rec.median.Round(10*time.Microsecond), len(quiet), (s.baseline.end - s.baseline.start).Seconds(),
+		usual.Round(10*time.Microsecond), len(quiet), (s.baseline.End - s.baseline.Start).Seconds(),
 		judge.Quantile(quiet, 0.99).Round(10*time.Microsecond), judge.Quantile(quiet, 1).Round(10*time.Microsecond))
 	for _, p := range s.phases {
-		out, err := s.measure(p, rec)
+		moved, err := rec.Moved(p, usual)
 		if err != nil {
 			return err
 		}
-		r.Phases = append(r.Phases, out)
-		if p.victim != "" {
-			r.TakenOverSeconds = max(r.TakenOverSeconds, s.takenOver(p, rec).Seconds())
+		r.Phases = append(r.Phases, newPhase(p, &moved, rec.Audit != nil))
+		s.view.log("%s: %d changes to Websites on the move measured", p.Name, len(moved.Waits))
+		for _, w := range moved.Writes[:min(examples, len(moved.Writes))] {
+			s.view.log("%s: a write only to move: %s %s/%s %s by %s", p.Name, w.Verb, w.Resource, w.Subresource, w.Name, w.User)
+		}
+		if p.Victim != "" {
+			r.TakenOverSeconds = max(r.TakenOverSeconds, s.takenOver(p, rec))
 			r.TakeOverBoundSeconds = judge.CrashBound(s.o.LeaseDuration, s.o.RenewDeadline, s.o.WriteTimeout).Seconds()
 		}
 	}
@@ -253,4 +228,12 @@ func (s *Show) judgePhases(r *Report, rec *records) error {
 	}
 	r.Story = s.told
 	return nil
+}
+
+// takenOver is how many seconds after the kill the victim's slots were worked on again.
+func (s *Show) takenOver(p *judge.Phase, rec *judge.Records) float64 {
+	took := rec.TakenOver(p).Seconds()
+	s.view.log("%s: the killed replica's %d slots were worked on again %.1f s after the kill", p.Name,
+		p.VictimsSlots.Len(), took)
+	return took
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // OpenDashboard opens a dashboard of a rota whose buttons are for the replicas given.
@@ -38,7 +39,7 @@ func ByHand(open OpenDashboard) Story {
 		s.view.log("yours: add, stop and kill replicas at %s (Ctrl-C ends and judges the run)", page.URL())
 		s.load.More(crashRate)
 		enough := s.turn()
-		return s.phase(ctx, "hand", func(ctx context.Context, _ *phase) error {
+		return s.phase(ctx, "hand", func(ctx context.Context, _ *judge.Phase) error {
 			h.close("")
 			select {
 			case err := <-serving:
@@ -131,8 +132,8 @@ func (h *hand) end(pod string, do func(*rig.Replica) error) error {
 
 // killed kills a replica beside the story's phases.
 func (s *Show) killed(p *rig.Replica, name string) error {
-	in := &phase{name: name}
-	in.begin()
+	in := &judge.Phase{Name: name}
+	in.Begin()
 	if err := s.kill(p, in); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/journal"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // electionName is the Lease of the stock replicas' leader election.
@@ -36,7 +37,7 @@ func Migration(ctx context.Context, s *Show) error {
 		return err
 	}
 	for _, u := range []Update{{Build: "there"}, {Build: "back", Stock: true}} {
-		if err := s.timed(u.Build, func(p *phase) error { return s.goOver(ctx, u, p) }); err != nil {
+		if err := s.timed(u.Build, func(p *judge.Phase) error { return s.goOver(ctx, u, p) }); err != nil {
 			return err
 		}
 	}
@@ -44,7 +45,7 @@ func Migration(ctx context.Context, s *Show) error {
 }
 
 // goOver replaces all replicas, and then waits until the new ones work.
-func (s *Show) goOver(ctx context.Context, u Update, p *phase) error {
+func (s *Show) goOver(ctx context.Context, u Update, p *judge.Phase) error {
 	if err := s.update(u)(ctx, p); err != nil {
 		return err
 	}
@@ -85,8 +86,8 @@ func (s *Show) judgeSides(r *Report, all []journal.Reconcile, ended map[string]t
 	}
 	for _, p := range s.phases {
 		r.Phases = append(r.Phases, Phase{
-			Name: p.name, Seconds: (p.end - p.start).Round(100 * time.Millisecond).Seconds(),
-			GapSeconds: longestGap(all, p.start, p.end).Round(time.Millisecond).Seconds(),
+			Name: p.Name, Seconds: (p.End - p.Start).Round(100 * time.Millisecond).Seconds(),
+			GapSeconds: longestGap(all, p.Start, p.End).Round(time.Millisecond).Seconds(),
 		})
 	}
 }

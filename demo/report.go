@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota-demo --output json`. What could not be measured
@@ -59,6 +61,40 @@ type Report struct {
 	SidesOverlap int  `json:"sides_overlap,omitempty"`
 	// Story are the story's own verdicts.
 	Story []verdict.Verdict `json:"story,omitempty"`
+}
+
+// Phase is what one phase showed. What could not be measured for want of an audit log is null.
+type Phase struct {
+	Name string `json:"name"`
+	// MovedSlots are the slots that changed their owner, MovesPerSlot how often on average.
+	MovedSlots   int     `json:"moved_slots"`
+	MovesPerSlot float64 `json:"moves_per_slot"`
+	// MovedObjects are the Websites in those slots and their children, counted once per move.
+	MovedObjects int `json:"moved_objects"`
+	// ObjectWrites are writes made only in order to move objects.
+	ObjectWrites *int `json:"object_writes"`
+	TableWrites  int  `json:"table_writes"`
+	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
+	// request selects, also for labellers, which look through the metadata of all objects of a kind when they begin.
+	ListedObjects *int `json:"listed_objects"`
+	// Stall is how much longer than usual a change to a Website on the move waited for its reconcile.
+	Stall   verdict.Spread `json:"stall_ms"`
+	Seconds float64        `json:"seconds"`
+	// GapSeconds is the longest time without a reconcile; only in a migration.
+	GapSeconds float64 `json:"gap_seconds,omitempty"`
+}
+
+func newPhase(p *judge.Phase, moved *judge.Moved, audited bool) Phase {
+	out := Phase{
+		Name: p.Name, MovedSlots: moved.Slots, MovesPerSlot: float64(moved.Transfers) / float64(max(moved.Slots, 1)),
+		MovedObjects: moved.Objects, TableWrites: moved.TableWrites, Stall: verdict.SpreadOf(moved.Waits),
+		Seconds: (p.End - p.Start).Round(100 * time.Millisecond).Seconds(),
+	}
+	if audited {
+		writes := len(moved.Writes)
+		out.ObjectWrites, out.ListedObjects = &writes, &moved.Listed
+	}
+	return out
 }
 
 // verdicts are in the order of the text. What could not be judged is not among them.

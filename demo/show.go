@@ -15,7 +15,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/demo/verdict"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
@@ -72,9 +71,9 @@ type Show struct {
 	dead atomic.Pointer[deadSlots]
 
 	mu       sync.Mutex
-	phases   []*phase
-	kills    []*phase // those by hand and in canaries
-	baseline phase    // when the replicas worked undisturbed
+	phases   []*judge.Phase
+	kills    []*judge.Phase // those by hand and in canaries
+	baseline judge.Phase    // when the replicas worked undisturbed
 	// told are the verdicts of the story itself.
 	told []verdict.Verdict
 }
@@ -258,13 +257,13 @@ func (s *Show) leave(ctx context.Context, p *rig.Replica) error {
 }
 
 // kill ends a replica at once, and notes in the phase what it had. Half of the load goes there.
-func (s *Show) kill(p *rig.Replica, in *phase) error {
+func (s *Show) kill(p *rig.Replica, in *judge.Phase) error {
 	t := s.Table()
-	in.victim, in.killed = p.Pod, journal.Now()
+	in.Victim, in.Killed = p.Pod, journal.Now()
 	if t != nil {
 		for _, m := range t.Members {
 			if m.Pod == p.Pod {
-				in.victimsSlots = in.victimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
+				in.VictimsSlots = in.VictimsSlots.Union(t.Owned(m.ID).Intersect(t.Slots.All()))
 			}
 		}
 	}
@@ -272,7 +271,7 @@ func (s *Show) kill(p *rig.Replica, in *phase) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	s.dead.Store(&deadSlots{p.Pod, in.victimsSlots})
+	s.dead.Store(&deadSlots{p.Pod, in.VictimsSlots})
 	if t != nil {
 		s.aim(t)
 	}
@@ -322,22 +321,10 @@ func (s *Show) work() (n int, err error) {
 	return n, nil
 }
 
-// survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
-func (s *Show) survey(ctx context.Context) (total, behind int, example string, err error) {
-	sites, err := s.cluster.Websites(ctx)
-	for i := range sites {
-		if w := &sites[i]; w.Status.ObservedGeneration != w.Generation || w.DeletionTimestamp != nil ||
-			s.load.Pages.Checksum(client.ObjectKeyFromObject(w)) != w.Status.Checksum {
-			behind, example = behind+1, w.Name
-		}
-	}
-	return len(sites), behind, example, err
-}
-
 // reconciled waits until all Websites but so many are up to date.
 func (s *Show) reconciled(ctx context.Context, limit time.Duration, but int) error {
 	return await.Until(ctx, surveyPeriod, limit, func() string {
-		total, behind, example, err := s.survey(ctx)
+		total, behind, example, err := s.load.Survey(ctx)
 		switch {
 		case err != nil:
 			return err.Error()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 const (
@@ -33,7 +34,7 @@ func Main(release string) Story {
 		}
 		type step struct {
 			name string
-			do   func(context.Context, *phase) error
+			do   func(context.Context, *judge.Phase) error
 		}
 		steps := []step{
 			{"join", s.join}, {"leave", s.leaves}, {"crash", s.crash}, {"", s.join}, {"rollout", s.update(Update{Build: "v2"})},
@@ -117,15 +118,15 @@ func (s *Show) undisturbed(ctx context.Context) error {
 	if err := await.Sleep(ctx, 2*time.Second); err != nil { // until the load has its pace
 		return err
 	}
-	s.baseline.begin()
+	s.baseline.Begin()
 	err := await.Sleep(ctx, s.o.Baseline)
-	s.baseline.finish()
+	s.baseline.Finish()
 	return err
 }
 
 // phase does something, waits until all is quiet, and records it. Without a name it is not in the report.
-func (s *Show) phase(ctx context.Context, name string, do func(context.Context, *phase) error) error {
-	err := s.timed(name, func(p *phase) error {
+func (s *Show) phase(ctx context.Context, name string, do func(context.Context, *judge.Phase) error) error {
+	err := s.timed(name, func(p *judge.Phase) error {
 		if err := do(ctx, p); err != nil {
 			return err
 		}
@@ -144,24 +145,24 @@ func (s *Show) phase(ctx context.Context, name string, do func(context.Context, 
 }
 
 // timed is a phase that ends when do returns.
-func (s *Show) timed(name string, do func(*phase) error) error {
-	p := &phase{name: name, sites: s.load.Sites()}
-	p.begin()
+func (s *Show) timed(name string, do func(*judge.Phase) error) error {
+	p := &judge.Phase{Name: name, Sites: s.load.Sites()}
+	p.Begin()
 	if err := do(p); err != nil {
 		return fmt.Errorf("phase %s: %w", name, err)
 	}
-	p.finish()
+	p.Finish()
 	if name == "" {
 		return nil
 	}
-	s.view.log("%-8s %.1f s", p.name, (p.end - p.start).Seconds())
+	s.view.log("%-8s %.1f s", p.Name, (p.End - p.Start).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.phases = append(s.phases, p)
 	return nil
 }
 
-func (s *Show) join(ctx context.Context, _ *phase) error {
+func (s *Show) join(ctx context.Context, _ *judge.Phase) error {
 	p, err := s.fleet.Start(ctx, nil, nil)
 	if err == nil {
 		s.view.log("a replica joins: %s", p.Pod)
@@ -169,14 +170,14 @@ func (s *Show) join(ctx context.Context, _ *phase) error {
 	return err
 }
 
-func (s *Show) leaves(context.Context, *phase) error {
+func (s *Show) leaves(context.Context, *judge.Phase) error {
 	p := s.fleet.Live()[0]
 	s.view.log("a replica leaves (SIGTERM): %s", p.Pod)
 	return p.Leave()
 }
 
 // crash kills the second oldest: the oldest may be the one that others have watched longest.
-func (s *Show) crash(_ context.Context, in *phase) error {
+func (s *Show) crash(_ context.Context, in *judge.Phase) error {
 	p := s.fleet.Live()[1]
 	s.view.log("a replica is killed (SIGKILL): %s", p.Pod)
 	return s.kill(p, in)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Update is a rolling update of all replicas, one by one, with one more than usual meanwhile, as a Deployment with
@@ -37,8 +38,8 @@ const (
 // Update is a phase of a story. It is over when exactly the replicas that run share the slots, and nothing moves.
 func (s *Show) Update(ctx context.Context, u Update) error { return s.phase(ctx, u.Build, s.update(u)) }
 
-func (s *Show) update(u Update) func(context.Context, *phase) error {
-	return func(ctx context.Context, in *phase) error {
+func (s *Show) update(u Update) func(context.Context, *judge.Phase) error {
+	return func(ctx context.Context, in *judge.Phase) error {
 		old := s.fleet.Live()
 		for i, p := range old {
 			s.view.log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.Pod)

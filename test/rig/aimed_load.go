@@ -1,14 +1,18 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +36,7 @@ type AimedLoad struct {
 
 	client client.Client
 	slotOf func(judge.Site) slot.Slot
-	random *rand.Rand // for run's first goroutine
+	random *rand.Rand // for Run's first goroutine
 	// moving are the slots on the way, at which so many more updates per second aim.
 	moving atomic.Pointer[slot.Set]
 	more   atomic.Int64
@@ -157,4 +161,40 @@ func (l *AimedLoad) collect(ctx context.Context) {
 			return errors.Join(errs...)
 		})
 	}
+}
+
+// Leftovers are the Websites that are gone and have a page. Of those that are among the deletions, all is known.
+func (l *AimedLoad) Leftovers(deletions []judge.Deletion) (out []judge.Deletion, err error) {
+	files, err := os.ReadDir(l.Pages.Dir)
+	if err != nil {
+		return nil, err
+	}
+	there, gone := map[types.NamespacedName]bool{}, map[types.NamespacedName]judge.Deletion{}
+	for _, s := range l.Sites() {
+		there[s.NamespacedName] = true
+	}
+	for _, d := range deletions {
+		gone[d.NamespacedName] = d
+	}
+	for _, f := range files {
+		namespace, name, ok := strings.Cut(strings.TrimSuffix(f.Name(), ".html"), "_")
+		key := types.NamespacedName{Namespace: namespace, Name: name}
+		if ok && !there[key] {
+			out = append(out, cmp.Or(gone[key], judge.Deletion{Site: judge.Site{NamespacedName: key}}))
+		}
+	}
+	return out, nil
+}
+
+// Survey counts the Websites, and those whose status does not show their latest generation or whose page is another.
+func (l *AimedLoad) Survey(ctx context.Context) (total, behind int, example string, err error) {
+	var list webv1.WebsiteList
+	err = l.client.List(ctx, &list, client.InNamespace(l.namespace))
+	for i := range list.Items {
+		if w := &list.Items[i]; w.Status.ObservedGeneration != w.Generation || w.DeletionTimestamp != nil ||
+			l.Pages.Checksum(client.ObjectKeyFromObject(w)) != w.Status.Checksum {
+			behind, example = behind+1, w.Name
+		}
+	}
+	return len(list.Items), behind, example, err
 }
