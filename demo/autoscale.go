@@ -290,8 +290,8 @@ func (d *deployment) settled(ctx context.Context, n int32, limit time.Duration) 
 	return d.Quiet(ctx)
 }
 
-// scalingVerdicts judge whether the autoscaler did what it should, by the numbers that it wanted one after the other: up
-// to the most once, and down to the fewest once.
+// scalingVerdicts judge whether the autoscaler did what it should, by the numbers that it wanted one after the other:
+// up to the most once, and down to the fewest once.
 func scalingVerdicts(wanted []int32, most int32) []verdict.Verdict {
 	peak, turns, up := wanted[0], 0, false
 	for i, n := range wanted[1:] {

@@ -88,7 +88,7 @@ func Canaries(c Canary) Story {
 	}
 }
 
-// try starts a canary and its replicas, follows it to its end, and takes the replicas away that are not needed any more.
+// try starts a canary and its replicas, follows it to its end, and ends the replicas that are not needed any more.
 func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
 	s.view.log("a canary of build %s: %s", t.build, t.about)
 	t.old = s.fleet.Live()

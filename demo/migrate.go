@@ -20,8 +20,8 @@ import (
 // electionName is the Lease of the stock replicas' leader election.
 const electionName = "website-operator"
 
-// Migration is a story in which replicas with leader election are replaced by members of a rota in a rolling update, and
-// these by replicas with leader election again.
+// Migration is a story in which replicas with leader election are replaced by members of a rota in a rolling update,
+// and these by replicas with leader election again.
 func Migration(ctx context.Context, s *Show) error {
 	s.migrates, s.fleet.Operator.Election = true, electionName
 	s.view.log("Starting %d replicas with leader election, and creating Websites.", replicas)

@@ -38,7 +38,7 @@ import (
 const faster = 30
 
 // TestScales has the HorizontalPodAutoscaler of the example's manifests, with the controllers of
-// kube-controller-manager, scale the replicas through a burst: up once and down once, and nothing is lost or done twice.
+// kube-controller-manager, scale the replicas in a burst: up once and down once, and nothing is lost or done twice.
 func TestScales(t *testing.T) {
 	slow(t)
 	a := Autoscale{

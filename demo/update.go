@@ -29,7 +29,7 @@ type Update struct {
 }
 
 const (
-	// readyAfter is how long a kubelet takes to notice that a replica is ready, with the probe of the example's Deployment.
+	// readyAfter is how long a kubelet takes to notice that a replica is ready, by the probe of the example's Deployment.
 	readyAfter = 2 * time.Second
 	// restarts and restartAfter are how often, and how soon, a replica that ended at its start is started again.
 	restarts, restartAfter = 5, 5 * time.Second
@@ -94,7 +94,8 @@ func (s *Show) comes(ctx context.Context, u *Update) error {
 			fresh.MayEnd.Store(false)
 			return err
 		}
-		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.Pod, restartAfter, lastError(fresh.Process().Tail()))
+		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.Pod, restartAfter,
+			lastError(fresh.Process().Tail()))
 		if err := await.Sleep(ctx, restartAfter); err != nil {
 			return err
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// Users gives members what the operator with all its children needs, and returns how a replica reaches the API server: it
-// acts as a user of its own, by impersonation, so that the audit log has the writer. Unlike accounts, users need no Pod
-// objects, which somebody's cluster would run. With labels, members may label objects.
+// Users gives members what the operator with all its children needs, and returns how a replica reaches the API server:
+// it acts as a user of its own, by impersonation, so that the audit log has the writer. Unlike accounts, users need no
+// Pod objects, which somebody's cluster would run. With labels, members may label objects.
 func (c *Cluster) Users(ctx context.Context, rota string, labels bool) (
 	identify func(context.Context, string) (Identity, error), err error,
 ) {
