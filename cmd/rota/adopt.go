@@ -29,21 +29,20 @@ func newAdopt() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt [DIR]",
 		Short: "Read an operator's source, and say what it has to change to run with Rota",
-		Long: `Reads the Go source and the manifests of an operator: the folder of its go.mod, by default this one. It says
-what becomes of each manager, controller and runnable, which reads see a share only, and what permissions and Pods lack.
+		Long: `Reads the Go source of an operator: the folder of its go.mod, by default this one. It says what becomes of
+each manager, controller and runnable, and which reads see a share only.
 
 Each line begins with × (must be changed), ‼ (look at it: it depends on what the program means) or, with -o wide, √
-(looks as if it mattered, and does not). + behind the line number says that --write makes the change. The exit status is
-1 if there is a ×, or with --write if one is left, and 2 if the folder has nothing to read.
+(it is known, or done). + behind the line number says that --write makes the change. The exit status is 1 if there is
+a ×, or with --write if one is left, and 2 if the folder has nothing to read.
 
---write changes what is surely right: the manager, controllers, leader election, and where they are as kubebuilder makes
-them a Role and the Deployment. A controller that may go wrong on a share becomes a duty, which one replica at a time
-runs, as under leader election. Comments stay, and the result is formatted. If the module requires Rota already, the
-result is type-checked first, and an edit with which it would not compile is left. --diff prints the changes instead, as
-a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known: it becomes √,
-and --write leaves it.
+--write makes the easy changes in Go files: the manager, its leader election and controllers. A controller that may go
+wrong on a share becomes a duty, which one replica at a time runs, as under leader election. The result is type-checked
+first, so the module has to require Rota; if it would not compile, nothing is written. --diff prints the changes instead,
+as a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known: it becomes
+√, and --write leaves it.
 
-It goes by types, so the module has to compile. It asks no cluster; see rota check --pre for that.`,
+It reads no manifests and asks no cluster: see rota check --pre for those.`,
 		Example: `  rota adopt
   rota adopt ../my-operator --diff
   rota adopt ../my-operator --write --name my-operator
@@ -100,8 +99,18 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 
 // change prints the changes, and makes them with --write.
 func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Report) error {
-	changes, checked, err := report.Settle(cmd.Context())
+	changes, err := report.Changes()
 	if err != nil {
+		return fmt.Errorf("adopt: nothing was written: %w", err)
+	}
+	note := cmd.ErrOrStderr()
+	err = report.Check(cmd.Context(), changes)
+	switch {
+	case errors.Is(err, adopt.ErrNoRota) && o.write:
+		return fmt.Errorf("adopt: nothing was written: %w. First, in %s: %s", err, report.Dir, report.GetRota())
+	case errors.Is(err, adopt.ErrNoRota):
+		_, _ = fmt.Fprintf(note, "rota: %v\n", err)
+	case err != nil:
 		return fmt.Errorf("adopt: nothing was written: %w", err)
 	}
 	for _, c := range changes {
@@ -113,8 +122,6 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 			return err
 		}
 	}
-	note := cmd.ErrOrStderr()
-	keptByCompiler(note, report)
 	if o.diff {
 		return nil
 	}
@@ -128,10 +135,6 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	left := report.Left()
 	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings that must be changed are left: rota adopt %s\n",
 		len(changes), left, report.Dir)
-	if !checked {
-		_, _ = fmt.Fprintf(note, "rota: the result was not type-checked, since go.mod does not require Rota. Next, in %s: "+
-			"%s && go vet ./...\n", report.Dir, report.GetRota())
-	}
 	if report.NeedsNamespace() {
 		_, _ = fmt.Fprintln(note,
 			"rota: outside a Pod the program has to be told its namespace: POD_NAMESPACE=default make run")
@@ -140,13 +143,6 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
 	}
 	return nil
-}
-
-// keptByCompiler names what would not compile with its edit, which nobody could know from the patch.
-func keptByCompiler(w io.Writer, report *adopt.Report) {
-	for _, f := range report.Dropped() {
-		_, _ = fmt.Fprintf(w, "rota: %s:%d is left: %s\n", f.File, f.Line, f.Kept)
-	}
 }
 
 // dirty reports whether git knows of changes in a folder that are not committed, or does not track a file that is
@@ -158,9 +154,7 @@ func dirty(ctx context.Context, dir string, changes []adopt.Change) bool {
 	}
 	files := []string{"--untracked-files=all", "--ignored", "--"}
 	for _, c := range changes {
-		if c.Old != nil {
-			files = append(files, c.File)
-		}
+		files = append(files, c.File)
 	}
 	return status("--untracked-files=no", ".") || len(files) > 3 && status(files...)
 }
@@ -187,16 +181,6 @@ func printAdopt(to io.Writer, p paint, r *adopt.Report, wide bool) error {
 	}
 	for _, text := range r.Broken {
 		fmt.Fprintf(&b, "\nnot compiled: %s", text)
-	}
-	for i, name := range r.Unread {
-		if i == 0 {
-			b.WriteString("\nnot read, since they are no plain YAML (templates are not rendered):\n")
-		}
-		if i == 5 && !wide {
-			fmt.Fprintf(&b, "  and %d more\n", len(r.Unread)-i)
-			break
-		}
-		fmt.Fprintf(&b, "  %s\n", name)
 	}
 	written := 0
 	for _, f := range r.Findings {

@@ -1,17 +1,23 @@
-// Package adopt reads an operator's source and manifests, says what it would have to change to run with Rota, and makes
-// the changes that are surely right. `rota adopt` prints what it finds.
+// Package adopt reads an operator's source and manifests, reports what has to change for it to run with Rota, and makes
+// the easy changes in Go files. `rota adopt` prints what it finds.
 //
-// It goes by types, not by text: what is called is known by its import path. It does not run the operator and asks no
-// cluster, so it knows no call that goes through reflection, and of a call through an interface only that any
-// implementation in the module may be meant. docs/adopt.md lists what it does not see.
+// It is a go/analysis analyzer over the SSA form and the call graph of all of the operator's packages. It runs nothing
+// and asks no cluster. What it cannot read, it lists; a controller about which it is not sure becomes a duty.
+// docs/adopt.md lists what it does not see.
 package adopt
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"go/ast"
 	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/packages"
 )
 
 // Options say what to read.
@@ -25,107 +31,157 @@ type Options struct {
 // Run reads the operator in Dir. An error means that nothing can be said: the folder cannot be read, or it has no Go
 // module or no operator, which is a FolderError. Packages that do not compile are in the report instead.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	mod, err := load(ctx, o.Dir, true, nil)
+	m, err := load(ctx, o.Dir, nil)
 	if err != nil {
 		return nil, err
 	}
-	if mod.selected, err = selectedIn(ctx, mod.Dir); err != nil {
-		return nil, err
-	}
-	name, err := rotaName(o.Name, mod.Path)
+	name, err := rotaName(o.Name, m.path)
 	if err != nil {
 		return nil, err
 	}
-	return read(mod, name)
-}
-
-// read says what is to be said of a module.
-func read(mod *module, name string) (*Report, error) {
-	s := &source{module: mod, name: name, calls: callsOf(mod), report: &Report{
-		Module: mod.Path, Dir: mod.Dir, Rota: name, Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{},
-	}}
-	if !s.usesKubernetes() {
+	if !usesKubernetes(m) {
 		return nil, wrongFolder("module %s in %s uses neither controller-runtime nor client-go: it is no operator in Go, or "+
-			"its operator is in a module of its own below: name that folder", mod.Path, mod.Dir)
+			"its operator is in a module of its own below: name that folder", m.path, m.dir)
 	}
-	s.findIgnores()
-	s.broken()
-	s.versions()
-	s.reach = newReach(mod)
-	s.values = s.valuesOf()
-	s.reach.hold(s.values)
-	s.findManagers()
-	s.findControllers()
-	s.findHidden()
-	// First what speaks against sharding a controller, then what depends on which kinds are sharded.
-	s.judge()
-	s.findReads()
-	s.findState()
-	s.tellReads()
-	s.tellSources()
-	s.findRunnables()
-	s.findClients()
-	s.findLate()
-	s.findTests()
-	s.decide()
-	if err := s.manifests(); err != nil {
+	r := &Report{Module: m.path, Dir: m.dir, Rota: name, Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{},
+		module: m}
+	if err := errors.Join(r.versions(ctx), r.analyze()); err != nil {
 		return nil, err
 	}
-	s.edit()
-	s.unused()
-	s.sum()
-	return s.report, nil
+	r.sum()
+	return r, nil
 }
 
-// source is an operator while it is read.
-type source struct {
-	module *module
-	name   string
-	calls  []*call
-	report *Report
-
-	managers    []*manager
-	controllers []*controller
-	// reach says which functions each function may call, and values what variables get.
-	reach  *reach
-	values *values
-	// lists are the lists of objects.
-	lists []listing
-	// edits are what --write does, by file.
-	edits edits
-	// units are the edits of Go files, dropped those that are left since the source would not compile with them, and why.
-	units   []unit
-	dropped map[*ast.CallExpr]string
-	// namespaced: the rota's namespace is written.
-	namespaced bool
-	// ignores are the comments that say that a finding is known.
-	ignores []*ignored
-	// election is what the stock managers say of their leader election, as far as it can be read.
-	election election
+func usesKubernetes(m *module) bool {
+	for _, p := range m.packages {
+		for path := range p.Imports {
+			if path == runtimePath || strings.HasPrefix(path, runtimePath+"/") || strings.HasPrefix(path, clientGo+"/") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
-// found adds a finding.
-func (s *source) found(level Level, code string, at place, format string, args ...any) *Finding {
-	s.report.Findings = append(s.report.Findings, Finding{
-		Level: level, Code: code, File: at.File, Line: at.Line, Text: fmt.Sprintf(format, args...),
-		Why: codes[code].why, Instead: codes[code].instead, Link: Page + "#" + codes[code].anchor,
-	})
-	f := &s.report.Findings[len(s.report.Findings)-1]
-	s.known(f)
-	return f
+// analyze runs the analyzer on the packages that compile.
+func (r *Report) analyze() error {
+	var good []*packages.Package
+	var list []*sourcePackage
+	for _, p := range r.module.packages {
+		if p.IllTyped || len(p.Errors) > 0 {
+			r.Broken = append(r.Broken, p.PkgPath+": "+firstError(p))
+			continue
+		}
+		good = append(good, p)
+		list = append(list, &sourcePackage{p.Types, p.TypesInfo, p.Syntax})
+	}
+	r.broken()
+	if len(good) == 0 {
+		return nil
+	}
+	whole := sync.OnceValue(func() *scan { return newScan(r.module.fset, r.Dir, r.Rota, list) })
+	graph, err := checker.Analyze([]*analysis.Analyzer{newAnalyzer(whole)}, good, &checker.Options{Sequential: true})
+	if err != nil {
+		return fmt.Errorf("analysis: %w", err)
+	}
+	for _, a := range graph.Roots {
+		if a.Err != nil {
+			return fmt.Errorf("analysis of %s: %w", a.Package.PkgPath, a.Err)
+		}
+	}
+	r.take(whole())
+	return nil
+}
+
+// broken reports packages that do not compile, of which nothing is read.
+func (r *Report) broken() {
+	if len(r.Broken) == 0 {
+		return
+	}
+	slices.Sort(r.Broken)
+	text, instead := fmt.Sprintf("%d of %d packages do not compile here, and were not read", len(r.Broken), len(r.module.packages)), ""
+	for _, p := range r.module.packages {
+		for path, imported := range p.Imports {
+			if len(imported.Errors) == 0 {
+				continue
+			}
+			switch {
+			case lacksSum(imported.Errors[0]):
+				text, instead = text+": go.sum lacks what go.mod requires", "`"+r.module.tidy()+"`, and run this again"
+			case path == runtimePath || strings.HasPrefix(path, rotaPath):
+				text, instead = text+": there is no "+path, fmt.Sprintf("`go get %s && %s`, and run this again", path, r.module.tidy())
+			}
+		}
+	}
+	if f := r.found(Must, "NotCompiled", "", 0, "%s", text); instead != "" {
+		f.Instead = instead
+	}
+}
+
+// firstError returns a package's first error that names a place, or that of what it imports.
+func firstError(p *packages.Package) string {
+	for _, e := range p.Errors {
+		if !strings.HasPrefix(e.Msg, "# ") {
+			line, _, _ := strings.Cut(e.Msg, "\n")
+			return line
+		}
+	}
+	return "a package that it imports does not compile"
+}
+
+// take adds what a scan has found.
+func (r *Report) take(s *scan) {
+	place := func(n *note) (string, int) {
+		p := s.fset.PositionFor(n.pos, false)
+		if !strings.HasPrefix(p.Filename, r.module.root) { // a file that is made for cgo
+			p = s.fset.Position(n.pos)
+		}
+		return r.module.rel(p.Filename), p.Line
+	}
+	for _, n := range s.found {
+		n.File, n.Line = place(n)
+		r.Findings = append(r.Findings, n.Finding)
+		if n.Written {
+			r.notes = append(r.notes, n)
+		}
+	}
+	for _, m := range s.managers {
+		file, line := place(m.note)
+		r.Managers = append(r.Managers, Manager{file, line, m.election, m.id, m.adopted})
+	}
+	for _, c := range s.controllers {
+		file, line := place(c.note)
+		r.Controllers = append(r.Controllers, c.report(file, line))
+	}
+	program := slices.ContainsFunc(r.module.packages, func(p *packages.Package) bool { return p.Name == "main" })
+	if len(s.managers) == 0 {
+		level := Look
+		if program && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == "NotSeen" }) {
+			level = Must
+		}
+		r.found(level, "NotSeen", "", 0, "no place makes a manager")
+	}
+	if len(s.controllers) == 0 {
+		r.found(Look, "NotSeen", "", 0, "no place builds a controller")
+	}
+}
+
+// found adds a finding that is not at a node of the source.
+func (r *Report) found(level Level, code, file string, line int, format string, args ...any) *Finding {
+	f := newFinding(level, code, format, args...)
+	f.File, f.Line = file, line
+	r.Findings = append(r.Findings, f)
+	return &r.Findings[len(r.Findings)-1]
 }
 
 // sum sorts the findings and counts.
-func (s *source) sum() {
-	r := s.report
+func (r *Report) sum() {
 	rank := map[Level]int{Must: 0, Look: 1, Fine: 2}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(rank[a.Level], rank[b.Level]),
 			cmp.Compare(a.Text, b.Text))
 	})
-	r.Findings = slices.CompactFunc(r.Findings, func(a, b Finding) bool {
-		return a.File == b.File && a.Line == b.Line && a.Code == b.Code && a.Text == b.Text
-	})
+	r.Must, r.Look, r.Fine = 0, 0, 0
 	for _, f := range r.Findings {
 		switch f.Level {
 		case Must:
@@ -136,5 +192,4 @@ func (s *source) sum() {
 			r.Fine++
 		}
 	}
-	r.source = s
 }

@@ -1,204 +1,171 @@
 package adopt
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"go/ast"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/go/packages"
+	"golang.org/x/mod/modfile"
 )
 
-var wants = regexp.MustCompile(`(?://|#) want ([A-Za-z+? ]+)`)
-
-// wanted reads the comments of a folder's files: `want CODE` behind a line that has such a finding, CODE+ if --write
-// changes it.
-func wanted(t *testing.T, dir string) (out []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		for i, line := range strings.Split(string(text), "\n") {
-			if m := wants.FindStringSubmatch(line); m != nil {
-				for _, code := range strings.Fields(m[1]) {
-					rel, _ := filepath.Rel(dir, name)
-					out = append(out, fmt.Sprintf("%s:%d %s", filepath.ToSlash(rel), i+1, code))
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// loaded are all packages of testdata, which is the most of the work; read once, with tests.
-var loaded = sync.OnceValues(func() (*module, error) { return load(context.Background(), "testdata", true, nil) })
-
-// within returns what was loaded below a folder of testdata, as if that were an operator of its own.
-func within(t *testing.T, dir string) *module {
-	t.Helper()
-	all, err := loaded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := *all
-	m.Dir = filepath.Join(all.Dir, filepath.FromSlash(dir))
-	m.inFile = map[*ast.File]*packages.Package{}
-	pick := func(list []*packages.Package) (out []*packages.Package) {
-		for _, p := range list {
-			if strings.HasPrefix(p.GoFiles[0], m.Dir+string(filepath.Separator)) {
-				out = append(out, p)
-			}
-		}
-		return out
-	}
-	m.packages, m.tests = pick(all.packages), pick(all.tests)
-	for f, p := range all.inFile {
-		if slices.Contains(m.packages, p) || slices.Contains(m.tests, p) {
-			m.inFile[f] = p
-		}
-	}
-	if len(m.packages) == 0 {
-		t.Fatalf("testdata/%s has no packages", dir)
-	}
-	return &m
-}
-
-// report reads the operator in a folder of testdata.
-func report(t *testing.T, dir string) *Report {
-	t.Helper()
-	r, err := read(within(t, dir), path.Base(dir))
-	if err != nil {
-		t.Fatal(dir, err)
-	}
-	return r
-}
-
-// forms are the folders of testdata/forms.
-func forms(t *testing.T) []string { return folders(t, "forms") }
-
-// folders are those in one of testdata.
-func folders(t *testing.T, dir string) (out []string) {
-	t.Helper()
-	list, err := os.ReadDir(filepath.Join("testdata", dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range list {
-		out = append(out, dir+"/"+d.Name())
-	}
-	return out
-}
-
-// TestFindings: each line of testdata/full has the findings that its comment names, and no others.
-func TestFindings(t *testing.T) {
-	r := report(t, "full")
-	var got []string
-	for _, f := range r.Findings {
-		if f.Code == codeVersion {
-			continue
-		}
-		mark := ""
-		if f.Written {
-			mark = "+"
-		}
-		got = append(got, fmt.Sprintf("%s:%d %s%s", f.File, f.Line, f.Code, mark))
-		if f.Why == "" || !strings.HasPrefix(f.Link, Page+"#") {
-			t.Errorf("%s:%d: %q does not say why it matters, or has no link", f.File, f.Line, f.Text)
-		}
-		if f.Level == Must && f.Instead == "" && f.Code != codePermission {
-			t.Errorf("%s:%d: %q does not say what to write instead", f.File, f.Line, f.Text)
-		}
-	}
-	slices.Sort(got)
-	want := wanted(t, filepath.Join("testdata", "full"))
-	for i := range want {
-		want[i] = strings.TrimSuffix(want[i], "?")
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"templates.yaml"}, r.Unread); diff != "" {
-		t.Error(diff)
-	}
-	if len(r.Broken) > 0 {
-		t.Error(r.Broken)
-	}
-	becomes := map[string]string{}
-	for _, c := range r.Controllers {
-		becomes[c.Name] = c.Becomes
-	}
-	if diff := cmp.Diff(map[string]string{"configmap": Sharded, "services": Duty, "no-for": Duty, "ingress": Duty,
-		"raw":   ByHand,
-		"typed": ByHand, "": ByHand, "poddisruptionbudget": ByHand}, becomes); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// changes returns what would be written, and the patch.
-func changes(t *testing.T, r *Report) (list []Change, patch string) {
-	t.Helper()
-	list, err := r.Changes()
-	if err != nil {
-		t.Fatal(r.Dir, err)
-	}
-	for _, c := range list {
-		text, err := c.Diff()
-		if err != nil {
-			t.Fatal(err)
-		}
-		patch += text
-	}
-	return list, patch
-}
-
-// TestWritten: what is written in testdata/full is as the golden patch.
+// TestWritten: what is written, and why the rest is left, is as in testdata/written.txt. It compiles with the real
+// packages.
 func TestWritten(t *testing.T) {
-	_, patch := changes(t, report(t, "full"))
-	golden(t, filepath.Join("testdata", "full.diff"), patch)
-}
-
-// TestCompiles: what is written in all of testdata compiles with the real packages.
-func TestCompiles(t *testing.T) {
+	var text strings.Builder
 	var all []Change
-	for _, dir := range append(append(forms(t), folders(t, "shapes")...), "full") {
-		list, _ := changes(t, report(t, dir))
-		all = append(all, list...)
+	for _, dir := range []string{"address", "agent", "flagvar", "full", "handed", "known", "named", "returned"} {
+		r, err := Run(t.Context(), Options{Dir: filepath.Join("testdata", dir), Name: dir})
+		if err != nil {
+			t.Fatal(dir, err)
+		}
+		fmt.Fprintf(&text, "== %s\n", dir)
+		for _, c := range r.Controllers {
+			fmt.Fprintf(&text, "%s: %s %s\n", c.Name, c.Becomes, c.Reason)
+		}
+		for _, f := range r.Findings {
+			if f.Kept != "" || f.Known != "" || f.Code == "Ignore" {
+				fmt.Fprintf(&text, "%d: %s: %s: %s%s\n", f.Line, f.Code, f.Text, f.Kept, f.Known)
+			}
+		}
+		changes, err := r.Changes()
+		if err != nil {
+			t.Fatal(dir, err)
+		}
+		all = append(all, changes...)
+		for _, c := range changes {
+			patch, err := c.Diff()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.WriteString(patch)
+		}
 	}
-	if checked, broken, err := (&Report{Dir: "testdata"}).check(t.Context(), all); err != nil || !checked || len(broken) > 0 {
-		t.Errorf("checked %v: %v, %v", checked, broken, err)
+	if err := (&Report{Dir: "testdata"}).Check(t.Context(), all); err != nil {
+		t.Error(err)
 	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
+	golden := filepath.Join("testdata", "written.txt")
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(name)
+	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s; UPDATE=1 writes it (-want +got):\n%s", name, diff)
+	if diff := cmp.Diff(string(want), text.String()); diff != "" {
+		t.Errorf("UPDATE=1 writes it (-want +got):\n%s", diff)
+	}
+}
+
+// TestCheck: a change with which the source would not compile is refused, and so is one that cannot be type-checked.
+func TestCheck(t *testing.T) {
+	dir, err := filepath.Abs("testdata/named")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, file := &Report{Dir: dir}, filepath.Join(dir, "main.go")
+	for text, want := range map[string]string{
+		"package named\nvar x int = \"\"\n":                              "would not compile",
+		"package named\nimport _ \"github.com/rota-dev/rota/nowhere\"\n": ErrNoRota.Error(),
+	} {
+		if err := r.Check(t.Context(), []Change{{File: file, New: []byte(text)}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestWrite: all files are written, or none.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	change := func(name string) Change {
+		return Change{File: filepath.Join(dir, name), Name: name, Old: []byte("old"), New: []byte("new")}
+	}
+	writeFile(t, filepath.Join(dir, "a"), "old")
+	writeFile(t, filepath.Join(dir, "b"), "other")
+	if err := Write([]Change{change("a"), change("b")}); err == nil || !strings.Contains(err.Error(), "nothing was written") {
+		t.Error(err)
+	}
+	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "old" {
+		t.Errorf("a is %q", text)
+	}
+	if err := Write([]Change{change("a")}); err != nil {
+		t.Error(err)
+	}
+	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "new" {
+		t.Errorf("a is %q", text)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".rota*")); len(left) > 0 {
+		t.Error(left)
+	}
+}
+
+// TestRefused: what is no operator in Go is refused with what to do.
+func TestRefused(t *testing.T) {
+	write := func(name, text string) string {
+		dir := t.TempDir()
+		writeFile(t, filepath.Join(dir, name), text)
+		return dir
+	}
+	const mod = "module example.com/x\n\ngo 1.25.0\n"
+	for want, dir := range map[string]string{
+		"is a file":                 filepath.Join(write("main.go", "package main"), "main.go"),
+		"is in no Go module":        write("main.go", "package main"),
+		"has one, name that":        write("operator/go.mod", mod),
+		"it is a program in Python": write("requirements.txt", "kopf"),
+		"no Go packages":            write("go.mod", mod),
+	} {
+		if _, err := Run(t.Context(), Options{Dir: dir}); !errors.As(err, new(*FolderError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if got, err := rotaName("", "github.com/kedacore/My_keda/v2"); err != nil || got != "my-keda" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestSupported: the versions are those of the modfiles.
+func TestSupported(t *testing.T) {
+	for i, name := range []string{"go.mod", "go.latest.mod"} {
+		text, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mod, err := modfile.Parse(name, text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range supported {
+			want := []string{s.lowest, s.newest}[i]
+			if !slices.ContainsFunc(mod.Require, func(r *modfile.Require) bool { return r.Mod.Path == s.module && r.Mod.Version == want }) {
+				t.Errorf("%s does not have %s %s", name, s.module, want)
+			}
+		}
+	}
+}
+
+// TestPage: docs/adopt.md has a row of each code.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/adopt.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, e := range codes {
+		if !strings.Contains(string(page), "`"+code+"`") || e.why == "" {
+			t.Errorf("docs/adopt.md has no row of %s, or codes.txt no reason", code)
+		}
+	}
+}
+
+// writeFile writes a file of a test, and the folders above.
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
 	}
 }

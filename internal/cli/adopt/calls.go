@@ -6,202 +6,198 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
-	"golang.org/x/tools/go/packages"
+	"golang.org/x/tools/go/ssa"
 )
 
-// Import paths.
-const (
-	runtimePath = "sigs.k8s.io/controller-runtime"
-	rotaPath    = "github.com/rota-dev/rota"
-	ctrlrtPath  = rotaPath + "/ctrlrt"
-	clientGo    = "k8s.io/client-go"
-)
-
-// callee is what a call calls: a function, a variable that holds one, or a method. Methods of embedded types, and of
-// interfaces, are those of the type that declares them.
-type callee struct {
-	pkg, recv, name string
+func isManager(c callee) bool {
+	return c.recv == "Manager" && (c.pkg == managerPath || c.pkg == ctrlrtPath)
 }
 
-// call is a call of something that has a name.
-type call struct {
-	callee
-	*ast.CallExpr
-	in   *packages.Package
-	test bool
+// tellCall says what is to be said of a single call.
+func (s *scan) tellCall(call ssa.CallInstruction) {
+	c := call.Common()
+	name, args, pos := calleeOf(c), argumentsOf(c), s.position(call)
+	switch {
+	case isManager(name) && name.name == "Add":
+		s.runnable(pos, args[0])
+	case isManager(name) && name.name == "Elected":
+		s.find(Must, "Elected", pos, "this waits for the lead")
+	case isManager(name) && name.name == "AddReadyzCheck":
+		if text(args[0]) == "rota" {
+			s.find(Must, "ReadinessName", pos, `a readiness check is named "rota"`)
+		}
+	case name.method(runtimePath+"/pkg/cache", "Informers", "GetInformer"):
+		if k := s.kindOf(args[1]); s.isSharded(k) {
+			s.find(Must, "CacheInformer", pos, "an informer of %s from a manager's cache", k)
+		}
+	case name.pkg == clientPath && slices.Contains([]string{"Writer", "SubResourceWriter", "StatusWriter"}, name.recv):
+		if runs := s.runs(call.Parent()); len(runs) > 0 && s.detached(args[0]) {
+			s.find(Look, "Context", pos, "%s: it writes with a context that does not end with the reconcile", titles(runs))
+		}
+	default:
+		s.clientCall(call, name, pos)
+	}
 }
 
-// is reports whether a call is of a function of a package.
-func (c *call) is(pkg string, names ...string) bool {
-	return c.pkg == pkg && c.recv == "" && slices.Contains(names, c.name)
+// clientCall looks at clients, informers, queues and leader elections that do not come from a manager. Generated files
+// are looked at where they are called.
+func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) {
+	value := call.Value()
+	switch {
+	case name.recv != "" || s.isGenerated(pos):
+	case name.is(clientGo+"/tools/leaderelection", "RunOrDie", "NewLeaderElector"),
+		strings.HasPrefix(name.pkg, "github.com/operator-framework/operator-lib/leader") && name.name == "Become":
+		s.find(Must, "OwnLeaderElection", pos, "%s", name.short())
+	case strings.HasPrefix(name.name, "NewSharedInformerFactory") && strings.Contains(name.pkg, "informers"),
+		name.is(clientGo+"/informers", "NewFilteredSharedInformerFactory"):
+		s.find(Look, "ClientInformer", pos, "a factory of informers: %s", name.short())
+	case name.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer", "NewIndexerInformer",
+		"NewReflector", "NewNamedReflector", "NewInformerWithOptions"),
+		strings.HasPrefix(name.name, "New") && value != nil && isNamed(value.Type(), clientGo+"/tools/cache", "SharedIndexInformer"):
+		s.find(Look, "ClientInformer", pos, "an informer: %s", name.short())
+	case name.pkg == clientGo+"/util/workqueue" && strings.HasPrefix(name.name, "New") && strings.Contains(name.name, "Queue"):
+		s.find(Look, "OwnQueue", pos, "a work queue: %s", name.short())
+	case makesClient(name, call.Common()) && !s.guarded(call.Common().Args[0]):
+		s.find(Look, "OwnClient", pos, "a client of its own: %s", name.short())
+	}
 }
 
-// method reports whether a call is of a method of a type.
-func (c *call) method(pkg, recv string, names ...string) bool {
-	return c.pkg == pkg && c.recv == recv && slices.Contains(names, c.name)
-}
-
-// callsOf returns all calls of what has a name, in the order of files.
-func callsOf(m *module) []*call {
-	var out []*call
-	visit := func(p *packages.Package, tests bool) {
-		for _, f := range p.Syntax {
-			if tests != m.isTest(f) {
-				continue
+func (s *scan) isGenerated(pos token.Pos) bool {
+	for _, p := range s.own {
+		for _, f := range p.files {
+			if f.FileStart <= pos && pos < f.FileEnd {
+				return ast.IsGenerated(f)
 			}
+		}
+	}
+	return false
+}
+
+// makesClient reports whether a call makes a client from a rest.Config. Discovery writes nothing.
+func makesClient(name callee, c *ssa.CallCommon) bool {
+	if len(c.Args) == 0 || !isNamed(c.Args[0].Type(), clientGo+"/rest", "Config") || strings.HasPrefix(name.pkg, clientGo+"/discovery") {
+		return false
+	}
+	return name.is(clientPath, "New", "NewWithWatch") || strings.HasPrefix(name.name, "NewForConfig")
+}
+
+// guarded reports whether a configuration is a manager's, or one that the rota wraps.
+func (s *scan) guarded(config ssa.Value) bool {
+	return s.comesFrom(config, func(c *ssa.Call) bool {
+		switch name := calleeOf(&c.Call); name.name {
+		case "GetConfig":
+			return name.recv != ""
+		case "CopyConfig", "AddUserAgent":
+			return s.guarded(c.Call.Args[0])
+		default:
+			return name.name == "WrapConfig"
+		}
+	})
+}
+
+// runnable judges what a manager's Add gets.
+func (s *scan) runnable(pos token.Pos, v ssa.Value) {
+	what := types.TypeString(v.Type(), func(p *types.Package) string { return p.Name() })
+	if m, ok := v.(*ssa.MakeInterface); ok {
+		v = m.X
+		what = types.TypeString(v.Type(), func(p *types.Package) string { return p.Name() })
+	}
+	switch leads, known := s.needsLeader(v.Type()); {
+	case strings.Contains(what, "controller."), known && !leads: // what makes the former is in the report
+	case known:
+		s.find(Must, "Runnable", pos, "%s needs a leader", what)
+	default:
+		s.find(Look, "Runnable", pos, "%s: whether it needs a leader is decided when the program runs", what).Why =
+			"what needs a leader is refused at the start without leader election"
+	}
+}
+
+// needsLeader says whether a runnable waits for the leader. known is false if its method cannot be read.
+func (s *scan) needsLeader(t types.Type) (leads, known bool) {
+	set := types.NewMethodSet(t)
+	if set.Lookup(nil, "GetCache") != nil || set.Lookup(nil, "WaitForCacheSync") != nil {
+		return false, true // caches and clusters run on every replica
+	}
+	if set.Lookup(nil, "NeedLeaderElection") == nil {
+		return true, !types.IsInterface(t)
+	}
+	f := s.method(t, "NeedLeaderElection")
+	if f == nil || len(f.Blocks) != 1 {
+		return false, false
+	}
+	ret, ok := f.Blocks[0].Instrs[len(f.Blocks[0].Instrs)-1].(*ssa.Return)
+	if !ok {
+		return false, false
+	}
+	if c, ok := ret.Results[0].(*ssa.Const); ok {
+		return constant.BoolVal(c.Value), true
+	}
+	return false, false
+}
+
+// tellSource says what is to be said of a raw source.
+func (s *scan) tellSource(c *controller, pos token.Pos, v ssa.Value) {
+	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
+		name := callee{}
+		call, _ := from.(*ssa.Call)
+		if call != nil {
+			name = calleeOf(&call.Call)
+		}
+		switch ofSource := name.pkg == runtimePath+"/pkg/source"; {
+		case ofSource && strings.HasSuffix(name.name, "Channel"):
+			s.find(Look, "RawSource", pos, "%s has a channel as a source", c.title())
+		case !ofSource || !strings.HasSuffix(name.name, "Kind"):
+			s.find(Look, "RawSource", pos, "%s has a source of its own", c.title())
+		default:
+			f := s.find(Look, "RawSource", pos, "%s has %s of a cache as a source", c.title(), s.kindOf(call.Call.Args[1]))
+			f.Why = "of a sharded kind the manager's cache holds a share, so the start is refused"
+			f.Instead = "the cache of mgr.Whole(), if it is of a sharded kind; nothing, if the cache is that of another cluster"
+		}
+	}
+}
+
+// makers are the functions that make managers and builders. Where one is called is in the report.
+func isMaker(c callee) bool {
+	return c.is(runtimePath, "NewManager", "NewControllerManagedBy") || c.is(managerPath, "New") ||
+		c.is(builderPath, "ControllerManagedBy", "TypedControllerManagedBy") ||
+		c.is(runtimePath+"/pkg/controller", "New", "NewUnmanaged", "NewTyped", "NewTypedUnmanaged") ||
+		c.is(ctrlrtPath, "NewManager", "NewControllerManagedBy", "NewDutyControllerManagedBy")
+}
+
+// findHidden looks for managers and controllers that are made by a function as a value, and for conversion hubs.
+func (s *scan) findHidden() {
+	for _, p := range s.own {
+		for _, f := range p.files {
+			called := map[*ast.Ident]bool{}
 			ast.Inspect(f, func(n ast.Node) bool {
-				if c, ok := n.(*ast.CallExpr); ok {
-					if name, ok := calleeIn(p.TypesInfo, c.Fun); ok {
-						out = append(out, &call{name, c, p, tests})
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					fun := ast.Unparen(n.Fun)
+					if index, ok := fun.(*ast.IndexExpr); ok {
+						fun = index.X
+					}
+					if sel, ok := fun.(*ast.SelectorExpr); ok {
+						called[sel.Sel] = true
+					} else if id, ok := fun.(*ast.Ident); ok {
+						called[id] = true
+					}
+				case *ast.Ident:
+					obj := p.info.Uses[n]
+					if obj == nil || obj.Pkg() == nil || called[n] || obj.Parent() != obj.Pkg().Scope() {
+						return true
+					}
+					if c := (callee{pkg: obj.Pkg().Path(), name: obj.Name()}); isMaker(c) {
+						level := Must
+						if c.pkg == ctrlrtPath {
+							level = Look
+						}
+						s.find(level, "NotSeen", n.Pos(), "%s is used as a value: what it makes is not seen", c.short())
 					}
 				}
 				return true
 			})
 		}
 	}
-	for _, p := range m.packages {
-		visit(p, false)
-	}
-	for _, p := range m.tests {
-		visit(p, true)
-	}
-	return out
 }
-
-// objectOf returns what an expression names, if it is a name, a selector or an instance of either.
-func objectOf(info *types.Info, e ast.Expr) types.Object {
-	switch e := ast.Unparen(e).(type) {
-	case *ast.Ident:
-		return info.ObjectOf(e)
-	case *ast.SelectorExpr:
-		return info.ObjectOf(e.Sel)
-	case *ast.IndexExpr:
-		return objectOf(info, e.X)
-	case *ast.IndexListExpr:
-		return objectOf(info, e.X)
-	}
-	return nil
-}
-
-// calleeIn returns what a call calls. Of a package that could not be imported the functions are known by their names.
-func calleeIn(info *types.Info, fun ast.Expr) (callee, bool) {
-	if obj := objectOf(info, fun); obj != nil {
-		return calleeOf(obj), true
-	}
-	if sel, ok := ast.Unparen(fun).(*ast.SelectorExpr); ok {
-		if id, ok := sel.X.(*ast.Ident); ok {
-			if pkg, ok := info.Uses[id].(*types.PkgName); ok {
-				return callee{pkg: pkg.Imported().Path(), name: sel.Sel.Name}, true
-			}
-		}
-	}
-	return callee{}, false
-}
-
-func calleeOf(obj types.Object) callee {
-	if obj.Pkg() == nil {
-		return callee{name: obj.Name()}
-	}
-	c := callee{pkg: obj.Pkg().Path(), name: obj.Name()}
-	if fn, ok := obj.(*types.Func); ok {
-		if recv := fn.Type().(*types.Signature).Recv(); recv != nil {
-			if named := namedOf(recv.Type()); named != nil {
-				c.recv = named.Obj().Name()
-			} else {
-				c.recv = "?"
-			}
-		}
-		return c
-	}
-	if v, ok := obj.(*types.Var); ok && (v.IsField() || v.Parent() != obj.Pkg().Scope()) {
-		return callee{name: obj.Name()} // a function in a field or a local variable
-	}
-	return c
-}
-
-// namedOf returns the named type of a type or of a pointer to one; nil: it has none.
-func namedOf(t types.Type) *types.Named {
-	t = types.Unalias(t)
-	if p, ok := t.(*types.Pointer); ok {
-		t = types.Unalias(p.Elem())
-	}
-	named, _ := t.(*types.Named)
-	return named
-}
-
-// isNamed reports whether a type, or what it points to, is the one of that name.
-func isNamed(t types.Type, pkg, name string) bool {
-	if t == nil {
-		return false
-	}
-	named := namedOf(t)
-	return named != nil && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == pkg && named.Obj().Name() == name
-}
-
-// field returns the value of a field of a composite literal, or nil.
-func field(lit *ast.CompositeLit, name string) *ast.KeyValueExpr {
-	if lit == nil {
-		return nil
-	}
-	for _, e := range lit.Elts {
-		if kv, ok := e.(*ast.KeyValueExpr); ok {
-			if id, ok := kv.Key.(*ast.Ident); ok && id.Name == name {
-				return kv
-			}
-		}
-	}
-	return nil
-}
-
-// literal returns the composite literal of an expression, through & and parentheses.
-func literal(e ast.Expr) *ast.CompositeLit {
-	switch e := ast.Unparen(e).(type) {
-	case *ast.CompositeLit:
-		return e
-	case *ast.UnaryExpr:
-		if e.Op == token.AND {
-			return literal(e.X)
-		}
-	}
-	return nil
-}
-
-// text returns the value of a constant string, "" if it is none.
-func text(info *types.Info, e ast.Expr) string {
-	v := info.Types[e].Value
-	if v == nil || v.Kind() != constant.String {
-		return ""
-	}
-	return constant.StringVal(v)
-}
-
-// truth returns the value of a constant bool, also through a pointer that a function such as ptr.To makes: a generic
-// one of a value to a pointer to it. What another function makes of a constant is known when it runs.
-func truth(info *types.Info, e ast.Expr) (value, known bool) {
-	if v := info.Types[e].Value; v != nil && v.Kind() == constant.Bool {
-		return constant.BoolVal(v), true
-	}
-	if c, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(c.Args) == 1 && makesPointer(objectOf(info, c.Fun)) {
-		return truth(info, c.Args[0])
-	}
-	return false, false
-}
-
-// makesPointer reports whether a function is one of a value of any type to a pointer to it, func[T any](T) *T.
-func makesPointer(obj types.Object) bool {
-	fn, ok := obj.(*types.Func)
-	if !ok {
-		return false
-	}
-	sig := fn.Origin().Type().(*types.Signature)
-	if sig.TypeParams().Len() != 1 || sig.Params().Len() != 1 || sig.Results().Len() != 1 {
-		return false
-	}
-	p, ok := sig.Results().At(0).Type().(*types.Pointer)
-	return ok && types.Identical(p.Elem(), sig.TypeParams().At(0)) &&
-		types.Identical(sig.Params().At(0).Type(), sig.TypeParams().At(0))
-}
-
-// isNil reports whether an expression is nil.
-func isNil(info *types.Info, e ast.Expr) bool { return info.Types[e].IsNil() }

@@ -3,52 +3,53 @@ package adopt
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
+
+	"golang.org/x/tools/go/ssa"
 )
 
-const builderPath = runtimePath + "/pkg/builder"
+// role says for what of a controller a function runs. A higher one counts more.
+type role int
 
-// controller is a place that builds a controller with a builder, or by hand.
+const (
+	notReached role = iota
+	// handling: a handler, which makes requests of events, a predicate and the like.
+	handling
+	// reconciling: the reconciler.
+	reconciling
+)
+
+// controller is a place that builds a controller.
 type controller struct {
-	*call
-	info *types.Info
-	at   place
-	// typed: its requests may be other than reconcile.Request. adopted: the builder is one of package ctrlrt; isDuty: it
-	// is that of duties. raw: it was made without a builder.
-	typed, adopted, isDuty, raw bool
-	// escapes: the builder goes where it was not followed.
-	escapes bool
-	// chain are the calls of the builder's methods.
-	chain []*ast.CallExpr
+	call *ssa.Call
+	pos  token.Pos
+	// typed: its requests may be other than reconcile.Request. adopted: the builder is one of package ctrlrt; duty: for
+	// duties. raw: it was made without a builder. escapes: the builder goes where it was not followed. completes: it is
+	// completed. whole: its manager comes from mgr.Whole().
+	typed, adopted, duty, raw, escapes, completes, build, whole bool
+	// everywhere: it needs no leader.
+	everywhere bool
 
-	name    string
-	kind    kind
-	hasFor  bool
-	owns    []kind
-	watches []kind
-	// completes: its builder is completed; build: by Build.
-	completes, build bool
-	reconciler       *types.Named
-	// generic is the type that has its Reconcile, with the types that stand for its parameters.
-	generic *types.Named
-	// roots are the functions that run for this controller: Reconcile, and those that the builder's calls name.
-	roots []root
-	// reached are the functions of the module that may run for it, and for what.
-	reached map[string]role
-	// whole: its manager is one of mgr.Whole(). everywhere: it needs no leader.
-	whole, everywhere bool
-	// sources are its raw ones.
-	sources []rawSource
+	name          string
+	kind          kind
+	hasFor        bool
+	owns, watches []kind
+	reconcilers   []*types.Named
+	roots         [reconciling + 1][]*ssa.Function
+	reached       map[*ssa.Function]role
 
 	// refused says why it cannot be sharded as it is, doubts why that may be wrong.
 	refused, doubts []string
+	note            *note
 }
 
+func (c *controller) refuse(text string) { c.refused = append(c.refused, text) }
+
 func (c *controller) doubt(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if !slices.Contains(c.doubts, text) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.doubts, text) {
 		c.doubts = append(c.doubts, text)
 	}
 }
@@ -64,206 +65,294 @@ func (c *controller) title() string {
 	return "without a name"
 }
 
+func titles(list []*controller) string {
+	var names []string
+	for _, c := range list {
+		if !slices.Contains(names, c.title()) {
+			names = append(names, c.title())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
 // findControllers looks for builders, and for controllers without one.
-func (s *source) findControllers() {
-	for _, call := range s.calls {
-		if call.test {
+func (s *scan) findControllers() {
+	for i := range s.each() {
+		call, ok := i.(*ssa.Call)
+		if !ok || s.calls[call.Pos()] == nil {
 			continue
 		}
-		c := &controller{call: call, info: call.in.TypesInfo, at: s.module.at(call.CallExpr)}
-		switch {
-		case call.is(runtimePath, "NewControllerManagedBy"), call.is(builderPath, "ControllerManagedBy"):
-		case call.is(builderPath, "TypedControllerManagedBy"):
+		c := &controller{call: call, pos: s.calls[call.Pos()].Pos()}
+		switch name := calleeOf(&call.Call); {
+		case name.is(runtimePath, "NewControllerManagedBy"), name.is(builderPath, "ControllerManagedBy"):
+		case name.is(builderPath, "TypedControllerManagedBy"):
 			c.typed = true
-		case call.is(ctrlrtPath, "NewControllerManagedBy"):
+		case name.is(ctrlrtPath, "NewControllerManagedBy"):
 			c.adopted = true
-		case call.is(ctrlrtPath, "NewDutyControllerManagedBy"):
-			c.adopted, c.isDuty = true, true
-		case call.is(runtimePath+"/pkg/controller", "New", "NewUnmanaged", "NewTyped", "NewTypedUnmanaged"):
+		case name.is(ctrlrtPath, "NewDutyControllerManagedBy"):
+			c.adopted, c.duty = true, true
+		case name.is(runtimePath+"/pkg/controller", "New", "NewUnmanaged", "NewTyped", "NewTypedUnmanaged"):
 			c.raw = true
-			if len(call.Args) > 0 {
-				c.name = text(c.info, call.Args[0])
-			}
+			c.name = text(call.Call.Args[0])
+			c.refuse("it is made without a builder")
 		default:
 			continue
 		}
 		if !c.raw {
-			c.whole = len(call.Args) == 1 && s.isWhole(given{Expr: call.Args[0], info: c.info})
-			s.follow(c, call.CallExpr)
-			s.read(c)
-		} else if len(call.Args) > 1 {
-			if kv := field(literal(call.Args[len(call.Args)-1]), "Reconciler"); kv != nil {
-				s.finder(c, reconciling).reconciler(given{Expr: kv.Value, info: c.info})
+			c.whole = s.isWhole(call.Call.Args[0])
+			s.follow(c, call, map[ssa.Value]bool{})
+		}
+		c.reached = map[*ssa.Function]role{}
+		for _, r := range []role{handling, reconciling} {
+			for f := range s.reach(c.roots[r]) {
+				c.reached[f] = r
 			}
 		}
 		s.controllers = append(s.controllers, c)
 	}
-	for _, c := range s.controllers {
-		c.reachAll(s.reach)
-	}
 }
 
-func (s *source) finder(c *controller, role role) *finder {
-	return &finder{s, c, role, map[ast.Expr]bool{}}
-}
-
-// follow collects the calls of a builder's methods, from an expression that has the builder.
-func (s *source) follow(c *controller, from ast.Expr) {
-	for n := ast.Node(from); ; {
-		sel, ok := s.module.parents[n].(*ast.SelectorExpr)
-		if !ok || sel.X != n {
-			s.followValue(c, n)
-			return
-		}
-		method, ok := s.module.parents[sel].(*ast.CallExpr)
-		if !ok || method.Fun != sel {
-			c.escapes = true
-			return
-		}
-		if slices.Contains(c.chain, method) {
-			return
-		}
-		c.chain = append(c.chain, method)
-		if sel.Sel.Name == "Complete" || sel.Sel.Name == "Build" {
-			return
-		}
-		n = method
-	}
-}
-
-// followValue goes on where a builder is put into a variable. Anything else that is done with it is not followed.
-func (s *source) followValue(c *controller, n ast.Node) {
-	var id *ast.Ident
-	switch parent := s.module.parents[n].(type) {
-	case *ast.AssignStmt:
-		i := slices.IndexFunc(parent.Rhs, func(e ast.Expr) bool { return e == n })
-		if i >= 0 && len(parent.Lhs) == len(parent.Rhs) {
-			id, _ = parent.Lhs[i].(*ast.Ident)
-		}
-	case *ast.ValueSpec:
-		if i := slices.IndexFunc(parent.Values, func(e ast.Expr) bool { return e == n }); i >= 0 && parent.Type == nil {
-			id = parent.Names[i]
-		}
-	case *ast.ExprStmt:
-		return // a builder that is changed in place
-	}
-	fn := s.module.enclosing(n)
-	if id == nil || fn == nil {
-		c.escapes = true
+// follow reads what is done with a builder.
+func (s *scan) follow(c *controller, b ssa.Value, seen map[ssa.Value]bool) {
+	if seen[b] {
 		return
 	}
-	obj := c.info.ObjectOf(id)
-	if v, ok := obj.(*types.Var); !ok || v.IsField() {
-		c.escapes = id.Name != "_"
-		return
-	}
-	ast.Inspect(fn, func(n ast.Node) bool {
-		use, ok := n.(*ast.Ident)
-		if !ok || c.info.Uses[use] != obj {
-			return true
-		}
-		switch parent := s.module.parents[use].(type) {
-		case *ast.SelectorExpr:
-			s.follow(c, use)
-		case *ast.AssignStmt:
-			if slices.Contains(parent.Rhs, ast.Expr(use)) {
+	seen[b] = true
+	for _, use := range *b.Referrers() {
+		switch use := use.(type) {
+		case *ssa.DebugRef:
+		case *ssa.Phi:
+			s.follow(c, use, seen)
+		case *ssa.Call:
+			if receiver(&use.Call) != b {
 				c.escapes = true
+				continue
+			}
+			name := calleeOf(&use.Call).name
+			s.builderCall(c, name, use)
+			if name != "Complete" && name != "Build" {
+				s.follow(c, use, seen)
 			}
 		default:
 			c.escapes = true
 		}
-		return true
-	})
+	}
 }
 
-// read reads the calls of the builder's methods.
-func (s *source) read(c *controller) {
-	for _, m := range c.chain {
-		name := m.Fun.(*ast.SelectorExpr).Sel.Name
-		first := func() kind {
-			if len(m.Args) == 0 {
-				return kind{}
-			}
-			if lit := literal(m.Args[0]); lit != nil && isNamed(c.info.TypeOf(lit), runtimePath+"/pkg/source", "Kind") {
-				if kv := field(lit, "Type"); kv != nil { // as older versions have it
-					return s.kindOf(c.info, kv.Value, nil)
-				}
-			}
-			return s.kindOf(c.info, m.Args[0], nil)
+// builderCall reads one call of a builder's method.
+func (s *scan) builderCall(c *controller, name string, call *ssa.Call) {
+	args := argumentsOf(&call.Call)
+	switch name {
+	case "For":
+		c.kind, c.hasFor = s.kindOf(args[0]), true
+	case "Owns":
+		if !s.options(call).has("MatchEveryOwner") {
+			c.owns = append(c.owns, s.kindOf(args[0]))
 		}
-		switch name {
-		case "For":
-			c.kind, c.hasFor = first(), true
-		case "Owns":
-			k := first()
-			if !s.everyOwner(m) {
-				c.owns = append(c.owns, k)
-			}
-		case "Watches", "WatchesMetadata":
-			c.watches = append(c.watches, first())
-			s.found(Look, codeWatches, s.module.at(m.Fun.(*ast.SelectorExpr).Sel), "%s watches %s", c.title(), nameOr(first()))
-		case "WatchesRawSource":
-			s.rawSource(c, m)
-		case "Named":
-			if len(m.Args) == 1 {
-				c.name = text(c.info, m.Args[0])
-			}
-		case "WithOptions":
-			if len(m.Args) == 1 {
-				s.controllerOptions(c, m)
-			}
-		case "Complete", "Build":
-			c.build, c.completes = c.build || name == "Build", true
-			for _, arg := range m.Args {
-				if !s.finder(c, reconciling).reconciler(given{Expr: arg, info: c.info}) {
-					c.doubt("its reconciler was not found: %s", types.ExprString(arg))
-				}
-			}
+	case "Watches", "WatchesMetadata":
+		k := s.kindOf(args[0])
+		c.watches = append(c.watches, k)
+		s.find(Look, "Watches", s.position(call), "%s watches %s", c.title(), k)
+	case "WatchesRawSource":
+		s.tellSource(c, s.position(call), args[0])
+	case "Named":
+		c.name = text(args[0])
+	case "WithOptions":
+		s.controllerOptions(c, call)
+	case "Complete", "Build":
+		c.completes, c.build = true, c.build || name == "Build"
+		if len(args) > 0 && !s.reconciler(c, args[0]) {
+			c.doubt("its reconciler was not found: %s", types.ExprString(s.calls[call.Pos()].Args[0]))
+		}
+		return
+	}
+	for _, arg := range args {
+		c.roots[handling] = append(c.roots[handling], s.functionsIn(arg)...)
+	}
+}
+
+// reconciler finds the Reconcile that a value leads to, behind adapters, constructors and variables. It returns false
+// if some of what the value may be is not in the operator's source.
+func (s *scan) reconciler(c *controller, v ssa.Value) bool {
+	own := func(v ssa.Value) bool { return s.method(v.Type(), "Reconcile") != nil }
+	all := true
+	for _, from := range s.origins(v, own) {
+		switch {
+		case own(from):
+			c.roots[reconciling] = append(c.roots[reconciling], s.method(from.Type(), "Reconcile"))
+			c.reconcilers = append(c.reconcilers, namedOf(from.Type()))
+			continue
+		case isNil(from):
 			continue
 		}
-		for i, arg := range m.Args {
-			s.finder(c, roleOf(name, i)).handlers(given{Expr: arg, info: c.info})
+		switch from := from.(type) {
+		case *ssa.Function:
+			c.roots[reconciling] = append(c.roots[reconciling], from)
+			all = all && from.Blocks != nil
+		case *ssa.MakeClosure:
+			c.roots[reconciling] = append(c.roots[reconciling], from.Fn.(*ssa.Function))
+		case *ssa.Call: // an adapter of a dependency
+			found := false
+			for _, arg := range from.Call.Args {
+				found = s.reconciler(c, arg) || found
+			}
+			all = all && found
+		default:
+			all = false
 		}
 	}
+	return all
 }
 
-func nameOr(k kind) string {
-	if k.known() {
-		return k.String()
-	}
-	return "a kind that is not known before the program runs"
-}
-
-// everyOwner reports whether an Owns has the option MatchEveryOwner.
-func (s *source) everyOwner(m *ast.CallExpr) bool {
-	return slices.ContainsFunc(m.Args, func(e ast.Expr) bool {
-		sel, ok := ast.Unparen(e).(*ast.SelectorExpr)
-		return ok && sel.Sel.Name == "MatchEveryOwner"
-	})
+func isNil(v ssa.Value) bool {
+	c, ok := v.(*ssa.Const)
+	return ok && c.IsNil()
 }
 
 // controllerOptions reads what WithOptions gets.
-func (s *source) controllerOptions(c *controller, m *ast.CallExpr) {
-	lit, unread := s.literalOf(c.info, m.Args[0])
+func (s *scan) controllerOptions(c *controller, call *ssa.Call) {
+	info := s.infoOf(call.Parent())
+	lit, _ := ast.Unparen(s.calls[call.Pos()].Args[0]).(*ast.CompositeLit)
 	if lit == nil {
-		s.found(Look, codeWorkers, s.module.at(m.Fun.(*ast.SelectorExpr).Sel), "%s has options that were not read: %s",
-			c.title(), unread)
+		s.find(Look, "Workers", s.position(call), "%s has options that were not read", c.title())
 		return
 	}
-	for _, name := range []string{"MaxConcurrentReconciles", "RateLimiter"} {
-		if kv := field(lit, name); kv != nil {
-			s.found(Fine, codeWorkers, s.module.at(kv), "%s sets %s", c.title(), name)
-		}
-	}
 	if kv := field(lit, "NeedLeaderElection"); kv != nil {
-		switch value, known := truth(c.info, kv.Value); {
+		switch value, known := truth(info, kv.Value); {
 		case known && value:
-			c.refused = append(c.refused, "NeedLeaderElection is true")
+			c.refuse("NeedLeaderElection is true")
 		case known:
 			c.everywhere = true
-			c.refused = append(c.refused, everywhere+": it runs on every replica, which Rota leaves as it is")
+			c.refuse("NeedLeaderElection is false: it runs on every replica, which Rota leaves as it is")
 		default:
-			c.refused = append(c.refused, "NeedLeaderElection is decided when the program runs")
+			c.refuse("NeedLeaderElection is decided when the program runs")
 		}
 	}
+}
+
+// judge says which controllers can be sharded by their builders.
+func (s *scan) judge() {
+	names := map[string]int{}
+	for _, c := range s.controllers {
+		names[c.title()]++
+	}
+	for _, c := range s.controllers {
+		switch {
+		case c.raw || c.stays():
+			continue
+		case c.typed:
+			c.refuse("its requests are typed: the builder of package ctrlrt has reconcile.Request only")
+		case c.escapes:
+			c.refuse("its builder is passed on, and was not followed")
+			continue
+		case !c.hasFor:
+			c.refuse("it has no For, so there is no kind to shard by")
+		case c.kind.known() && c.kind.in(c.owns):
+			c.refuse("it is For and Owns one kind")
+		case c.kind.known() && c.kind.in(c.watches):
+			c.refuse("it Watches the kind that it is For")
+		case !c.kind.known() && len(c.owns)+len(c.watches) > 0:
+			c.doubt("its kind is not in the source, and it owns or watches others")
+		}
+		if !c.completes {
+			c.doubt("where its builder is completed was not found")
+		}
+		if !c.adopted && names[c.title()] > 1 {
+			c.doubt("another controller has its name: give each one with Named, if both are in one manager")
+		}
+		s.fields(c)
+	}
+}
+
+// canShard reports whether a controller can be sharded as far as its builder goes.
+func (c *controller) canShard() bool { return len(c.refused) == 0 && !c.duty && !c.stays() }
+
+// stays reports whether it is built by controller-runtime on a manager of mgr.Whole(), as is right with Rota.
+func (c *controller) stays() bool { return c.whole && !c.adopted }
+
+// shards reports whether it is sharded after all: by its builder, and by what it does.
+func (c *controller) shards() bool {
+	what, _ := c.becomes()
+	return what == Sharded && c.canShard()
+}
+
+// isSharded reports whether a kind's objects are shared: a sharded controller is for it, or owns it and none watches it.
+func (s *scan) isSharded(k kind) bool {
+	watched := slices.ContainsFunc(s.controllers, func(c *controller) bool { return c.shards() && k.in(c.watches) })
+	return k.known() && slices.ContainsFunc(s.controllers, func(c *controller) bool {
+		return c.shards() && (k == c.kind || k.in(c.owns) && !watched)
+	})
+}
+
+// becomes says what a controller becomes, and why it is not sharded. What is not surely right on a share becomes a
+// duty, which runs as under leader election.
+func (c *controller) becomes() (what, reason string) {
+	reason = strings.Join(append(slices.Clone(c.refused), c.doubts...), "; ")
+	switch {
+	case c.duty, c.stays():
+		return map[bool]string{true: Duty, false: Stays}[c.duty], ""
+	case c.adopted:
+		return Sharded, strings.Join(c.refused, "; ")
+	case c.raw, c.typed, c.escapes, c.everywhere, c.build && reason != "":
+		return ByHand, reason
+	case reason != "":
+		return Duty, reason
+	}
+	return Sharded, ""
+}
+
+// decide adds the finding of each controller.
+func (s *scan) decide() {
+	for _, c := range s.controllers {
+		what, reason := c.becomes()
+		switch {
+		case c.adopted && reason != "":
+			c.note = s.find(Must, "ControllerByHand", c.pos, "controller %s is refused: %s", c.title(), reason)
+		case c.stays():
+			c.note = s.find(Fine, "Adopted", c.pos, "controller %s is built on mgr.Whole(), and reconciles all objects", c.title())
+			if !c.everywhere && !slices.ContainsFunc(s.managers, func(m *manager) bool { return m.election != off }) {
+				c.note.Level, c.note.Code = Must, "ControllerByHand"
+				c.note.Text = fmt.Sprintf("controller %s is built on mgr.Whole(), and there is no leader election", c.title())
+			}
+		case c.adopted:
+			c.note = s.find(Fine, "Adopted", c.pos, "controller %s is built by package ctrlrt", c.title())
+		case what == Sharded:
+			c.note = s.find(Must, "ShardedController", c.pos, "controller %s can be sharded", c.title())
+		case what == Duty:
+			c.note = s.find(Must, "DutyController", c.pos, "controller %s becomes a duty: %s", c.title(), reason)
+		case c.everywhere:
+			c.note = s.find(Look, "ControllerByHand", c.pos, "controller %s: %s", c.title(), reason)
+			c.note.Why, c.note.Instead = "every replica reconciles all objects of its kind", "nothing, if that is meant"
+		default:
+			c.note = s.find(Must, "ControllerByHand", c.pos, "controller %s: %s", c.title(), reason)
+		}
+	}
+}
+
+// report returns what a report says of the controller.
+func (c *controller) report(file string, line int) Controller {
+	out := Controller{Name: c.title(), File: file, Line: line, For: c.kind.full(), Adopted: c.adopted}
+	if c.name == "" && !c.kind.known() {
+		out.Name = ""
+	}
+	for _, k := range c.owns {
+		out.Owns = append(out.Owns, k.full())
+	}
+	for _, k := range c.watches {
+		out.Watches = append(out.Watches, k.full())
+	}
+	out.Becomes, out.Reason = c.becomes()
+	out.Doubtful = out.Becomes == Duty && len(c.refused) == 0 && len(c.doubts) > 0
+	return out
+}
+
+// runs returns the controllers for which a function runs.
+func (s *scan) runs(f *ssa.Function) (out []*controller) {
+	for _, c := range s.controllers {
+		if c.reached[f] != notReached {
+			out = append(out, c)
+		}
+	}
+	return out
 }

@@ -1,109 +1,128 @@
 package adopt
 
 import (
-	"go/ast"
 	"go/token"
-	"go/types"
+	"slices"
+
+	"golang.org/x/tools/go/ssa"
 )
 
 // findGoroutines looks for goroutines that functions which run for controllers leave running.
-func (s *source) findGoroutines() {
-	left := noted{}
-	for _, key := range s.reach.sorted() {
-		f, runs := s.reach.functions[key], s.runsFor(key)
+func (s *scan) findGoroutines() {
+	left := reasons{}
+	for _, f := range s.functions {
+		runs := s.runs(f)
 		if len(runs) == 0 {
 			continue
 		}
-		s.reach.inspect(f, func(n ast.Node) bool {
-			if group, starts := startsGoroutine(f.info, n); !starts || s.waitsFor(f, n, group) {
-				return true
+		for i := range instructions(f) {
+			has, starts := s.starts(i)
+			if !starts || s.waits(f, has) {
+				continue
 			}
-			at := s.module.at(n)
-			s.found(Look, codeGoroutine, at, "%s a goroutine", does(runs, "start"))
-			left.add(runs, "%s:%d", at.File, at.Line)
-			return true
-		})
+			pos := i.Pos()
+			if call := s.calls[pos]; call != nil {
+				pos = call.Pos()
+			}
+			s.find(Look, "Goroutine", pos, "%s: it starts a goroutine", titles(runs))
+			left.add(runs, s.where(pos))
+		}
 	}
 	left.doubt("it leaves a goroutine running: ")
 }
 
-// startsGoroutine reports whether a node starts a goroutine: a go statement, time.AfterFunc, or the method Go of a
-// group, which is returned then.
-func startsGoroutine(info *types.Info, n ast.Node) (group types.Object, starts bool) {
-	switch n := n.(type) {
-	case *ast.GoStmt:
-		return nil, true
-	case *ast.CallExpr:
-		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && sel.Sel.Name == "Go" && isGroup(info.TypeOf(sel.X)) {
-			return objectOf(info, addressed(sel.X)), true
-		}
-		c, ok := calleeIn(info, n.Fun)
-		return nil, ok && c == callee{pkg: "time", name: "AfterFunc"}
+// starts reports whether an instruction starts a goroutine: a go statement, time.AfterFunc, or a group's Go. has are the
+// variables by which the goroutine can tell that it has ended.
+func (s *scan) starts(i ssa.Instruction) (has []ssa.Value, starts bool) {
+	call, ok := i.(ssa.CallInstruction)
+	if !ok {
+		return nil, false
 	}
-	return nil, false
+	c := call.Common()
+	if _, ok := i.(*ssa.Go); ok {
+		has = append(has, c.Args...)
+		if closure, ok := c.Value.(*ssa.MakeClosure); ok {
+			has = append(has, closure.Bindings...)
+		}
+		return has, true
+	}
+	name := calleeOf(c)
+	if isGroup(name) && name.name == "Go" {
+		return []ssa.Value{receiver(c)}, true
+	}
+	return nil, name.is("time", "AfterFunc")
 }
 
-// isGroup reports whether a type is a group of goroutines with a method Wait.
-func isGroup(t types.Type) bool {
-	return t != nil && (isNamed(t, "sync", "WaitGroup") || isNamed(t, "golang.org/x/sync/errgroup", "Group"))
+func isGroup(c callee) bool {
+	return c.recv == "WaitGroup" && c.pkg == "sync" || c.recv == "Group" && c.pkg == "golang.org/x/sync/errgroup"
 }
 
-// waitsFor reports whether the function around a node that starts a goroutine waits for that: by the Wait of a group
-// which the goroutine has, or by a receive from a channel that it sends on, closes or is given. A receive in a select
-// with other cases may go on without it.
-func (s *source) waitsFor(f *function, start ast.Node, group types.Object) bool {
-	body := f.body
-	for n := s.module.parents[start]; n != f.node; n = s.module.parents[n] {
-		if lit, ok := n.(*ast.FuncLit); ok {
-			body = lit.Body
-			break
-		}
-	}
-	waits := func(e ast.Expr) bool {
-		obj := objectOf(f.info, addressed(e))
-		return obj != nil && (obj == group || group == nil && s.signals(f.info, start, obj))
-	}
-	found := false
-	ast.Inspect(body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GoStmt:
-			return false // what a goroutine waits for does not count
-		case *ast.CallExpr:
-			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && sel.Sel.Name == "Wait" && isGroup(f.info.TypeOf(sel.X)) {
-				found = found || waits(sel.X)
+// waits reports whether a function waits for one of these: by a group's Wait, or by a receive from a channel. A receive
+// in a select with other cases may go on without it.
+func (s *scan) waits(f *ssa.Function, has []ssa.Value) bool {
+	for i := range instructions(f) {
+		var on ssa.Value
+		switch i := i.(type) {
+		case *ssa.UnOp:
+			if i.Op == token.ARROW {
+				on = i.X
 			}
-		case *ast.SelectStmt:
-			if len(n.Body.List) > 1 {
-				return false
+		case *ssa.Call:
+			if name := calleeOf(&i.Call); isGroup(name) && name.name == "Wait" {
+				on = receiver(&i.Call)
 			}
-		case *ast.UnaryExpr:
-			found = found || n.Op == token.ARROW && waits(n.X)
-		case *ast.RangeStmt:
-			if _, ok := types.Unalias(f.info.TypeOf(n.X)).(*types.Chan); ok {
-				found = found || waits(n.X)
+		case *ssa.Defer:
+			if name := calleeOf(&i.Call); isGroup(name) && name.name == "Wait" {
+				on = receiver(&i.Call)
 			}
 		}
-		return !found
-	})
-	return found
+		if on != nil && slices.ContainsFunc(has, func(v ssa.Value) bool { return variable(v) == variable(on) }) {
+			return true
+		}
+	}
+	return false
 }
 
-// signals reports whether a goroutine tells by a channel or a group that it has ended, or gets that as an argument.
-func (s *source) signals(info *types.Info, start ast.Node, obj types.Object) bool {
-	found := false
-	ast.Inspect(start, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.SendStmt:
-			found = found || objectOf(info, n.Chan) == obj
-		case *ast.CallExpr:
-			for _, arg := range n.Args {
-				found = found || objectOf(info, addressed(arg)) == obj
+// variable returns the variable that a value is read from, or the value.
+func variable(v ssa.Value) ssa.Value {
+	for {
+		switch x := v.(type) {
+		case *ssa.UnOp:
+			if x.Op != token.MUL {
+				return v
 			}
-			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok {
-				found = found || sel.Sel.Name == "Done" && objectOf(info, sel.X) == obj
+			v = x.X
+		case *ssa.ChangeType:
+			v = x.X
+		default:
+			return v
+		}
+	}
+}
+
+// findLate looks for goroutines and runnables that build controllers, such as once there are certificates. One that
+// makes the manager, too, builds them before that has started.
+func (s *scan) findLate() {
+	late := func(roots []*ssa.Function) bool {
+		reached := s.reach(roots)
+		return slices.ContainsFunc(s.controllers, func(c *controller) bool { return reached[c.call.Parent()] }) &&
+			!slices.ContainsFunc(s.managers, func(m *manager) bool { return reached[m.call.Parent()] })
+	}
+	for i := range s.each() {
+		switch i := i.(type) {
+		case *ssa.Go:
+			if late(append(s.functionsIn(i.Call.Value), s.callees[i]...)) {
+				s.find(Must, "LateControllers", i.Pos(), "a goroutine builds controllers")
+			}
+		case *ssa.Call:
+			name := calleeOf(&i.Call)
+			if !isManager(name) || name.name != "Add" && name.name != "AddDuty" {
+				continue
+			}
+			args := argumentsOf(&i.Call)
+			if late(s.functionsIn(args[len(args)-1])) {
+				s.find(Must, "LateControllers", s.position(i), "a runnable builds controllers")
 			}
 		}
-		return !found
-	})
-	return found
+	}
 }

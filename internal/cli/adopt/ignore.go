@@ -1,126 +1,79 @@
 package adopt
 
 import (
+	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 )
 
 // ignoring is the comment that says that a finding is known: its code, and why it is left.
-var ignoring = regexp.MustCompile(`(?:^|\s)(?://|#)\s*rota:ignore\b[ \t]*(\S*)[ \t]*(.*?)\s*$`)
+var ignoring = regexp.MustCompile(`^\s*(?://|#)\s*rota:ignore\b[ \t]*(\S*)[ \t]*(.*?)\s*$`)
 
 // ignored is such a comment.
 type ignored struct {
 	code, reason string
-	// line is what it is about: its own line, or the next one that is no comment.
+	// file and line are what it is about: its own line, or the next one that is no comment.
+	file string
 	line int
-	// at is where the comment is.
-	at   place
+	pos  token.Pos
 	used bool
 }
 
-// findIgnores reads those comments in source files and in go.mod. Manifests are read for them with their objects.
-func (s *source) findIgnores() {
-	for file := range s.module.inFile {
-		var lines []string
-		for _, group := range file.Comments {
-			for _, c := range group.List {
-				if !ignoring.MatchString(c.Text) {
-					continue
-				}
-				if lines == nil {
-					text, err := os.ReadFile(s.module.name(file))
-					if err != nil {
-						return // it was read a moment ago
+// findIgnores reads those comments.
+func (s *scan) findIgnores(list []*sourcePackage) {
+	for _, p := range list {
+		for _, f := range p.files {
+			var lines []string
+			for _, group := range f.Comments {
+				for _, c := range group.List {
+					m := ignoring.FindStringSubmatch(c.Text)
+					if m == nil {
+						continue
 					}
-					lines = strings.Split(string(text), "\n")
-				}
-				if at := s.module.fset.PositionFor(c.Pos(), false).Line; at <= len(lines) {
-					s.ignore(s.module.rel(s.module.name(file)), lines, at-1)
+					at := s.fset.PositionFor(c.Pos(), false)
+					if lines == nil {
+						src, _ := os.ReadFile(at.Filename) // it was parsed a moment ago
+						lines = strings.Split(string(src), "\n")
+					}
+					g := &ignored{code: m[1], reason: m[2], file: at.Filename, line: at.Line, pos: c.Pos()}
+					for isComment(lines, g.line) {
+						g.line++
+					}
+					switch _, known := codes[g.code]; {
+					case !known:
+						s.find(Look, "Ignore", g.pos, "rota:ignore names %q, which is the code of no finding", g.code)
+					case g.reason == "":
+						s.find(Look, "Ignore", g.pos, "rota:ignore %s gives no reason, so it has no effect", g.code)
+					default:
+						s.ignores = append(s.ignores, g)
+					}
 				}
 			}
 		}
 	}
-	name := filepath.Join(s.module.Root, "go.mod")
-	if text, err := os.ReadFile(name); err == nil {
-		s.ignoresIn(s.module.rel(name), text)
-	}
 }
 
-// ignoresIn reads the comments of a file in which they are nothing else.
-func (s *source) ignoresIn(rel string, text []byte) {
-	lines := strings.Split(string(text), "\n")
-	for i, line := range lines {
-		if ignoring.MatchString(line) {
-			s.ignore(rel, lines, i)
-		}
-	}
+func isComment(lines []string, line int) bool {
+	return line <= len(lines) && strings.HasPrefix(strings.TrimSpace(lines[line-1]), "//")
 }
 
-// ignore notes the comment in a line of a file.
-func (s *source) ignore(file string, lines []string, i int) {
-	m := ignoring.FindStringSubmatchIndex(lines[i])
-	if m == nil {
-		return
-	}
-	about := i
-	if strings.TrimSpace(lines[i][:m[0]]) == "" {
-		about++
-		for about < len(lines) && isComment(lines[about]) {
-			about++
-		}
-	}
-	g := &ignored{code: lines[i][m[2]:m[3]], reason: lines[i][m[4]:m[5]], at: place{file, i + 1}, line: about + 1}
-	switch _, known := codes[g.code]; {
-	case !known:
-		s.found(Look, codeIgnore, g.at, "rota:ignore names %q, which is the code of no finding", g.code)
-	case g.reason == "":
-		s.found(Look, codeIgnore, g.at, "rota:ignore %s gives no reason, so it has no effect", g.code)
-	default:
-		s.ignores = append(s.ignores, g)
-	}
-}
-
-func isComment(line string) bool {
-	line = strings.TrimSpace(line)
-	return strings.HasPrefix(line, "//") || strings.HasPrefix(line, "#")
-}
-
-// known makes a finding one that only -o wide shows, if a comment says that it is known.
-func (s *source) known(f *Finding) {
+// know makes a finding one that only -o wide shows, if a comment says that it is known.
+func (s *scan) know(n *note) {
+	at := s.fset.PositionFor(n.pos, false)
 	for _, g := range s.ignores {
-		if g.at.File == f.File && g.line == f.Line && g.code == f.Code {
+		if g.file == at.Filename && g.line == at.Line && g.code == n.Code {
 			g.used = true
-			f.Level, f.Known = Fine, g.reason
+			n.Level, n.Known = Fine, g.reason
 		}
 	}
 }
 
-// write makes the edit of a finding, unless that is known and left.
-func (f *Finding) write(edit func() bool) {
-	if f.Known == "" {
-		f.Written = edit()
-	}
-}
-
-// isKnown returns why a place is left as it is, by a comment; empty: there is none.
-func (s *source) isKnown(at place, codes ...string) (reason string) {
-	for _, g := range s.ignores {
-		for _, code := range codes {
-			if g.at.File == at.File && g.line == at.Line && g.code == code {
-				return g.reason
-			}
-		}
-	}
-	return ""
-}
-
-// unused reports comments that are about nothing.
-func (s *source) unused() {
+// unusedIgnores reports comments that are about nothing.
+func (s *scan) unusedIgnores() {
 	for _, g := range s.ignores {
 		if !g.used {
-			s.found(Look, codeIgnore, g.at, "rota:ignore %s is about line %d, which has no such finding", g.code, g.line)
+			s.find(Look, "Ignore", g.pos, "rota:ignore %s is about line %d, which has no such finding", g.code, g.line)
 		}
 	}
 }

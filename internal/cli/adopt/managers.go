@@ -3,242 +3,215 @@ package adopt
 import (
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/types"
-	"slices"
-	"strings"
+	"regexp"
+
+	"golang.org/x/tools/go/ssa"
 )
-
-// manager is a call that makes a manager.
-type manager struct {
-	*call
-	info *types.Info
-	// config and options are its arguments; lit is the literal of its options, where those are surely that. Else unread
-	// says why they could not be read.
-	config, options ast.Expr
-	lit             *ast.CompositeLit
-	unread          string
-	adopted         bool
-}
-
-// election is the leader election of the stock operator.
-type election struct {
-	id string
-	on bool
-	// graceful is GracefulShutdownTimeout in seconds, 0 if it cannot be read.
-	graceful float64
-}
 
 const (
 	on, off, byFlag, unknown = "on", "off", "flag", "unknown"
 )
 
+// manager is a call that makes a manager.
+type manager struct {
+	call    *ssa.Call
+	syntax  *ast.CallExpr
+	info    *types.Info
+	adopted bool
+	// lit is the literal of its options, nil if the call has none.
+	lit *ast.CompositeLit
+	// election is on, off, byFlag or unknown, and id the name of its Lease.
+	election, id   string
+	note, leaderAt *note
+}
+
+// infoOf returns the types of the package that a function is in.
+func (s *scan) infoOf(f *ssa.Function) *types.Info {
+	for f.Parent() != nil {
+		f = f.Parent()
+	}
+	if f.Origin() != nil {
+		f = f.Origin()
+	}
+	if f.Pkg != nil && s.own[f.Pkg.Pkg] != nil {
+		return s.own[f.Pkg.Pkg].info
+	}
+	return &types.Info{}
+}
+
 // findManagers looks for calls that make managers.
-func (s *source) findManagers() {
-	for _, c := range s.calls {
-		if c.test {
+func (s *scan) findManagers() {
+	for i := range s.each() {
+		call, ok := i.(*ssa.Call)
+		if !ok || s.calls[call.Pos()] == nil {
 			continue
 		}
-		m := &manager{call: c, info: c.in.TypesInfo}
-		switch {
-		case (c.is(runtimePath, "NewManager") || c.is(runtimePath+"/pkg/manager", "New")) && len(c.Args) == 2:
-			m.config, m.options = c.Args[0], c.Args[1]
-		case c.is(ctrlrtPath, "NewManager") && len(c.Args) == 3:
-			m.adopted, m.config, m.options = true, c.Args[0], c.Args[2]
+		m := &manager{call: call, syntax: s.calls[call.Pos()], info: s.infoOf(call.Parent()), election: unknown}
+		switch name := calleeOf(&call.Call); {
+		case name.is(runtimePath, "NewManager"), name.is(managerPath, "New"):
+			m.note = s.find(Must, "Manager", m.syntax.Pos(), "this makes a stock manager")
+			m.note.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and ctrlrt.NewManager(cfg, r, options)", s.name)
+		case name.is(ctrlrtPath, "NewManager"):
+			m.adopted = true
+			m.note = s.find(Fine, "Adopted", m.syntax.Pos(), "the manager is made with ctrlrt.NewManager")
 		default:
 			continue
 		}
-		m.lit, m.unread = s.literalOf(m.in.TypesInfo, m.options)
 		s.managers = append(s.managers, m)
-		s.manager(m)
+		if m.lit, ok = ast.Unparen(m.syntax.Args[len(m.syntax.Args)-1]).(*ast.CompositeLit); !ok {
+			s.find(Look, "ManagerOption", m.syntax.Pos(), "its options were not read, since they are not in the call").Instead =
+				"look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
+			continue
+		}
+		s.readElection(m)
+		s.readOptions(m)
 	}
-	if len(s.managers) > 1 {
-		for _, m := range s.managers {
-			s.found(Look, codeManagers, s.module.at(m.CallExpr), "one of %d places that make a manager", len(s.managers))
+	for _, m := range s.managers {
+		if len(s.managers) > 1 {
+			s.find(Look, "SeveralManagers", m.syntax.Pos(), "one of %d places that make a manager", len(s.managers))
 		}
 	}
 }
 
-// manager says what is to be said of one.
-func (s *source) manager(m *manager) {
-	at := s.module.at(m.CallExpr)
-	made := Manager{File: at.File, Line: at.Line, Adopted: m.adopted, LeaderElection: unknown}
-	if m.adopted {
-		s.found(Fine, codeAdopted, at, "the manager is made with ctrlrt.NewManager")
-	} else {
-		f := s.found(Must, codeManager, at, "this makes a stock manager")
-		f.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and "+
-			"ctrlrt.NewManager(cfg, r, options)", s.name)
-	}
-	if m.lit == nil {
-		s.found(Look, codeOption, at, "its options were not read: %s", m.unread).Instead =
-			"look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
-	} else {
-		made.LeaderElection, made.LeaderElectionID = s.electionOf(m)
-		s.options(m)
-	}
-	s.report.Managers = append(s.report.Managers, made)
-}
-
-// electionOf reads the options of leader election.
-func (s *source) electionOf(m *manager) (state, id string) {
+// readElection reads the options of leader election.
+func (s *scan) readElection(m *manager) {
 	if kv := field(m.lit, "LeaderElectionID"); kv != nil {
-		id = text(m.info, kv.Value)
-	}
-	if at := s.setLater(m, "LeaderElection", "LeaderElectionID", "LeaderElectionNamespace"); at.Line > 0 {
-		s.election.on = true
-		s.found(Must, codeElection, at, "an option of leader election is set behind the other options")
-		return unknown, id
+		if tv := m.info.Types[kv.Value]; tv.Value != nil {
+			m.id = constant.StringVal(tv.Value)
+		}
 	}
 	kv := field(m.lit, "LeaderElection")
-	if kv == nil {
-		if !m.adopted {
-			s.found(Look, codeNoElection, s.module.at(m.CallExpr), "it has no leader election")
+	value, known := false, true
+	if kv != nil {
+		value, known = truth(m.info, kv.Value)
+	}
+	said := "leader election is on"
+	switch {
+	case !known:
+		m.election = byFlag
+		said = "leader election is decided when the program runs, by " + types.ExprString(kv.Value)
+	case value:
+		m.election = on
+	default:
+		m.election = off
+		if !m.adopted && kv == nil {
+			s.find(Look, "NoLeaderElection", m.syntax.Pos(), "it has no leader election")
 		}
-		return off, id
+		return
 	}
-	state = byFlag
-	if value, known := truth(m.info, kv.Value); known && value {
-		state = on
-	} else if known {
-		return off, id
-	}
-	s.election.on = true
-	s.election.id = id
-	at := s.module.at(kv)
-	text := "leader election is on"
-	if state == byFlag {
-		text = "leader election is decided when the program runs, by " + types.ExprString(kv.Value)
-	}
-	if id != "" {
-		text += fmt.Sprintf("; its Lease is %s", id)
+	if m.id != "" {
+		said += "; its Lease is " + m.id
 	}
 	level := Must
 	if m.adopted {
 		level = Look // unsharded controllers may have it
 	}
-	s.found(level, codeElection, at, "%s", text)
-	return state, id
+	m.leaderAt = s.find(level, "LeaderElection", kv.Pos(), "%s", said)
 }
 
-// setLater returns where the variable that holds the options gets one of these fields; no line: nowhere in that
-// function.
-func (s *source) setLater(m *manager, names ...string) (at place) {
-	id, fn := optionVariable(m.options), s.module.enclosing(m.CallExpr)
-	if id == nil || fn == nil {
-		return place{}
+// readOptions looks at the other options.
+func (s *scan) readOptions(m *manager) {
+	tell := func(level Level, kv *ast.KeyValueExpr, text, why, instead string) {
+		f := s.find(level, "ManagerOption", kv.Pos(), "%s", text)
+		f.Why, f.Instead = why, instead
 	}
-	obj := m.info.ObjectOf(id)
-	ast.Inspect(fn, func(n ast.Node) bool {
-		assign, ok := n.(*ast.AssignStmt)
-		if !ok {
-			return true
-		}
-		for _, l := range assign.Lhs {
-			sel, ok := l.(*ast.SelectorExpr)
-			if !ok || !slices.Contains(names, sel.Sel.Name) {
-				continue
-			}
-			if x, ok := ast.Unparen(sel.X).(*ast.Ident); ok && m.info.ObjectOf(x) == obj {
-				at = s.module.at(sel)
-			}
-		}
-		return true
-	})
-	return at
-}
-
-// options looks at the other options.
-func (s *source) options(m *manager) {
-	at := func(kv *ast.KeyValueExpr) place { return s.module.at(kv) }
-	if kv := field(m.lit, "HealthProbeBindAddress"); kv == nil {
-		s.found(Look, codeProbes, s.module.at(m.CallExpr), "HealthProbeBindAddress is not set where the options are made")
+	if field(m.lit, "HealthProbeBindAddress") == nil {
+		s.find(Look, "NoProbes", m.syntax.Pos(), "HealthProbeBindAddress is not set where the options are made")
 	}
-	if kv := field(m.lit, "NewCache"); kv != nil && !isNil(m.info, kv.Value) {
-		f := s.found(Look, codeOption, at(kv), "NewCache is set")
-		f.Why = "it is called once for each of the manager's caches, and answers in place of a " +
-			"cache do not know what it changes"
-		f.Instead = "set namespaces, selectors and transforms in Options.Cache, if that is enough"
-	}
-	if kv := field(m.lit, "GracefulShutdownTimeout"); kv != nil {
-		s.election.graceful = -1
+	if kv := field(m.lit, "NewCache"); kv != nil {
+		tell(Look, kv, "NewCache is set", "it is called once for each of the manager's caches, and answers in place of a "+
+			"cache do not know what it changes", "set namespaces, selectors and transforms in Options.Cache, if that is enough")
 	}
 	if kv := field(m.lit, "Cache"); kv != nil {
-		lit := literal(kv.Value)
+		lit, _ := kv.Value.(*ast.CompositeLit)
 		if inner := field(lit, "NewInformer"); inner != nil {
-			f := s.found(Must, codeOption, at(inner), "Cache.NewInformer is set")
-			f.Why, f.Instead = "it is where sharded informers come from, so ctrlrt.NewManager refuses it", "leave it out"
+			tell(Must, inner, "Cache.NewInformer is set", "it is where sharded informers come from, so ctrlrt.NewManager refuses it",
+				"leave it out")
 		}
-		f := s.found(Fine, codeOption, at(kv), "the cache has options")
-		f.Why = "namespaces, selectors and transforms hold for the share, too; with namespaces, Rota's Role stays in its own"
-	}
-	if kv := field(m.lit, "Client"); kv != nil {
-		ast.Inspect(kv, func(n ast.Node) bool {
-			if inner, ok := n.(*ast.KeyValueExpr); ok {
-				if id, ok := inner.Key.(*ast.Ident); ok && id.Name == "EnableReadYourWritesConsistency" {
-					f := s.found(Fine, codeOption, at(inner), "EnableReadYourWritesConsistency is set")
-					f.Why = "reads wait for what a replica wrote to its own objects; those of others are read from the API server"
-				}
-			}
-			return true
-		})
 	}
 	if kv := field(m.lit, "Controller"); kv != nil {
-		if inner := field(literal(kv.Value), "NeedLeaderElection"); inner != nil {
+		lit, _ := kv.Value.(*ast.CompositeLit)
+		if inner := field(lit, "NeedLeaderElection"); inner != nil {
 			if value, known := truth(m.info, inner.Value); !known || value {
-				s.found(Must, codeOption, at(inner), "NeedLeaderElection is set for all controllers").Why =
-					"a sharded controller runs on every replica, so it is refused"
+				tell(Must, inner, "NeedLeaderElection is set for all controllers",
+					"a sharded controller runs on every replica, so it is refused", "leave it out")
 			}
 		}
 	}
 }
 
-// usesKubernetes reports whether the module is an operator at all, or something like it.
-func (s *source) usesKubernetes() bool {
-	for _, p := range s.module.packages {
-		for path := range p.Imports {
-			if path == runtimePath || strings.HasPrefix(path, runtimePath+"/") || strings.HasPrefix(path, clientGo+"/") {
-				return true
+// field returns a field of a literal, or nil.
+func field(lit *ast.CompositeLit, name string) *ast.KeyValueExpr {
+	if lit == nil {
+		return nil
+	}
+	for _, e := range lit.Elts {
+		if kv, ok := e.(*ast.KeyValueExpr); ok {
+			if id, ok := kv.Key.(*ast.Ident); ok && id.Name == name {
+				return kv
 			}
 		}
 	}
-	return false
+	return nil
 }
 
-// broken lists the packages that did not compile. If controller-runtime itself is missing, next to nothing is seen.
-func (s *source) broken() {
-	blind, unsummed := "", false
-	for _, p := range s.module.packages {
-		if len(p.Errors) == 0 {
-			continue
+// pointerTo matches the functions that return a pointer to their argument.
+var pointerTo = regexp.MustCompile(`(?i)^(to|ptr|pointer|bool|new)$`)
+
+// truth returns the value of a constant, or of a pointer to one as ptr.To makes it.
+func truth(info *types.Info, e ast.Expr) (value, known bool) {
+	if c, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(c.Args) == 1 {
+		fun := ast.Unparen(c.Fun)
+		if index, ok := fun.(*ast.IndexExpr); ok {
+			fun = index.X
 		}
-		for path, imported := range p.Imports {
-			unsummed = unsummed || slices.ContainsFunc(imported.Errors, lacksSum)
-			if (path == runtimePath || strings.HasPrefix(path, rotaPath)) && len(imported.Errors) > 0 {
-				blind = path
+		if sel, ok := fun.(*ast.SelectorExpr); ok {
+			fun = sel.Sel
+		}
+		if id, ok := fun.(*ast.Ident); ok && pointerTo.MatchString(id.Name) {
+			e = c.Args[0]
+		}
+	}
+	if tv := info.Types[e]; tv.Value != nil && tv.Value.Kind() == constant.Bool {
+		return constant.BoolVal(tv.Value), true
+	}
+	return false, false
+}
+
+// managersOf returns the managers that a value may be. all is false if it may be others.
+func (s *scan) managersOf(v ssa.Value) (list []*manager, all bool) {
+	all = true
+	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
+		if e, ok := from.(*ssa.Extract); ok {
+			from = e.Tuple
+		}
+		found := false
+		for _, m := range s.managers {
+			if m.call == from {
+				list, found = append(list, m), true
 			}
 		}
-		first := p.Errors[0].Msg
-		for _, e := range p.Errors {
-			if !strings.HasPrefix(e.Msg, "# ") {
-				first = e.Msg
-				break
-			}
+		all = all && (found || isNil(from))
+	}
+	return list, all && len(list) > 0
+}
+
+// isWhole reports whether all that a manager may be comes from mgr.Whole().
+func (s *scan) isWhole(v ssa.Value) bool {
+	return s.comesFrom(v, func(c *ssa.Call) bool { return calleeOf(&c.Call).method(ctrlrtPath, "Manager", "Whole") })
+}
+
+// comesFrom reports whether all that a value may be is the result of such a call.
+func (s *scan) comesFrom(v ssa.Value, made func(*ssa.Call) bool) bool {
+	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
+		if e, ok := from.(*ssa.Extract); ok {
+			from = e.Tuple
 		}
-		first, _, _ = strings.Cut(first, "\n")
-		s.report.Broken = append(s.report.Broken, fmt.Sprintf("%s: %s", p.PkgPath, first))
+		if c, ok := from.(*ssa.Call); !ok || !made(c) {
+			return false
+		}
 	}
-	slices.Sort(s.report.Broken)
-	n := len(s.report.Broken)
-	switch {
-	case n == 0:
-	case unsummed:
-		s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: go.sum lacks what go.mod requires", n,
-			len(s.module.packages)).Instead = fmt.Sprintf("`%s`, and run this again", s.module.tidy())
-	case blind == "":
-		s.found(Look, codeBroken, place{}, "%d of %d packages do not compile here", n, len(s.module.packages))
-	default:
-		f := s.found(Must, codeBroken, place{}, "%d of %d packages do not compile here: there is no %s", n,
-			len(s.module.packages), blind)
-		f.Instead = fmt.Sprintf("`go get %s && %s`, and run this again", blind, s.module.tidy())
-	}
+	return true
 }

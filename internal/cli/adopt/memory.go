@@ -1,275 +1,265 @@
 package adopt
 
 import (
-	"go/ast"
+	"fmt"
 	"go/token"
 	"go/types"
 	"slices"
 	"strings"
 
-	"golang.org/x/tools/go/packages"
+	"golang.org/x/tools/go/ssa"
 )
 
 // findMemory looks for what functions that run for controllers keep in memory: what they write into fields of the
-// reconciler, variables of a package, and variables around a function literal, also by way of the module's own types.
-// What only constructors set is none of it.
-func (s *source) findMemory() {
-	kept := noted{}
-	for _, key := range s.reach.sorted() {
-		f, runs, told := s.reach.functions[key], s.runsFor(key), map[keeps]bool{}
+// reconciler, variables of a package, and variables that a constructor's closure has captured.
+func (s *scan) findMemory() {
+	kept := reasons{}
+	for _, f := range s.functions {
+		runs := s.runs(f)
 		if len(runs) == 0 {
 			continue
 		}
-		s.reach.inspect(f, func(n ast.Node) bool {
-			for _, e := range s.writes(f.info, n) {
-				at, what := s.module.at(n), types.ExprString(container(e))
-				keeping := slices.DeleteFunc(slices.Clone(runs), func(c *controller) bool {
-					h := holder{s, c, map[ast.Expr]bool{}}
-					return told[keeps{c, what}] || !h.holds(given{Expr: e, info: f.info}, false)
-				})
-				if len(keeping) == 0 {
-					continue
-				}
-				for _, c := range keeping {
-					told[keeps{c, what}] = true // a controller has one finding of a variable in a function
-				}
-				s.found(Look, codeMemory, at, "%s %s, which stays in memory", does(keeping, "write"), what)
-				kept.add(keeping, "%s (%s:%d)", what, at.File, at.Line)
+		for i := range instructions(f) {
+			target, behind := written(i)
+			if target == nil || !i.Pos().IsValid() {
+				continue
 			}
-			return true
-		})
+			var by []*controller
+			for _, c := range runs {
+				h := holder{s, c, map[ssa.Value]bool{}}
+				if h.holds(target, behind) {
+					by = append(by, c)
+				}
+			}
+			if len(by) > 0 {
+				what := s.nameOfPlace(target)
+				s.find(Look, "Memory", i.Pos(), "%s: it writes %s, which stays in memory", titles(by), what)
+				kept.add(by, fmt.Sprintf("%s (%s)", what, s.where(i.Pos())))
+			}
+		}
 	}
 	kept.doubt("it keeps something in memory: ")
 }
 
-// keeps is a controller and what it keeps.
-type keeps struct {
-	*controller
-	what string
-}
+// reasons are the places that speak against sharding controllers.
+type reasons map[*controller][]string
 
-// container returns what has the element that is written.
-func container(e ast.Expr) ast.Expr {
-	for {
-		switch x := ast.Unparen(e).(type) {
-		case *ast.IndexExpr:
-			e = x.X
-		case *ast.StarExpr:
-			e = x.X
-		case *ast.UnaryExpr:
-			e = x.X
-		default:
-			return x
+func (r reasons) add(cs []*controller, what string) {
+	for _, c := range cs {
+		if !slices.Contains(r[c], what) {
+			r[c] = append(r[c], what)
 		}
 	}
 }
 
-// writes returns what a node writes: the left side of an assignment, what a builtin function changes, and what a
-// method of another package's container changes. Those of the module's own types are looked at themselves.
-func (s *source) writes(info *types.Info, n ast.Node) []ast.Expr {
-	switch n := n.(type) {
-	case *ast.AssignStmt:
-		if n.Tok != token.DEFINE {
-			return n.Lhs
+// doubt adds one doubt for all places, of which it names three. The findings have all.
+func (r reasons) doubt(about string) {
+	for c, list := range r {
+		if len(list) > 3 {
+			list = append(list[:3:3], "…")
 		}
-	case *ast.IncDecStmt:
-		return []ast.Expr{n.X}
-	case *ast.RangeStmt:
-		if n.Tok == token.ASSIGN {
-			return slices.DeleteFunc([]ast.Expr{n.Key, n.Value}, func(e ast.Expr) bool { return e == nil })
-		}
-	case *ast.SendStmt:
-		return []ast.Expr{&ast.StarExpr{X: n.Chan}}
-	case *ast.CallExpr:
-		if len(n.Args) > 0 {
-			obj := objectOf(info, n.Fun)
-			if _, ok := obj.(*types.Builtin); ok && slices.Contains([]string{"delete", "clear", "copy"}, obj.Name()) {
-				return []ast.Expr{&ast.StarExpr{X: n.Args[0]}}
-			}
-			c, ok := calleeIn(info, n.Fun)
-			if ok && c.pkg == "sync/atomic" && c.recv == "" && !strings.HasPrefix(c.name, "Load") {
-				return []ast.Expr{&ast.StarExpr{X: n.Args[0]}}
-			}
-		}
-		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && s.changes(info, sel) {
-			if isReference(info.TypeOf(sel.X)) {
-				return []ast.Expr{&ast.StarExpr{X: sel.X}}
-			}
-			return []ast.Expr{sel.X}
-		}
+		c.doubt("%s", about+strings.Join(list, ", "))
 	}
-	return nil
 }
 
-// standard are the methods of types of package sync and sync/atomic that keep something.
-var standard = []string{"Store", "LoadOrStore", "LoadAndDelete", "Swap", "CompareAndSwap", "CompareAndDelete", "Delete",
-	"Clear", "Do", "Add", "And", "Or"}
-
-// keepers are the names of methods by which containers of other packages change.
+// keepers are the names of methods by which containers of dependencies change.
 var keepers = []string{"Add", "AddIfNotPresent", "Set", "SetDefault", "SetWithTTL", "Put", "Store", "Insert", "Push",
-	"PushBack", "PushFront", "Append", "Delete", "Remove", "Forget", "Clear", "Next", "AddAfter", "AddRateLimited"}
+	"PushBack", "PushFront", "Append", "Delete", "Remove", "Forget", "Clear", "Next", "AddAfter", "AddRateLimited",
+	"LoadOrStore", "LoadAndDelete", "Swap", "CompareAndSwap", "CompareAndDelete", "Do", "And", "Or"}
 
-// stateless are parts of import paths of types whose such methods do not keep what a reconcile goes by: clients,
-// loggers, metrics and traces.
+// stateless are parts of import paths of types whose such methods do not keep what a reconcile goes by.
 var stateless = []string{"prometheus", "opentelemetry", "opencensus", "go-logr", "go.uber.org/zap", "metric", "statsd",
 	runtimePath + "/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/record"}
 
-// changes reports whether a method of another module's type changes what has it. Those with a context ask somebody
-// else.
-func (s *source) changes(info *types.Info, sel *ast.SelectorExpr) bool {
-	fn, ok := info.Uses[sel.Sel].(*types.Func)
-	if !ok || fn.Pkg() == nil || len(s.reach.keysOf(fn)) > 0 {
-		return false
-	}
-	sig := fn.Type().(*types.Signature)
-	switch path := fn.Pkg().Path(); {
-	case sig.Recv() == nil:
-		return false
-	case path == "sync" && isNamed(sig.Recv().Type(), path, "WaitGroup"):
-		return false
-	case path == "sync" || path == "sync/atomic":
-		return slices.Contains(standard, fn.Name())
-	case sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), "context", "Context"):
-		return false
-	case slices.ContainsFunc(stateless, func(part string) bool { return strings.Contains(path, part) }):
-		return false
-	}
-	return slices.Contains(keepers, fn.Name())
-}
-
-// holder says whether an expression leads to what outlives a controller's reconcile.
-type holder struct {
-	*source
-	c    *controller
-	seen map[ast.Expr]bool
-}
-
-// holds reports whether what an expression names outlives a reconcile. behind: what is written is not the variable
-// itself but what it points to, so a copy of the variable leads there, too.
-func (h *holder) holds(v given, behind bool) bool {
-	e := ast.Unparen(v.Expr)
-	next := func(x ast.Expr, behind bool) bool { return h.holds(given{Expr: x, info: v.info}, behind) }
-	switch x := e.(type) {
-	case *ast.StarExpr:
-		return next(x.X, true)
-	case *ast.UnaryExpr:
-		return x.Op == token.AND && next(x.X, false)
-	case *ast.IndexExpr:
-		return next(x.X, behind || !isArray(v.info.TypeOf(x.X)))
-	case *ast.SliceExpr:
-		return next(x.X, behind)
-	case *ast.TypeAssertExpr:
-		return next(x.X, behind)
-	case *ast.CallExpr:
-		return h.call(v, x, behind)
-	case *ast.SelectorExpr:
-		if chosen := v.info.Selections[x]; chosen != nil {
-			return h.field(v, x, chosen, behind)
+// written returns what an instruction writes. behind: what is written is not the value itself, but what it points to.
+func written(i ssa.Instruction) (target ssa.Value, behind bool) {
+	switch i := i.(type) {
+	case *ssa.Store:
+		return i.Addr, false
+	case *ssa.MapUpdate:
+		return i.Map, true
+	case *ssa.Send:
+		return i.Chan, true
+	case ssa.CallInstruction:
+		c := i.Common()
+		name := calleeOf(c)
+		if f := c.StaticCallee(); f != nil && f.Blocks != nil || len(c.Args) == 0 && !c.IsInvoke() {
+			return nil, false
+		}
+		if name.pkg == "" && slices.Contains([]string{"delete", "clear", "copy"}, name.name) ||
+			name.pkg == "sync/atomic" && name.recv == "" && !strings.HasPrefix(name.name, "Load") {
+			return c.Args[0], true
+		}
+		params := c.Signature().Params()
+		asks := params.Len() > 0 && isNamed(params.At(0).Type(), "context", "Context")
+		if recv := receiver(c); recv != nil && !asks && slices.Contains(keepers, name.name) && name.recv != "WaitGroup" &&
+			!slices.ContainsFunc(stateless, func(part string) bool { return strings.Contains(name.pkg, part) }) {
+			return recv, true
 		}
 	}
-	obj, ok := objectOf(v.info, e).(*types.Var)
-	if !ok || h.seen[e] {
-		return false
-	}
-	h.seen[e] = true
-	switch {
-	case obj.Pkg() != nil && obj.Parent() == obj.Pkg().Scope():
-		return h.ownPackage(obj.Pkg())
-	case h.isAround(e, obj):
-		return true
-	case behind && h.isReceiver(obj):
-		return true
-	}
-	list := h.values.of[h.module.variableKey(obj)]
-	return behind && h.any(slices.DeleteFunc(slices.Clone(list), func(v given) bool {
-		return v.handed && h.c.reached[h.keyOf(v.Expr)] == notReached
-	}))
+	return nil, false
 }
 
-// any reports whether one of the values leads to what outlives a reconcile.
-func (h *holder) any(list []given) bool {
-	return slices.ContainsFunc(list, func(v given) bool { return h.holds(v, true) })
+// nameOfPlace names what is written, as the source does as far as that can be told.
+func (s *scan) nameOfPlace(v ssa.Value) string {
+	for {
+		switch x := v.(type) {
+		case *ssa.UnOp:
+			v = x.X
+		case *ssa.IndexAddr:
+			v = x.X
+		case *ssa.MakeInterface:
+			v = x.X
+		case *ssa.FieldAddr:
+			return s.nameOfPlace(x.X) + "." + fieldOf(x.X.Type(), x.Field).Name()
+		case *ssa.Alloc:
+			return x.Comment
+		default:
+			return v.Name()
+		}
+	}
 }
 
-// field follows a field: to what has it, and to what it gets anywhere if that is a pointer or the like.
-func (h *holder) field(v given, x *ast.SelectorExpr, chosen *types.Selection, behind bool) bool {
-	if h.holds(given{Expr: x.X, info: v.info}, behind || chosen.Indirect() || isReference(v.info.TypeOf(x.X))) {
-		return true
-	}
-	f, ok := chosen.Obj().(*types.Var)
-	if !ok || !behind || h.seen[x] || !isReference(f.Type()) || !h.ownPackage(f.Pkg()) {
-		return false
-	}
-	h.seen[x] = true
-	return h.any(h.values.of[h.module.variableKey(f)])
+// holder says whether a value leads to what outlives a controller's reconcile.
+type holder struct {
+	*scan
+	c    *controller
+	seen map[ssa.Value]bool
 }
 
-// call follows what a call returns: of a conversion and append their argument, of the module's functions what they
-// return, and of sync.Map and the like what is in them.
-func (h *holder) call(v given, x *ast.CallExpr, behind bool) bool {
-	if !behind || h.seen[x] {
+func (h *holder) any(list []ssa.Value) bool {
+	return slices.ContainsFunc(list, func(v ssa.Value) bool { return h.holds(v, true) })
+}
+
+// holds reports whether what a value names outlives a reconcile. behind: not the variable itself matters, but what it
+// points to, so a copy of the variable leads there, too.
+func (h *holder) holds(v ssa.Value, behind bool) bool {
+	if h.seen[v] {
 		return false
 	}
-	h.seen[x] = true
-	obj := objectOf(v.info, x.Fun)
-	if _, builtin := obj.(*types.Builtin); builtin && obj.Name() == "append" || v.info.Types[x.Fun].IsType() {
-		return len(x.Args) > 0 && h.holds(given{Expr: x.Args[0], info: v.info}, behind)
+	h.seen[v] = true
+	switch x := v.(type) {
+	case *ssa.Global:
+		return h.own[x.Pkg.Pkg] != nil
+	case *ssa.FreeVar:
+		return h.captured(x, behind)
+	case *ssa.Parameter:
+		return h.parameter(x)
+	case *ssa.Alloc:
+		return behind && h.any(h.stores[x])
+	case *ssa.FieldAddr:
+		if h.holds(x.X, behind) {
+			return true
+		}
+		return behind && h.any(h.fieldsOf(x))
+	case *ssa.IndexAddr:
+		return h.holds(x.X, behind)
+	case *ssa.UnOp:
+		return (x.Op == token.MUL || x.Op == token.ARROW) && h.holds(x.X, true)
+	case *ssa.Slice:
+		return h.holds(x.X, behind)
+	case *ssa.Lookup:
+		return h.holds(x.X, true)
+	case *ssa.Call:
+		return h.call(x, 0)
+	case *ssa.Extract:
+		if call, ok := x.Tuple.(*ssa.Call); ok {
+			return h.call(call, x.Index)
+		}
+		if l, ok := x.Tuple.(*ssa.Lookup); ok {
+			return h.holds(l.X, true)
+		}
+	case *ssa.Field:
+		return h.holds(x.X, true)
 	}
-	fn, ok := obj.(*types.Func)
+	return h.any(h.before(v))
+}
+
+// fieldsOf returns what the same field of a local variable gets.
+func (h *holder) fieldsOf(x *ssa.FieldAddr) (out []ssa.Value) {
+	local, ok := x.X.(*ssa.Alloc)
 	if !ok {
-		return false
+		return nil
 	}
-	for _, key := range h.reach.keysOf(fn) {
-		if h.any(h.returned(key, v.result)) {
+	for _, use := range *local.Referrers() {
+		f, ok := use.(*ssa.FieldAddr)
+		if !ok || f.Field != x.Field {
+			continue
+		}
+		for _, store := range *f.Referrers() {
+			if st, ok := store.(*ssa.Store); ok && st.Addr == f {
+				out = append(out, st.Val)
+			}
+		}
+	}
+	return out
+}
+
+// captured follows a variable that a closure has captured. It outlives a reconcile if the function around the closure
+// does not run for controllers: that is a constructor.
+func (h *holder) captured(x *ssa.FreeVar, behind bool) bool {
+	if h.c.reached[x.Parent().Parent()] == notReached && x.Parent().Parent() != nil {
+		ptr, ok := x.Type().(*types.Pointer)
+		return !ok || ptr.Elem().String() != "error"
+	}
+	for _, v := range h.bindings(x) {
+		if h.holds(v, behind) {
 			return true
 		}
 	}
-	sel, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr)
-	if ok && fn.Pkg() != nil && (fn.Pkg().Path() == "sync" || fn.Pkg().Path() == "sync/atomic") {
-		return h.holds(given{Expr: sel.X, info: v.info}, true)
-	}
 	return false
 }
 
-// isReceiver reports whether a variable is the receiver of a method that the controller runs by itself: its Reconcile,
-// or a handler.
-func (h *holder) isReceiver(obj types.Object) bool {
-	return slices.ContainsFunc(h.c.roots, func(r root) bool { return h.reach.functions[r.key].receiver() == obj })
-}
-
-// isAround reports whether a variable is one of the function around a literal that runs by itself, and that function
-// does not run for controllers: it is a constructor.
-func (h *holder) isAround(e ast.Node, obj *types.Var) bool {
-	for n := e; n != nil; n = h.module.parents[n] {
-		if lit, ok := n.(*ast.FuncLit); ok && h.reach.literals[lit] != "" {
-			outside := obj.Pos() < lit.Pos() || obj.Pos() > lit.End()
-			return outside && obj.Type().String() != "error" && len(h.runsFor(h.keyOf(h.module.parents[lit]))) == 0
+// parameter follows a parameter to what the controller's functions hand over. The receiver of a function that the
+// controller calls itself outlives a reconcile.
+func (h *holder) parameter(x *ssa.Parameter) bool {
+	f := x.Parent()
+	if f.Signature.Recv() != nil && f.Params[0] == x {
+		for _, roots := range h.c.roots {
+			if slices.Contains(roots, f) {
+				return true
+			}
+		}
+	}
+	i := slices.Index(f.Params, x)
+	for _, site := range h.callers[f] {
+		if h.c.reached[site.Parent()] != notReached && h.holds(argument(site.Common(), i), true) {
+			return true
 		}
 	}
 	return false
 }
 
-// ownPackage reports whether a package is the module's.
-func (h *holder) ownPackage(pkg *types.Package) bool {
-	return slices.ContainsFunc(h.module.packages, func(p *packages.Package) bool { return p.PkgPath == pkg.Path() })
+// call follows what a call returns: what the operator's functions return, append's first argument, and what is in a
+// sync.Map and the like.
+func (h *holder) call(x *ssa.Call, result int) bool {
+	name := calleeOf(&x.Call)
+	switch {
+	case name.pkg == "" && name.name == "append":
+		return h.holds(x.Call.Args[0], true)
+	case name.recv != "" && (name.pkg == "sync" || name.pkg == "sync/atomic"):
+		return h.holds(x.Call.Args[0], true)
+	}
+	return h.any(h.returned(x, result))
 }
 
-func isArray(t types.Type) bool {
-	if t == nil {
-		return false
+// fields looks at the fields of a reconciler whose types keep something, however they are used.
+func (s *scan) fields(c *controller) {
+	for _, named := range c.reconcilers {
+		st, ok := named.Underlying().(*types.Struct)
+		if !ok {
+			continue
+		}
+		for i := range st.NumFields() {
+			f := st.Field(i)
+			switch name := types.TypeString(f.Type(), nil); {
+			case strings.Contains(name, "Expectations"):
+				s.find(Look, "Expectations", f.Pos(), "%s has expectations in %s", c.title(), f.Name())
+				c.doubt("it counts events (%s)", f.Name())
+			case isNamed(f.Type(), "golang.org/x/time/rate", "Limiter"):
+				s.find(Look, "Memory", f.Pos(), "%s keeps a rate limiter in memory: %s", c.title(), f.Name())
+				c.doubt("it keeps a rate limiter in memory (%s)", f.Name())
+			}
+		}
 	}
-	_, ok := t.Underlying().(*types.Array)
-	return ok
-}
-
-// isReference reports whether a copy of a value leads to the same things.
-func isReference(t types.Type) bool {
-	if t == nil {
-		return false
-	}
-	switch t.Underlying().(type) {
-	case *types.Pointer, *types.Map, *types.Chan, *types.Interface:
-		return true
-	}
-	return false
 }

@@ -1,5 +1,7 @@
 package adopt
 
+import "fmt"
+
 // Level says how much a finding matters.
 type Level string
 
@@ -98,13 +100,12 @@ type Report struct {
 	Must int `json:"must"`
 	Look int `json:"look"`
 	Fine int `json:"fine"`
-	// Broken are packages that could not be type-checked as a whole, each with its first error. What is said of them may
-	// lack something.
+	// Broken are packages that do not compile, each with its first error. Nothing is said of them.
 	Broken []string `json:"broken,omitempty"`
-	// Unread are manifests that could not be read, such as templates.
-	Unread []string `json:"unread,omitempty"`
 
-	source *source
+	module *module
+	// notes are the findings with edits.
+	notes []*note
 }
 
 // Count returns how many controllers become one thing.
@@ -116,4 +117,10 @@ func (r *Report) Count(becomes string) int {
 		}
 	}
 	return n
+}
+
+func newFinding(level Level, code, format string, args ...any) Finding {
+	e := codes[code]
+	return Finding{Level: level, Code: code, Text: fmt.Sprintf(format, args...), Why: e.why, Instead: e.instead,
+		Link: Page + "#findings"}
 }

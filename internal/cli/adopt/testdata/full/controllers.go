@@ -21,18 +21,18 @@ import (
 func setup(mgr ctrl.Manager) error {
 	events := make(chan event.GenericEvent)
 	plain := &plainReconciler{Client: mgr.GetClient(), api: mgr.GetAPIReader()}
-	err := ctrl.NewControllerManagedBy(mgr). // want ShardedController+
+	err := ctrl.NewControllerManagedBy(mgr). // want `^ShardedController\+:`
 							For(&corev1.ConfigMap{}).
 							Owns(&appsv1.Deployment{}).
-							Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(plain.mapped)).  // want Watches
-							WatchesRawSource(source.Channel(events, &handler.EnqueueRequestForObject{})). // want RawSource
-							WithOptions(controller.Options{MaxConcurrentReconciles: 4}).                  // want Workers
+							Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(plain.mapped)).  // want `^Watches:`
+							WatchesRawSource(source.Channel(events, &handler.EnqueueRequestForObject{})). // want `^RawSource:`
+							WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 							Complete(plain)
 	if err != nil {
 		return err
 	}
 
-	b := builder.ControllerManagedBy(mgr).For(&corev1.Service{}) // want DutyController+
+	b := builder.ControllerManagedBy(mgr).For(&corev1.Service{}) // want `^DutyController\+:`
 	if events != nil {
 		b = b.Owns(&corev1.Endpoints{})
 	}
@@ -41,33 +41,33 @@ func setup(mgr ctrl.Manager) error {
 		return err
 	}
 
-	if err := ctrl.NewControllerManagedBy(mgr). // want DutyController+
+	if err := ctrl.NewControllerManagedBy(mgr). // want `^DutyController\+:`
 							Named("no-for").
-							Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}). // want Watches
+							Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}). // want `^Watches:`
 							Complete(plain); err != nil {
 		return err
 	}
-	if err := builder.TypedControllerManagedBy[client.ObjectKey](mgr).Named("typed").Complete(nil); err != nil { // want ControllerByHand
+	if err := builder.TypedControllerManagedBy[client.ObjectKey](mgr).Named("typed").Complete(nil); err != nil { // want `^ControllerByHand:`
 		return err
 	}
-	if err := options(ctrl.NewControllerManagedBy(mgr)).For(&batchv1.CronJob{}).Complete(plain); err != nil { // want ControllerByHand
+	if err := options(ctrl.NewControllerManagedBy(mgr)).For(&batchv1.CronJob{}).Complete(plain); err != nil { // want `^ControllerByHand:`
 		return err
 	}
 	no := false
 	_ = no
-	if err := ctrl.NewControllerManagedBy(mgr). // want ControllerByHand?
+	if err := ctrl.NewControllerManagedBy(mgr). // want `^ControllerByHand:`
 							For(&policyv1.PodDisruptionBudget{}).
 							WithOptions(controller.Options{NeedLeaderElection: pointer(false)}).
 							Complete(plain); err != nil {
 		return err
 	}
-	if err := ctrl.NewControllerManagedBy(mgr). // want DutyController+
+	if err := ctrl.NewControllerManagedBy(mgr). // want `^DutyController\+:`
 							For(&networkingv1.Ingress{}).
 							Owns(&networkingv1.Ingress{}).
 							Complete(&ingressReconciler{Client: mgr.GetClient()}); err != nil {
 		return err
 	}
-	_, err = controller.New("raw", mgr, controller.Options{Reconciler: plain}) // want ControllerByHand
+	_, err = controller.New("raw", mgr, controller.Options{Reconciler: plain}) // want `^ControllerByHand:`
 	return err
 }
 
@@ -88,7 +88,7 @@ func (r *plainReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl
 }
 
 func (r *plainReconciler) children(ctx context.Context, req ctrl.Request) error {
-	if err := r.List(ctx, &appsv1.DeploymentList{}, client.InNamespace(req.Namespace)); err != nil { // want ListOfChildren ListOfOthers
+	if err := r.List(ctx, &appsv1.DeploymentList{}, client.InNamespace(req.Namespace)); err != nil { // want `^ListOfOthers:`
 		return err
 	}
 	return r.List(ctx, &corev1.NodeList{})
@@ -112,13 +112,13 @@ var last = map[string]string{}
 
 func (r *serviceReconciler) Reconcile(ctx context.Context, service *corev1.Service) (ctrl.Result, error) {
 	var all corev1.ServiceList
-	if err := r.List(ctx, &all); err != nil { // want ListOfShare
+	if err := r.List(ctx, &all); err != nil { // want `^ListOfShare:`
 		return ctrl.Result{}, err
 	}
-	last[service.Name] = r.labels["of"]                     // want Memory
-	r.seen[service.Name] = true                             // want Memory
-	go func() {}()                                          // want Goroutine
-	return ctrl.Result{}, r.Update(context.TODO(), service) // want Context
+	last[service.Name] = r.labels["of"]                     // want `^Memory:`
+	r.seen[service.Name] = true                             // want `^Memory:`
+	go func() {}()                                          // want `^Goroutine:`
+	return ctrl.Result{}, r.Update(context.TODO(), service) // want `^Context:`
 }
 
 type ingressReconciler struct{ client.Client }
@@ -127,8 +127,8 @@ func (r *ingressReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl
 	done := make(chan struct{})
 	go close(done)
 	<-done
-	if err := r.List(ctx, &corev1.ConfigMapList{}, client.MatchingFields{"spec.of": "x"}); err != nil { // want ListByIndex
+	if err := r.List(ctx, &corev1.ConfigMapList{}, client.MatchingFields{"spec.of": "x"}); err != nil { // want `^ListByIndex:`
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.List(ctx, &corev1.ConfigMapList{}) // want ListOfOthers
+	return ctrl.Result{}, r.List(ctx, &corev1.ConfigMapList{}) // want `^ListOfOthers:`
 }

@@ -23,37 +23,37 @@ func main() {
 	elect := flag.Bool("leader-elect", true, "")
 	flag.Parse()
 	cfg := ctrl.GetConfigOrDie()
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{ // want Manager+ NoProbes
-		LeaderElection:   *elect, // want LeaderElection+
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{ // want `^Manager\+:` `^NoProbes:`
+		LeaderElection:   *elect, // want `^LeaderElection\+:`
 		LeaderElectionID: "full.example.com",
-		Cache:            cache.Options{SyncPeriod: nil}, // want ManagerOption
+		Cache:            cache.Options{SyncPeriod: nil},
 	})
 	if err != nil {
 		panic(err)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	check(mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, "spec.of", nil)) // want FieldIndex
+	check(mgr.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, "spec.of", nil))
 	check(setup(mgr))
-	check(mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil }))) // want Runnable
-	check(mgr.Add(&everywhere{}))                                                    // want RunnableEverywhere
-	check(mgr.Add(&sometimes{}))                                                     // want Runnable?
-	check(mgr.AddReadyzCheck("rota", healthz.Ping))                                  // want ReadinessName
-	_, err = mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})                    // want CacheInformer
+	check(mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil }))) // want `^Runnable:`
+	check(mgr.Add(&everywhere{}))
+	check(mgr.Add(&sometimes{}))                                  // want `^Runnable:`
+	check(mgr.AddReadyzCheck("rota", healthz.Ping))               // want `^ReadinessName:`
+	_, err = mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{}) // want `^CacheInformer:`
 	check(err)
 	_, err = mgr.GetCache().GetInformer(ctx, &corev1.Node{})
 	check(err)
 	go func() {
-		<-mgr.Elected() // want Elected
+		<-mgr.Elected() // want `^Elected:`
 	}()
-	_, err = client.New(cfg, client.Options{}) // want OwnClient
+	_, err = client.New(cfg, client.Options{}) // want `^OwnClient:`
 	check(err)
 	config := mgr.GetConfig()
 	clients, err := kubernetes.NewForConfig(config)
 	check(err)
-	informers.NewSharedInformerFactory(clients, time.Hour)                                                         // want ClientInformer
-	workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())                     // want OwnQueue
-	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{Callbacks: leaderelection.LeaderCallbacks{}}) // want OwnLeaderElection
-	go func() {                                                                                                    // want LateControllers
+	informers.NewSharedInformerFactory(clients, time.Hour)                                                         // want `^ClientInformer:`
+	workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())                     // want `^OwnQueue:`
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{Callbacks: leaderelection.LeaderCallbacks{}}) // want `^OwnLeaderElection:`
+	go func() {                                                                                                    // want `^LateControllers:`
 		check(setup(mgr))
 	}()
 	check(mgr.Start(ctx))

@@ -1,0 +1,127 @@
+package adopt
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ssa"
+)
+
+// newAnalyzer returns an analyzer that reports what has to change for Rota. whole scans all of an operator's packages:
+// a reconciler, its builder and its manager are often in different ones. If it is nil, each package is looked at alone.
+// The result is the scan.
+func newAnalyzer(whole func() *scan) *analysis.Analyzer {
+	return &analysis.Analyzer{
+		Name: "adopt", Doc: "report what an operator has to change to run with Rota", URL: Page,
+		ResultType: reflect.TypeFor[*scan](),
+		Run: func(pass *analysis.Pass) (any, error) {
+			var s *scan
+			if whole != nil {
+				s = whole()
+			} else {
+				dir := filepath.Dir(pass.Fset.PositionFor(pass.Files[0].Pos(), false).Filename)
+				s = newScan(pass.Fset, dir, filepath.Base(dir), []*sourcePackage{{pass.Pkg, pass.TypesInfo, pass.Files}})
+			}
+			for _, d := range s.found {
+				if d.Known == "" && slices.ContainsFunc(pass.Files, func(f *ast.File) bool { return f.FileStart <= d.pos && d.pos < f.FileEnd }) {
+					pass.Report(d.diagnostic())
+				}
+			}
+			return s, nil
+		},
+	}
+}
+
+// note is a finding with its place in the source, and the edits that settle it.
+type note struct {
+	Finding
+	pos   token.Pos
+	edits []analysis.TextEdit
+	// imports are the packages that the edits need.
+	imports []string
+}
+
+func (n *note) diagnostic() analysis.Diagnostic {
+	d := analysis.Diagnostic{Pos: n.pos, Category: n.Code, Message: n.Code + ": " + n.Text, URL: n.Link}
+	if n.Written {
+		d.Message = n.Code + "+: " + n.Text
+		d.SuggestedFixes = []analysis.SuggestedFix{{Message: n.Instead, TextEdits: n.edits}}
+	}
+	return d
+}
+
+// scan is what was found in an operator's source.
+type scan struct {
+	*program
+	// dir is the operator's folder, and name that of its rota.
+	dir, name   string
+	managers    []*manager
+	controllers []*controller
+	lists       []listing
+	ignores     []*ignored
+	found       []*note
+}
+
+// newScan looks at an operator.
+func newScan(fset *token.FileSet, dir, name string, list []*sourcePackage) *scan {
+	s := &scan{program: newProgram(fset, list), dir: dir, name: name}
+	s.findIgnores(list)
+	s.findManagers()
+	s.findControllers()
+	s.findHidden()
+	// First what speaks against sharding a controller, then what depends on which kinds are sharded.
+	s.judge()
+	s.findLists()
+	s.findMemory()
+	s.findGoroutines()
+	s.findLate()
+	s.tellLists()
+	for i := range s.each() {
+		if call, ok := i.(ssa.CallInstruction); ok && i.Pos().IsValid() {
+			s.tellCall(call)
+		}
+	}
+	s.decide()
+	s.edit()
+	s.unusedIgnores()
+	return s
+}
+
+// find adds a finding.
+func (s *scan) find(level Level, code string, pos token.Pos, format string, args ...any) *note {
+	n := &note{Finding: newFinding(level, code, format, args...), pos: pos}
+	for _, other := range s.found {
+		if other.pos == pos && other.Code == code && other.Text == n.Text {
+			return other // by another instance of a generic function
+		}
+	}
+	s.found = append(s.found, n)
+	s.know(n)
+	return n
+}
+
+// position returns the start of a call, or its method's name where it is one of a chain that a builder's calls make.
+func (s *scan) position(call ssa.CallInstruction) token.Pos {
+	c := s.calls[call.Pos()]
+	if c == nil {
+		return call.Pos()
+	}
+	if sel, ok := c.Fun.(*ast.SelectorExpr); ok {
+		if _, chained := sel.X.(*ast.CallExpr); chained {
+			return sel.Sel.Pos()
+		}
+	}
+	return c.Pos()
+}
+
+// where names a place for messages.
+func (s *scan) where(pos token.Pos) string {
+	p := s.fset.Position(pos)
+	return fmt.Sprintf("%s:%d", strings.TrimPrefix(filepath.ToSlash(p.Filename), filepath.ToSlash(s.dir)+"/"), p.Line)
+}

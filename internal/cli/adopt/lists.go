@@ -1,0 +1,230 @@
+package adopt
+
+import (
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// listing is a List, or a call that hands its list on to one.
+type listing struct {
+	site ssa.CallInstruction
+	// list is the list; reader, if known, and ctx are what lists it and with which context.
+	list, reader, ctx ssa.Value
+	options           options
+}
+
+// options are what a call's options are made of: the names of their types and variables.
+type options []callee
+
+func (o options) has(names ...string) bool {
+	return slices.ContainsFunc(o, func(c callee) bool { return slices.Contains(names, c.name) })
+}
+
+// options names what a call gets for its last parameter, if that takes any number.
+func (s *scan) options(call ssa.CallInstruction) (out options) {
+	args := call.Common().Args
+	if !call.Common().Signature().Variadic() || len(args) == 0 {
+		return nil
+	}
+	slice, ok := args[len(args)-1].(*ssa.Slice)
+	if !ok {
+		return nil
+	}
+	for _, use := range *slice.X.Referrers() {
+		at, ok := use.(*ssa.IndexAddr)
+		if !ok {
+			continue
+		}
+		for _, store := range *at.Referrers() {
+			st, ok := store.(*ssa.Store)
+			if !ok {
+				continue
+			}
+			for _, v := range s.origins(st.Val, func(v ssa.Value) bool { return !types.IsInterface(v.Type()) }) {
+				if named := namedOf(v.Type()); named != nil && named.Obj().Pkg() != nil {
+					out = append(out, callee{pkg: named.Obj().Pkg().Path(), name: named.Obj().Name()})
+				}
+				out = append(out, valueName(v))
+			}
+		}
+	}
+	return out
+}
+
+// byField reports whether a list is by a field: an index, or what the API server knows of fields.
+func (l listing) byField() bool {
+	return l.options.has("MatchingFields", "MatchingFieldsSelector", "ListOptions")
+}
+
+// findLists collects the lists, and says which controllers they keep from being sharded.
+func (s *scan) findLists() {
+	for i := range s.each() {
+		call, ok := i.(ssa.CallInstruction)
+		if !ok || !i.Pos().IsValid() {
+			continue
+		}
+		c := call.Common()
+		if f := c.StaticCallee(); f != nil && f.Blocks != nil || !strings.Contains(strings.ToLower(calleeOf(c).name), "list") {
+			continue
+		}
+		params, args := c.Signature().Params(), argumentsOf(c)
+		for n := range params.Len() {
+			if isNamed(params.At(n).Type(), clientPath, "ObjectList") {
+				s.addList(listing{call, args[n], receiver(c), args[0], s.options(call)}, 0)
+				break
+			}
+		}
+	}
+	for _, l := range s.lists {
+		var own, unclear []*controller
+		for _, c := range s.runs(l.site.Parent()) {
+			k := s.kindOf(l.list).item()
+			switch {
+			case c.reached[l.site.Parent()] != reconciling || !c.canShard():
+			case !k.known():
+				s.find(Look, "ListOfUnknown", s.position(l.site), "a List of a kind that is not in the source, by %s", c.title())
+				c.doubt("it lists a kind that is not in the source, and may be its own (%s)", s.where(l.site.Pos()))
+			case k == c.kind:
+				own = append(own, c)
+				c.doubt("it lists %s, its own kind (%s)", k, s.where(l.site.Pos()))
+			case !c.kind.known():
+				unclear = append(unclear, c)
+				c.doubt("its kind is not in the source, and may be %s, which it lists (%s)", k, s.where(l.site.Pos()))
+			}
+		}
+		if len(own) > 0 {
+			s.find(Look, "ListOfShare", s.position(l.site), "%s: it lists %s, its own kind", titles(own), s.kindOf(l.list).item())
+		}
+		if len(unclear) > 0 {
+			s.find(Look, "ListOfUnknown", s.position(l.site), "the kind of %s is not in the source, and it lists %s", titles(unclear),
+				s.kindOf(l.list).item())
+		}
+	}
+}
+
+// addList adds a list, or each call of the function that gets it as a parameter. Those that ask the API server, ask for
+// the share, or are of a kind that is kept whole are left out.
+func (s *scan) addList(l listing, depth int) {
+	f := l.site.Parent()
+	if param := s.parameter(l.list); param >= 0 && len(s.callers[f]) > 0 && depth < 4 {
+		for _, site := range s.callers[f] {
+			c := site.Common()
+			next := listing{site, argument(c, param), l.reader, l.ctx, append(slices.Clone(l.options), s.options(site)...)}
+			if i := s.parameter(l.reader); i >= 0 {
+				next.reader = argument(c, i)
+			}
+			if i := s.parameter(l.ctx); i >= 0 {
+				next.ctx = argument(c, i)
+			}
+			s.addList(next, depth+1)
+		}
+		return
+	}
+	live := func(c *ssa.Call) bool {
+		name := calleeOf(&c.Call)
+		return name.name == "GetAPIReader" || name.is(clientPath, "New")
+	}
+	if l.options.has("live", "Live", "share", "Share") || l.reader != nil && s.comesFrom(l.reader, live) || s.keptWhole(s.kindOf(l.list).item()) {
+		return
+	}
+	s.lists = append(s.lists, l)
+}
+
+// parameter returns which parameter of its function a value is, without conversions; -1 if it is none.
+func (s *scan) parameter(v ssa.Value) int {
+	for {
+		switch x := v.(type) {
+		case *ssa.ChangeInterface:
+			v = x.X
+		case *ssa.MakeInterface:
+			v = x.X
+		case *ssa.Parameter:
+			return slices.Index(x.Parent().Params, x)
+		default:
+			return -1
+		}
+	}
+}
+
+// keptWhole reports whether a manager keeps a kind whole.
+func (s *scan) keptWhole(k kind) bool {
+	for i := range s.each() {
+		if c, ok := i.(*ssa.Call); ok && calleeOf(&c.Call).method(ctrlrtPath, "Manager", "KeepWhole") &&
+			s.kindOf(argumentsOf(&c.Call)[0]) == k && k.known() {
+			return true
+		}
+	}
+	return false
+}
+
+// asks reports whether a list is by a controller's own context, and so for its share. A list with another context is
+// any code's.
+func (s *scan) asks(l listing, c *controller) bool {
+	return c.reached[l.site.Parent()] == reconciling || !s.detached(l.ctx)
+}
+
+// detached reports whether a context may come from context.Background or context.TODO.
+func (s *scan) detached(ctx ssa.Value) bool {
+	for _, from := range s.origins(ctx, func(ssa.Value) bool { return false }) {
+		if e, ok := from.(*ssa.Extract); ok {
+			from = e.Tuple
+		}
+		c, ok := from.(*ssa.Call)
+		if !ok || calleeOf(&c.Call).pkg != "context" || c.Call.IsInvoke() {
+			continue
+		}
+		if len(c.Call.Args) == 0 || s.detached(c.Call.Args[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// others are the controllers that list a sharded kind which is neither theirs nor watched by them.
+func (s *scan) others(l listing) (out []*controller) {
+	k := s.kindOf(l.list).item()
+	if !s.isSharded(k) {
+		return nil
+	}
+	for _, c := range s.runs(l.site.Parent()) {
+		mine := s.asks(l, c) && (k == c.kind || k.in(c.owns))
+		if c.stays() || mine && k == c.kind && c.canShard() { // findLists has told it
+			continue
+		}
+		if !c.shards() || !mine && !k.in(c.watches) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// tellLists says what is to be said of lists of sharded kinds.
+func (s *scan) tellLists() {
+	for _, l := range s.lists {
+		if l.byField() {
+			for _, c := range s.others(l) {
+				c.doubt("it lists %s by a field, of which each replica holds a share (%s)", s.kindOf(l.list).item(), s.where(l.site.Pos()))
+			}
+		}
+	}
+	for _, l := range s.lists {
+		k, pos := s.kindOf(l.list).item(), s.position(l.site)
+		if !s.isSharded(k) {
+			continue
+		}
+		by := titles(s.others(l))
+		if len(s.runs(l.site.Parent())) == 0 {
+			by = "code outside of reconcilers"
+		}
+		switch {
+		case by == "":
+		case l.byField():
+			s.find(Must, "ListByIndex", pos, "%s lists %s by a field", by, k)
+		default:
+			s.find(Look, "ListOfOthers", pos, "%s lists %s, of which each replica holds a share", by, k)
+		}
+	}
+}
