@@ -26,7 +26,7 @@ test: kube ## Run what needs no real time, and a short part on the real API serv
 	$(GO) test -short -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vE '$(MEASURING)')
 
 # What measures, and the tools around it.
-MEASURING := /test/(conformance|incidents|stage|zoo)(/|$$)
+MEASURING := /test/(conformance|habits|incidents|stage)(/|$$)
 
 .PHONY: test-all
 test-all: test ## Run all tests, most of them on the real API server (slow ones: make check WHAT=slow)
@@ -175,7 +175,7 @@ check-versions: kube
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' ./internal/engine
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./test/rig/chaos \
-		./test/controlplane ./demo ./apiservers/front/agent ./test/zoo ./rotatest ./examples/website/sharded
+		./test/controlplane ./demo ./apiservers/front/agent ./test/habits ./rotatest ./examples/website/sharded
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
 check-incidents: kube

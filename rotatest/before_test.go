@@ -13,18 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/habits"
 )
 
 // housing labels the namespace of an item, and makes another one for it.
-func housing(c client.Client) reconcile.Func {
-	return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-		cm, err := item(ctx, c, req)
-		if cm == nil {
-			return ctrl.Result{}, err
-		}
+func housing(c client.Client) habits.Reconcile {
+	return func(ctx context.Context, cm *corev1.ConfigMap) (ctrl.Result, error) {
 		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cm.Namespace + "-" + cm.Name}}
 		if err := c.Create(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{}, err
@@ -95,14 +91,14 @@ func TestChangedBefore(t *testing.T) {
 			return c.DeleteAllOf(ctx, old.DeepCopy(), client.InNamespace("default"), named)
 		}},
 	} {
-		failed := try(t, correct, func(o *Options, _ *kit) { o.Change = c.write }, "share")
+		failed := try(t, habits.Correct, func(o *Options, _ *kit) { o.Change = c.write }, "share")
 		if report := failed["reference"]; !strings.Contains(report, "these objects were there before") ||
 			!strings.Contains(report, c.says) {
 			t.Errorf("the report does not say %q: %s", c.says, report)
 		}
 	}
-	spoiling := func(c client.Client) reconcile.Func {
-		return func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	spoiling := func(c client.Client) habits.Reconcile {
+		return func(ctx context.Context, _ *corev1.ConfigMap) (ctrl.Result, error) {
 			return ctrl.Result{}, c.Patch(ctx, old.DeepCopy(), patch)
 		}
 	}
@@ -121,11 +117,11 @@ func TestChangedBefore(t *testing.T) {
 func TestFailsForEver(t *testing.T) {
 	slow(t)
 	members := 0
-	stubborn := func(c client.Client) reconcile.Func {
+	stubborn := func(c client.Client) habits.Reconcile {
 		members++
-		fails, inner := members > 2, correct(c) // the second of two members
-		return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			result, err := inner(ctx, req)
+		fails, inner := members > 2, habits.Correct(c) // the second of two members
+		return func(ctx context.Context, cm *corev1.ConfigMap) (ctrl.Result, error) {
+			result, err := inner(ctx, cm)
 			if err == nil && fails {
 				err = errors.New("no luck")
 			}
@@ -142,19 +138,13 @@ func TestFailsForEver(t *testing.T) {
 func TestNobodyIsKilled(t *testing.T) {
 	slow(t)
 	members := 0
-	once := func(c client.Client) reconcile.Func {
+	once := func(c client.Client) habits.Reconcile {
 		if members++; members == 1 {
-			return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-				cm, err := item(ctx, c, req)
-				if cm == nil {
-					return ctrl.Result{}, err
-				}
-				made := child(cm)
-				made.GenerateName, made.Name = "", cm.Name
-				return ctrl.Result{}, client.IgnoreAlreadyExists(c.Create(ctx, made))
+			return func(ctx context.Context, cm *corev1.ConfigMap) (ctrl.Result, error) {
+				return ctrl.Result{}, client.IgnoreAlreadyExists(c.Create(ctx, habits.Child(cm, cm.Name)))
 			}
 		}
-		return idle(c)
+		return habits.Idle(c)
 	}
 	failed := try(t, once, func(o *Options, _ *kit) {
 		o.Ignore = []schema.GroupKind{{Kind: "Secret"}}

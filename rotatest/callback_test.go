@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/ctrlrt"
+
+	"github.com/rota-dev/rota/test/habits"
 )
 
 func TestCallback(t *testing.T) {
@@ -100,7 +102,7 @@ func TestCallbacksThatDoNotReturn(t *testing.T) {
 				slow(t)
 			}
 			begun := time.Now()
-			failed := try(t, correct, func(o *Options, _ *kit) { c.how(o) }, c.fault)
+			failed := try(t, habits.Correct, func(o *Options, _ *kit) { c.how(o) }, c.fault)
 			if !strings.Contains(failed[c.fault], c.says) {
 				t.Errorf("the report of %s does not say %q: %s", c.fault, c.says, failed[c.fault])
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/habits"
 )
 
 func configMap(namespace, name string) *corev1.ConfigMap {
@@ -107,10 +108,10 @@ func TestNotServed(t *testing.T) {
 func TestSetupFails(t *testing.T) {
 	cfg := controlplane.For(t).Config()
 	twice := func(mgr *ctrlrt.Manager) error {
-		if err := operator(idle).setup(mgr); err != nil {
+		if err := habits.Operator(habits.Idle).Setup(mgr); err != nil {
 			return err
 		}
-		return operator(idle).setup(mgr)
+		return habits.Operator(habits.Idle).Setup(mgr)
 	}
 	o := good(cfg)
 	o.Setup = twice

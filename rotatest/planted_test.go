@@ -17,11 +17,12 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/habits"
 )
 
 // try runs an operator with one member and then with these faults. It returns the report of each that it does not
 // survive, by the fault's name; "reference" is the run with one member.
-func try(t *testing.T, o operator, change func(*Options, *kit), names ...string) map[string]string {
+func try(t *testing.T, o habits.Operator, change func(*Options, *kit), names ...string) map[string]string {
 	t.Helper()
 	cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
 	before := goleak.IgnoreCurrent()
@@ -29,7 +30,7 @@ func try(t *testing.T, o operator, change func(*Options, *kit), names ...string)
 		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"))
 	}()
 	k := &kit{}
-	options := Options{Config: cfg, Setup: o.setup, Objects: items(namespace, 6), Change: edit(namespace)}
+	options := Options{Config: cfg, Setup: o.Setup, Objects: habits.Items(namespace, 6), Change: habits.Edit(namespace)}
 	change(&options, k)
 	options, err := options.withDefaults()
 	if err != nil {
@@ -113,36 +114,21 @@ func slow(t *testing.T) {
 // Each of these operators has a bug that a test with one member does not find. One fault does, and two members without
 // a fault do not, unless sharing is the fault.
 func TestPlantedBugs(t *testing.T) {
-	for _, c := range []struct {
-		name, fault string
-		of          operator
-		says        []string
-		quick       bool
-	}{
-		{"what was not noted is created again", "kill", forgetful,
-			[]string{"-<generated 2> is one too many", "was killed after: create secrets"}, true},
-		{"a share is taken for all", "share", totaling,
-			[]string{`metadata.annotations.total: -"6" +"`, "List by a controller of the kind that it is For"}, false},
-		{"memory is lost", "moves", remembering, []string{`metadata.annotations.versions: -"2" +"1"`}, false},
-		{"what is not known yet is made again", "lag", tidy, []string{"-data was deleted and made again ",
-			"with one member 0 times: delete secrets ", ", and then create secrets "}, false},
-		{"a cache that is behind is trusted", "lag", trusting, []string{"<generated 2> is one too many"}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if !c.quick {
+	for i, c := range habits.Mistakes() {
+		t.Run(c.Name, func(t *testing.T) {
+			with := []string{"share", c.Fault}
+			if i > 0 {
 				slow(t)
-			}
-			with := []string{"share", c.fault}
-			if os.Getenv("SLOW") == "" {
+			} else if os.Getenv("SLOW") == "" {
 				with = with[1:]
 			}
-			failed := try(t, c.of, func(*Options, *kit) {}, with...)
-			for _, text := range c.says {
-				if !strings.Contains(failed[c.fault], text) {
+			failed := try(t, c.Operator, func(*Options, *kit) {}, with...)
+			for _, text := range c.Says {
+				if !strings.Contains(failed[c.Fault], text) {
 					t.Errorf("the report does not say %q", text)
 				}
 			}
-			if c.fault != "share" && failed["share"] != "" {
+			if c.Fault != "share" && failed["share"] != "" {
 				t.Error("it fails without a fault, too")
 			}
 		})
@@ -158,7 +144,7 @@ func TestCorrect(t *testing.T) {
 			o.Rota.Delivery = []rota.Delivery{rota.DeliveryFilter, rota.DeliverySlotLabel}[seed%2]
 			o.Manager.LeaderElection = seed > 2
 		}
-		if failed := try(t, correct, how); len(failed) > 0 {
+		if failed := try(t, habits.Correct, how); len(failed) > 0 {
 			t.Errorf("seed %d: %d faults", seed+1, len(failed))
 		}
 	}
@@ -168,21 +154,21 @@ func TestReports(t *testing.T) {
 	hasty := func(_ *Options, k *kit) { k.patience = 5 * time.Second }
 	for i, c := range []struct {
 		name  string
-		of    operator
+		of    habits.Operator
 		how   func(*Options, *kit)
 		fault string
 		says  []string
 	}{
-		{"nothing is written", idle, hasty, "reference", []string{"the operator wrote nothing"}},
-		{"a finalizer stays", clinging, hasty, "reference", []string{
-			`phase "delete"`, "was deleted, and is still there, with the finalizers [rotatest.example.com/clinging]"}},
-		{"a reconcile wakes itself", restless, hasty, "reference", []string{
+		{"nothing is written", habits.Idle, hasty, "reference", []string{"the operator wrote nothing"}},
+		{"a finalizer stays", habits.Clinging, hasty, "reference", []string{
+			`phase "delete"`, "was deleted, and is still there, with the finalizers [habits.example.com/clinging]"}},
+		{"a reconcile wakes itself", habits.Restless, hasty, "reference", []string{
 			`phase "create"`, "written again and again", "update configmaps", "/item-"}},
-		{"other members' objects are written", meddling, hasty, "share", []string{
+		{"other members' objects are written", habits.Meddling, hasty, "share", []string{
 			"is an object of member-", "and was written by another member: update configmaps"}},
-		{"other members' objects are written on purpose", meddling, func(o *Options, _ *kit) { o.ForeignWrites = true },
+		{"other members' objects are written on purpose", habits.Meddling, func(o *Options, _ *kit) { o.ForeignWrites = true },
 			"share", nil},
-		{"somebody else writes", correct, func(o *Options, _ *kit) {
+		{"somebody else writes", habits.Correct, func(o *Options, _ *kit) {
 			namespace, cfg := o.Objects[1].GetNamespace(), rest.CopyConfig(o.Config)
 			o.Change = func(ctx context.Context, _ client.Client) error {
 				other, err := client.New(cfg, client.Options{}) // what it does is not recorded
@@ -194,7 +180,7 @@ func TestReports(t *testing.T) {
 				return other.Patch(ctx, cm, client.RawPatch(types.MergePatchType, []byte(patch)))
 			}
 		}, "share", []string{"Somebody else wrote these objects, too", "/item-1 by "}},
-		{"two runs differ", rolling, hasty, "again", []string{"with one member, too", "Options.Normalize",
+		{"two runs differ", habits.Random, hasty, "again", []string{"with one member, too", "Options.Normalize",
 			"metadata.annotations.random"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

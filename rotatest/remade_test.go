@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/test/habits"
 )
 
 func TestRemade(t *testing.T) {
@@ -66,11 +68,11 @@ func TestGeneratedAreTold(t *testing.T) {
 // What an operator makes again with one member, too, is no failure; nor what it may make again.
 func TestRecreates(t *testing.T) {
 	slow(t)
-	if failed := try(t, replacer, func(*Options, *kit) {}, "moves lag kill"); len(failed) > 0 {
+	if failed := try(t, habits.Replacing, func(*Options, *kit) {}, "moves lag kill"); len(failed) > 0 {
 		t.Errorf("it fails: %v", failed)
 	}
 	allowed := func(o *Options, _ *kit) { o.Recreates = []schema.GroupKind{{Kind: "Secret"}} }
-	if failed := try(t, tidy, allowed, "lag"); len(failed) > 0 {
+	if failed := try(t, habits.Tidy, allowed, "lag"); len(failed) > 0 {
 		t.Errorf("it fails with Recreates: %v", failed)
 	}
 }

@@ -5,16 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/slot"
+
+	"github.com/rota-dev/rota/test/habits"
 )
 
 // neighbors are items whose slots one of two members would get: their slots are next to each other.
@@ -25,7 +23,7 @@ func neighbors(namespace string, n int) (all []client.Object) {
 		if slots.Of(slot.HashName(namespace, name)) >= 16 {
 			continue
 		}
-		obj := items(namespace, 1)[0]
+		obj := habits.Items(namespace, 1)[0]
 		obj.SetName(name)
 		all = append(all, obj)
 	}
@@ -34,27 +32,22 @@ func neighbors(namespace string, n int) (all []client.Object) {
 
 // Few objects are tested, or the run says that they were not.
 func TestFewObjects(t *testing.T) {
-	stock := func(mgr *ctrlrt.Manager) error {
-		own := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-			return obj.GetLabels()[mine] != ""
-		}))
-		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, own).Complete(correct(mgr.GetClient()))
-	}
+	stock := func(mgr *ctrlrt.Manager) error { return habits.Operator(habits.Correct).SetupStock(mgr) }
 	for i, c := range []struct {
 		name, fault string
-		of          operator
+		of          habits.Operator
 		how         func(o *Options, namespace string)
 		says        string // "": nothing
 	}{
-		{"two, which one member would get", "share", totaling, func(o *Options, namespace string) {
+		{"two, which one member would get", "share", habits.Totaling, func(o *Options, namespace string) {
 			o.Objects = neighbors(namespace, 2)
 		}, `metadata.annotations.total: -"2" +"1"`},
-		{"one", "share", totaling, func(o *Options, namespace string) { o.Objects = items(namespace, 1) },
+		{"one", "share", habits.Totaling, func(o *Options, namespace string) { o.Objects = habits.Items(namespace, 1) },
 			"only one member had something to do, so nothing was tested: the operator works on ConfigMap "},
-		{"one namespace", "share", totaling, func(o *Options, _ string) { o.Rota.Key = slot.KeyNamespace },
+		{"one namespace", "share", habits.Totaling, func(o *Options, _ string) { o.Rota.Key = slot.KeyNamespace },
 			"and 5 more in the same slot. All objects of a namespace have one owner"},
-		{"one, which moves", "moves", correct, func(o *Options, namespace string) { o.Objects = items(namespace, 1) }, ""},
-		{"nothing is sharded", "reference", correct, func(o *Options, _ string) {
+		{"one, which moves", "moves", habits.Correct, func(o *Options, namespace string) { o.Objects = habits.Items(namespace, 1) }, ""},
+		{"nothing is sharded", "reference", habits.Correct, func(o *Options, _ string) {
 			o.Setup, o.Manager.LeaderElection = stock, true
 		}, "no sharded controller reconciled anything"},
 	} {

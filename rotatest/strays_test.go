@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/habits"
 )
 
 // What is created by a client whose writes are not recorded is not compared. So the run fails, and deletes it.
@@ -23,28 +23,27 @@ func TestStrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	// own makes a child with a client of main.
-	own := func(c client.Client) reconcile.Func {
-		return func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-			cm, err := item(ctx, c, req)
-			if cm == nil || cm.Annotations["done"] != "" {
+	own := func(c client.Client) habits.Reconcile {
+		return func(ctx context.Context, cm *corev1.ConfigMap) (ctrl.Result, error) {
+			if cm.Annotations["done"] != "" {
+				return ctrl.Result{}, nil
+			}
+			if err := other.Create(ctx, habits.Child(cm, "")); err != nil {
 				return ctrl.Result{}, err
 			}
-			if err := other.Create(ctx, child(cm)); err != nil {
-				return ctrl.Result{}, err
-			}
-			return retry(note(ctx, c, cm, "done", "yes"))
+			return ctrl.Result{}, habits.Note(ctx, c, cm, "done", "yes")
 		}
 	}
 	process, _, _ := strings.Cut(rest.DefaultKubernetesUserAgent(), "/")
 	for i, c := range []struct {
 		name string
-		of   operator
+		of   habits.Operator
 		how  func(o *Options)
 		says []string
 	}{
 		{"the operator's own client", own, func(o *Options) { o.Change = nil }, []string{
 			"these objects were created by a client that rotatest does not know", "Secret ", "/item-", " by " + process}},
-		{"another client in Change, in a namespace of the run, with a finalizer", correct, func(o *Options) {
+		{"another client in Change, in a namespace of the run, with a finalizer", habits.Correct, func(o *Options) {
 			name := o.Objects[0].GetNamespace() + "-more"
 			o.Change = func(ctx context.Context, c client.Client) error {
 				if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -55,7 +54,7 @@ func TestStrays(t *testing.T) {
 				return other.Create(ctx, cm)
 			}
 		}, []string{"ConfigMap ", "-more/a by "}},
-		{"of a kind that is ignored", correct, func(o *Options) {
+		{"of a kind that is ignored", habits.Correct, func(o *Options) {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: o.Objects[0].GetNamespace(), Name: "a"}}
 			o.Ignore = []schema.GroupKind{{Kind: "ServiceAccount"}}
 			o.Change = func(ctx context.Context, _ client.Client) error { return other.Create(ctx, account.DeepCopy()) }

@@ -1,4 +1,4 @@
-package zoo_test
+package habits
 
 import (
 	"context"
@@ -14,17 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
@@ -38,74 +31,12 @@ const (
 	patience = 3 * time.Minute
 )
 
-// A program is one process of an operator, as far as the operator sees it.
-type program struct {
-	manager.Manager
-	namespace string
-	// plug connects this process to an API server.
-	plug func(*rest.Config) *rest.Config
-}
-
-// A kind says what a controller reconciles and what else it watches.
-type kind struct {
-	name  string
-	of    client.Object
-	label string // objects of other habits are not its own
-	owns  []client.Object
-	// heard hears events of what the controller owns, before its owner is enqueued.
-	heard predicate.Predicate
-	// reset forgets what is remembered of an object.
-	reset   func(context.Context, reconcile.Request)
-	watches client.Object
-	mapped  handler.MapFunc
-	// sources have their events from elsewhere.
-	sources []source.Source
-}
-
-// add makes a controller, as an operator's SetupWithManager does.
-func (p *program) add(k kind, r reconcile.Func) (controller.Controller, error) {
-	mine := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
-		return obj.GetLabels()["zoo"] == k.label
-	}))
-	heard := builder.WithPredicates(predicate.Funcs{})
-	if k.heard != nil {
-		heard = builder.WithPredicates(k.heard)
-	}
-	if _, sharded := p.Manager.(*ctrlrt.Manager); sharded {
-		b := ctrlrt.NewControllerManagedBy(p.Manager).Named(k.name).For(k.of, mine)
-		for _, child := range k.owns {
-			b = b.Owns(child, heard)
-		}
-		if k.watches != nil {
-			b = b.Watches(k.watches, handler.EnqueueRequestsFromMapFunc(k.mapped))
-		}
-		for _, src := range k.sources {
-			b = b.WatchesRawSource(src)
-		}
-		if k.reset != nil {
-			b = b.OnReset(k.reset)
-		}
-		return b.Build(r)
-	}
-	b := ctrl.NewControllerManagedBy(p.Manager).Named(k.name).For(k.of, mine)
-	for _, child := range k.owns {
-		b = b.Owns(child, heard)
-	}
-	if k.watches != nil {
-		b = b.Watches(k.watches, handler.EnqueueRequestsFromMapFunc(k.mapped))
-	}
-	for _, src := range k.sources {
-		b = b.WatchesRawSource(src)
-	}
-	return b.Build(r)
-}
-
 // fleet are the replicas of one operator in one namespace.
 type fleet struct {
 	t         *testing.T
 	namespace string
 	sharded   bool
-	build     func(*program) error
+	build     func(*Process) error
 	replicas  []*replica
 	started   int
 	log       protocol
@@ -176,7 +107,7 @@ func (f *fleet) start() {
 	if f.sharded {
 		r.manager, err = f.member(cfg, name, o)
 	} else {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "zoo", f.namespace
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "habits", f.namespace
 		o.LeaderElectionReleaseOnCancel = true
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(leaseDuration), ptr.To(leaseDuration*4/5),
 			ptr.To(leaseDuration/20)
@@ -185,7 +116,7 @@ func (f *fleet) start() {
 		r.manager, err = ctrl.NewManager(cfg, o)
 	}
 	if err == nil {
-		err = f.build(&program{r.manager, f.namespace, plug})
+		err = f.build(&Process{r.manager, f.namespace, plug})
 	}
 	if err != nil {
 		f.t.Fatal(err)
@@ -197,7 +128,7 @@ func (f *fleet) start() {
 
 func (f *fleet) member(cfg *rest.Config, pod string, o ctrl.Options) (*ctrlrt.Manager, error) {
 	r, err := rota.New(cfg, rota.Options{
-		Name: "zoo", Namespace: f.namespace, Logger: o.Logger, Identity: rota.Identity{Pod: pod},
+		Name: "habits", Namespace: f.namespace, Logger: o.Logger, Identity: rota.Identity{Pod: pod},
 		LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 20, LabelNamespaces: []string{f.namespace},
 	})
 	if err != nil {

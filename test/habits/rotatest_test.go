@@ -1,4 +1,4 @@
-package zoo_test
+package habits
 
 import (
 	"context"
@@ -23,33 +23,34 @@ func TestKit(t *testing.T) {
 		t.Skip("takes a minute for each: make check WHAT=slow")
 	}
 	const made = 8
-	for _, h := range []habit{emptyNames(), finalizers(), kinds(), expectations()} {
-		t.Run(h.name, func(t *testing.T) {
+	for _, h := range []Habit{emptyNames(), finalizers(), kinds(), expectations()} {
+		h = h.withDefaults()
+		t.Run(h.Name, func(t *testing.T) {
 			cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
 			versions := map[int]int{}
 			rotatest.Run(t, rotatest.Options{
 				Config:  cfg,
 				Manager: ctrl.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}},
 				Setup: func(mgr *ctrlrt.Manager) error {
-					return h.build(&program{mgr, namespace, func(cfg *rest.Config) *rest.Config { return cfg }})
+					return h.Build(&Process{mgr, namespace, func(cfg *rest.Config) *rest.Config { return cfg }})
 				},
 				Change: func(ctx context.Context, c client.Client) error {
-					u := user{ctx, c, namespace}
+					u := User{ctx, c, namespace}
 					clear(versions)
 					for i := range made {
-						if err := h.create(u, i); err != nil {
+						if err := h.Create(u, i); err != nil {
 							return err
 						}
 						versions[i] = 1
 					}
 					for i := range made / 2 {
-						if err := h.change(u, i, 2); err != nil {
+						if err := h.Change(u, i, 2); err != nil {
 							return err
 						}
 						versions[i] = 2
 					}
 					delete(versions, made-1)
-					return h.remove(u, made-1)
+					return h.Remove(u, made-1)
 				},
 				Normalize: func(obj *unstructured.Unstructured) { // the tags of expectations are random
 					unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "tag")
@@ -60,7 +61,7 @@ func TestKit(t *testing.T) {
 					if err != nil || len(items.Items) == 0 { // at first, and at the end
 						return true, err
 					}
-					wrong, err := h.wrong(user{ctx, c, namespace}, versions)
+					wrong, err := h.Wrong(User{ctx, c, namespace}, versions)
 					return wrong == "", err
 				},
 			})

@@ -1,4 +1,4 @@
-package zoo_test
+package habits
 
 import (
 	"bytes"
@@ -12,15 +12,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota/ctrlrt"
 )
 
 // all returns the manager whose cache has all objects.
-func (p *program) all() (manager.Manager, error) {
+func (p *Process) all() (manager.Manager, error) {
 	if mgr, sharded := p.Manager.(*ctrlrt.Manager); sharded {
 		return mgr.Whole()
 	}
@@ -28,7 +28,7 @@ func (p *program) all() (manager.Manager, error) {
 }
 
 // alone has one replica at a time run something.
-func (p *program) alone(name string, r manager.Runnable) error {
+func (p *Process) alone(name string, r manager.Runnable) error {
 	if mgr, sharded := p.Manager.(*ctrlrt.Manager); sharded {
 		return mgr.AddDuty(name, r)
 	}
@@ -93,7 +93,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 	var items corev1.ConfigMapList
 	if err := p.all.GetClient().List(ctx, &items, client.InNamespace(p.key.Namespace),
-		client.MatchingLabels{"zoo": p.label}); err != nil {
+		client.MatchingLabels{Label: p.label}); err != nil {
 		return err
 	}
 	want := maps.Clone(zone.Data)
@@ -130,49 +130,44 @@ func (p *publisher) publish(ctx context.Context) error {
 // zones has one controller say what each item's entry is, and a publisher write all of them into one object, as
 // operators of DNS zones and of scrape configurations do. An entry whose item is gone is an orphan, and deleted. Items
 // have no finalizers: those that go while nobody is there are noticed by what is left of them.
-func zones() habit {
+func zones() Habit {
 	const label, zone, foreign, byHand = "endpoints", "zone", "foreign", "by hand"
-	h := habit{name: "zones", change: changeItem, remove: removeItem}
-	h.build = func(p *program) error {
+	h := Habit{Name: "zones", label: label}
+	h.Build = func(p *Process) error {
 		c := p.GetClient()
 		all, err := p.all()
 		if err != nil {
 			return err
 		}
 		err = p.alone("publisher", &publisher{
-			all: all, key: types.NamespacedName{Namespace: p.namespace, Name: zone}, label: label,
+			all: all, key: types.NamespacedName{Namespace: p.Namespace, Name: zone}, label: label,
 		})
 		if err != nil {
 			return err
 		}
-		_, err = p.add(kind{name: label, of: &corev1.ConfigMap{}, label: label},
-			func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				var item corev1.ConfigMap
-				if err := c.Get(ctx, r.NamespacedName, &item); err != nil {
-					return reconcile.Result{}, client.IgnoreNotFound(err)
-				}
-				return reconcile.Result{}, annotate(ctx, c, &item, "endpoint", item.Data[value])
-			})
+		_, err = p.items(kind{label: label}, func(ctx context.Context, item *corev1.ConfigMap) (ctrl.Result, error) {
+			return ctrl.Result{}, Note(ctx, c, item, "endpoint", item.Data[value])
+		})
 		return err
 	}
 	// Some items have an entry before, which somebody made by hand.
-	h.create = func(u user, i int) error {
+	h.Create = func(u User, i int) error {
 		if i == 0 {
-			made := newSecret(u.namespace, label, zone)
+			made := newSecret(u.Namespace, label, zone)
 			made.Data = map[string][]byte{foreign: []byte(byHand)}
-			if err := u.Create(u.ctx, made); err != nil {
+			if err := u.Create(u.Context, made); err != nil {
 				return err
 			}
 		} else if i%4 == 0 {
 			entry := fmt.Sprintf(`{"stringData":{%q:%q}}`, itemName(i), byHand)
-			if err := u.Patch(u.ctx, newSecret(u.namespace, label, zone),
+			if err := u.Patch(u.Context, newSecret(u.Namespace, label, zone),
 				client.RawPatch(types.MergePatchType, []byte(entry))); err != nil {
 				return err
 			}
 		}
-		return u.Create(u.ctx, newItem(u, label, i))
+		return u.Create(u.Context, newItem(u.Namespace, label, i))
 	}
-	h.wrong = func(u user, items map[int]int) (string, error) {
+	h.Wrong = func(u User, items map[int]int) (string, error) {
 		secrets, err := u.secrets(label)
 		if err != nil {
 			return "", err

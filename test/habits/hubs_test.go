@@ -1,4 +1,4 @@
-package zoo_test
+package habits
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type connection struct {
 	namespace string
 }
 
-func (p *program) connect(s spoke) (connection, error) {
-	cfg := p.plug(s.config)
+func (p *Process) connect(s spoke) (connection, error) {
+	cfg := p.Plug(s.config)
 	c, err := cluster.New(cfg, func(o *cluster.Options) {
 		o.Logger, o.Cache.DefaultNamespaces = p.GetLogger(), map[string]cache.Config{s.namespace: {}}
 	})
@@ -56,7 +56,7 @@ func (p *program) connect(s spoke) (connection, error) {
 }
 
 // lives asks the API server whether an item is there, and not about to go.
-func (p *program) lives(ctx context.Context, item *corev1.ConfigMap) (bool, error) {
+func (p *Process) lives(ctx context.Context, item *corev1.ConfigMap) (bool, error) {
 	var live corev1.ConfigMap
 	err := p.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(item), &live)
 	return err == nil && live.UID == item.UID && live.DeletionTimestamp.IsZero(), client.IgnoreNotFound(err)
@@ -66,40 +66,39 @@ func (p *program) lives(ctx context.Context, item *corev1.ConfigMap) (bool, erro
 // itself by another name, the other one is a cluster of its own. No owner reference leads from there to the hub: labels
 // do, and the item waits with a finalizer until its child is gone. An item also has a child in the hub, of the same
 // kind.
-func hubs() habit {
-	return habit{name: "hubs", of: func(t *testing.T) habit {
-		// Once in nine lives, on a busy machine, the stock operator ended with a child and a token more than items. It did
-		// not look whether an item of its cache is still there. That it does now has not been shown on such a machine.
-		if os.Getenv("SLOW") == "" {
-			t.Skip("only with SLOW=1: make check WHAT=slow")
-		}
-		hub, other := controlplane.For(t), controlplane.New(t, controlplane.Options{})
-		return hubOf(t, spoke{hub.Config(), hub.Namespace(t)}, spoke{other.Config(), other.Namespace(t)})
-	}}
+func hubs(t *testing.T) Habit {
+	// Once in nine lives, on a busy machine, the stock operator ended with a child and a token more than items. It did
+	// not look whether an item of its cache is still there. That it does now has not been shown on such a machine.
+	if os.Getenv("SLOW") == "" {
+		t.Skip("only with SLOW=1: make check WHAT=slow")
+	}
+	hub, other := controlplane.For(t), controlplane.New(t, controlplane.Options{})
+	return hubOf(t, spoke{hub.Config(), hub.Namespace(t)}, spoke{other.Config(), other.Namespace(t)})
 }
 
-func hubOf(t *testing.T, spokes ...spoke) habit {
-	const label, finalizer = "hubs", "zoo.example.com/spoke"
-	var users []user // of the spokes
+func hubOf(t *testing.T, spokes ...spoke) Habit {
+	const label, finalizer = "hubs", "habits.example.com/spoke"
+	var users []User // of the spokes
 	for _, s := range spokes {
 		c, err := client.New(s.config, client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		users = append(users, user{t.Context(), c, s.namespace})
+		users = append(users, User{t.Context(), c, s.namespace})
 	}
 	of := func(i int) int { return i % len(spokes) }
 	childName := func(item string) string { return "of-" + item }
-	return habit{
-		build: func(p *program) error {
+	return Habit{
+		Name: "hubs", label: label,
+		Build: func(p *Process) error {
 			c := p.GetClient()
-			k := kind{name: label, of: &corev1.ConfigMap{}, label: label, owns: []client.Object{&corev1.Secret{}}}
+			k := kind{label: label, owns: []client.Object{&corev1.Secret{}}}
 			toItem := func(_ context.Context, child *corev1.Secret) []reconcile.Request {
-				if child.Labels["zoo"] != label {
+				if child.Labels[Label] != label {
 					return nil
 				}
 				return []reconcile.Request{{NamespacedName: types.NamespacedName{
-					Namespace: p.namespace, Name: child.Labels["item"],
+					Namespace: p.Namespace, Name: child.Labels["item"],
 				}}}
 			}
 			connections := map[string]connection{}
@@ -112,16 +111,12 @@ func hubOf(t *testing.T, spokes ...spoke) habit {
 				k.sources = append(k.sources, source.Kind(there.GetCache(), &corev1.Secret{},
 					handler.TypedEnqueueRequestsFromMapFunc(toItem)))
 			}
-			_, err := p.add(k, func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-				var item corev1.ConfigMap
-				if err := c.Get(ctx, r.NamespacedName, &item); err != nil {
-					return reconcile.Result{}, client.IgnoreNotFound(err)
-				}
+			_, err := p.items(k, func(ctx context.Context, item *corev1.ConfigMap) (reconcile.Result, error) {
 				there, mine := connections[item.Labels["spoke"]]
 				if !mine { // nobody asks predicates when a slot comes to a controller with raw sources
 					return reconcile.Result{}, nil
 				}
-				token := newSecret(r.Namespace, label, "token-of-"+item.Name)
+				token := newSecret(item.Namespace, label, "token-of-"+item.Name)
 				child := newSecret(there.namespace, label, childName(item.Name))
 				child.Labels["item"], child.Data = item.Name, map[string][]byte{value: []byte(item.Data[value])}
 				if !item.DeletionTimestamp.IsZero() {
@@ -133,25 +128,22 @@ func hubOf(t *testing.T, spokes ...spoke) habit {
 					if err := there.writer.Delete(ctx, child); !apierrors.IsNotFound(err) {
 						return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, err
 					}
-					if controllerutil.RemoveFinalizer(&item, finalizer) {
-						return reconcile.Result{}, client.IgnoreNotFound(c.Update(ctx, &item))
+					if controllerutil.RemoveFinalizer(item, finalizer) {
+						return reconcile.Result{}, client.IgnoreNotFound(c.Update(ctx, item))
 					}
 					return reconcile.Result{}, nil
 				}
 				// The cache of one that has just begun may still show an item that the one before has let go, and nobody would
 				// take away what is made for that.
-				if live, err := p.lives(ctx, &item); err != nil || !live {
+				if live, err := p.lives(ctx, item); err != nil || !live {
 					return reconcile.Result{}, err
 				}
-				if controllerutil.AddFinalizer(&item, finalizer) {
-					if err := c.Update(ctx, &item); err != nil {
+				if controllerutil.AddFinalizer(item, finalizer) {
+					if err := c.Update(ctx, item); err != nil {
 						return reconcile.Result{}, err
 					}
 				}
-				if err := owned(&item, token, c); err != nil {
-					return reconcile.Result{}, err
-				}
-				if err := c.Create(ctx, token); err != nil && !apierrors.IsAlreadyExists(err) {
+				if err := c.Create(ctx, owned(item, token)); err != nil && !apierrors.IsAlreadyExists(err) {
 					return reconcile.Result{}, err
 				}
 				var seen corev1.Secret
@@ -168,25 +160,24 @@ func hubOf(t *testing.T, spokes ...spoke) habit {
 				case err != nil:
 					return reconcile.Result{}, err
 				}
-				return reconcile.Result{}, annotate(ctx, c, &item, "applied", string(seen.Data[value]))
+				return reconcile.Result{}, Note(ctx, c, item, "applied", string(seen.Data[value]))
 			})
 			return err
 		},
-		create: func(u user, i int) error {
-			item := newItem(u, label, i)
+		Create: func(u User, i int) error {
+			item := newItem(u.Namespace, label, i)
 			item.Labels["spoke"] = strconv.Itoa(of(i))
-			return u.Create(u.ctx, item)
+			return u.Create(u.Context, item)
 		},
 		// Every other change comes with a child that somebody deletes in the spoke.
-		change: func(u user, i, version int) error {
+		Change: func(u User, i, version int) error {
 			if err := changeItem(u, i, version); err != nil || version%2 == 1 {
 				return err
 			}
 			there := users[of(i)]
-			return client.IgnoreNotFound(there.Delete(u.ctx, newSecret(there.namespace, label, childName(itemName(i)))))
+			return client.IgnoreNotFound(there.Delete(u.Context, newSecret(there.Namespace, label, childName(itemName(i)))))
 		},
-		remove: removeItem,
-		wrong: func(u user, items map[int]int) (string, error) {
+		Wrong: func(u User, items map[int]int) (string, error) {
 			children := 0
 			there := make([]map[string]corev1.Secret, len(users))
 			for k, user := range users {
@@ -207,19 +198,14 @@ func hubOf(t *testing.T, spokes ...spoke) habit {
 				return "", err
 			}
 			var all corev1.ConfigMapList
-			if err := u.List(u.ctx, &all, client.InNamespace(u.namespace), client.MatchingLabels{"zoo": label}); err != nil {
+			if err := u.List(u.Context, &all, client.InNamespace(u.Namespace), client.MatchingLabels{Label: label}); err != nil {
 				return "", err
 			}
 			if n := len(items); children != n || len(tokens) != n || len(all.Items) != n {
 				return fmt.Sprintf("there are %d items, %d children in spokes and %d in the hub, want %d of each",
 					len(all.Items), children, len(tokens), n), nil
 			}
-			return u.eachItem(items, func(item *corev1.ConfigMap, version string) string {
-				if got := item.Annotations["applied"]; got != version {
-					return fmt.Sprintf("%q is applied, want %s", got, version)
-				}
-				return ""
-			})
+			return noted("applied", version)(u, items)
 		},
 	}
 }

@@ -1,7 +1,6 @@
-package zoo_test
+package habits
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,36 +22,14 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{})
 }
 
-// A habit is an operator, and the people who use it.
-type habit struct {
-	name string
-	// of returns the habit of one life, where that takes more than a namespace; nil: it does not.
-	of func(t *testing.T) habit
-	// build makes the operator's controllers in one process.
-	build func(*program) error
-	// create makes item i at its first version; change gives it a later one; remove deletes it. They may leave objects to
-	// the operator.
-	create, remove func(u user, i int) error
-	change         func(u user, i, version int) error
-	// wrong says how the objects differ from what they should be, given the version of each item that there is.
-	wrong func(u user, items map[int]int) (string, error)
-}
-
-// A user works in one namespace.
-type user struct {
-	ctx context.Context // of the test
-	client.Client
-	namespace string
-}
-
 // items are how many a user has at a time; a third of them goes and comes in each gap.
 const items = 18
 
 // world is what the user did so far.
 type world struct {
 	t        *testing.T
-	habit    habit
-	user     user
+	habit    Habit
+	user     User
 	versions map[int]int
 	next     int
 }
@@ -60,7 +37,7 @@ type world struct {
 func (w *world) create(n int) {
 	w.t.Helper()
 	for range n {
-		if err := w.habit.create(w.user, w.next); err != nil {
+		if err := w.habit.Create(w.user, w.next); err != nil {
 			w.t.Fatal(err)
 		}
 		w.versions[w.next] = 1
@@ -77,11 +54,11 @@ func (w *world) gap() {
 		var err error
 		switch {
 		case k%3 == 0:
-			err = w.habit.remove(w.user, i)
+			err = w.habit.Remove(w.user, i)
 			delete(w.versions, i)
 		case k%2 == 0:
 			w.versions[i]++
-			err = w.habit.change(w.user, i, w.versions[i])
+			err = w.habit.Change(w.user, i, w.versions[i])
 		}
 		if err != nil {
 			w.t.Fatal(err)
@@ -95,7 +72,7 @@ func (w *world) settle(f *fleet, when string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		f.alive()
-		wrong, err := w.habit.wrong(w.user, w.versions)
+		wrong, err := w.habit.Wrong(w.user, w.versions)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -110,7 +87,7 @@ func (w *world) settle(f *fleet, when string) {
 }
 
 // live runs an operator through its life.
-func live(t *testing.T, h habit, sharded bool) {
+func live(t *testing.T, h Habit, sharded bool) {
 	if testing.Short() {
 		t.Skip("a life takes half a minute on a real API server")
 	}
@@ -120,11 +97,9 @@ func live(t *testing.T, h habit, sharded bool) {
 		t.Fatal(err)
 	}
 	namespace := controlplane.Namespace(t)
-	if h.of != nil {
-		h = h.of(t)
-	}
-	f := &fleet{t: t, namespace: namespace, sharded: sharded, build: h.build}
-	w := &world{t: t, habit: h, user: user{t.Context(), c, namespace}, versions: map[int]int{}}
+	h = h.withDefaults()
+	f := &fleet{t: t, namespace: namespace, sharded: sharded, build: h.Build}
+	w := &world{t: t, habit: h, user: User{t.Context(), c, namespace}, versions: map[int]int{}}
 	w.create(items)
 	f.start()
 	f.start()
@@ -160,12 +135,12 @@ func live(t *testing.T, h habit, sharded bool) {
 	w.settle(f, "after a full restart")
 }
 
-// TestZoo has each operator live, stock and sharded.
-func TestZoo(t *testing.T) {
-	for _, h := range []habit{clusterScoped(), emptyNames(), finalizers(), unsetSelectors(), kinds(), polls(),
-		batches(), expectations(), tracker(), hubs(), zones()} {
-		for _, sharded := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/sharded=%t", h.name, sharded), func(t *testing.T) { live(t, h, sharded) })
+// TestBesideStock has each operator live, stock and sharded.
+func TestBesideStock(t *testing.T) {
+	for _, sharded := range []bool{false, true} {
+		for _, h := range All() {
+			t.Run(fmt.Sprintf("%s/sharded=%t", h.Name, sharded), func(t *testing.T) { live(t, h, sharded) })
 		}
+		t.Run(fmt.Sprintf("hubs/sharded=%t", sharded), func(t *testing.T) { live(t, hubs(t), sharded) })
 	}
 }
