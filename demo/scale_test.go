@@ -67,10 +67,10 @@ func TestScalingVerdicts(t *testing.T) {
 	}
 }
 
-// scaler is the autoscaler of the example's manifests.
+// scaler is the autoscaler of the example's chart.
 func scaler(t *testing.T) (out autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()
-	manifests, err := os.ReadFile("../examples/website/deploy/full.yaml")
+	manifests, err := os.ReadFile("../test/charts/testdata/full.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

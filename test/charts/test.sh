@@ -38,7 +38,7 @@ render() {
 }
 for values in "$here"/testdata/*.values.yaml; do
 	name=$(basename "$values" .values.yaml)
-	case $name in website | full) golden=$root/examples/website/deploy/$name.yaml ;; *) golden=$here/testdata/$name.yaml ;; esac
+	case $name in website) golden=$root/examples/website/deploy/$name.yaml ;; *) golden=$here/testdata/$name.yaml ;; esac
 	{
 		echo "# Rendered from charts/website with test/charts/testdata/$name.values.yaml. Do not edit."
 		render website-operator website -n operators -f "$values"

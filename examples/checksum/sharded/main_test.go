@@ -1,15 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,48 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/rota-dev/rota/examples/checksum/controller"
+	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
-// asReplica makes the test binary run main: it is built with the same modfile as the tests.
-const asReplica = "CHECKSUM_REPLICA"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asReplica) == "" {
-		controlplane.Main(m, controlplane.Options{})
-	}
-	go func() { // ends with the test, however that ends
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	main()
-	os.Exit(0)
-}
-
-// startReplica runs the controller as a process, which ends with the test at the latest.
-func startReplica(t *testing.T, kubeconfig, namespace, pod string) *exec.Cmd {
-	t.Helper()
-	var log bytes.Buffer
-	p := exec.Command(os.Args[0], "-kubeconfig", kubeconfig)
-	p.Args[0] = pod // the user agent's first part, by which managedFields name the replica
-	p.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+namespace)
-	p.Stdout, p.Stderr = &log, &log
-	_, err := p.StdinPipe()
-	if err := errors.Join(err, p.Start()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.ProcessState == nil {
-			_ = p.Process.Kill()
-			_ = p.Wait()
-		}
-		if t.Failed() {
-			t.Logf("%s: %v\n%s", pod, p.ProcessState, log.Bytes())
-		}
-	})
-	return p
-}
+func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{}, main) }
 
 // secrets are what the replicas work on.
 type secrets struct {
@@ -143,10 +101,10 @@ func TestTwoReplicasShareSecrets(t *testing.T) {
 		s.data[fmt.Sprintf("secret-%02d", i)] = ""
 	}
 	s.write(t, "1")
-	a := startReplica(t, plane.Kubeconfig(), namespace, "replica-a")
+	a := replica.Start(t, namespace, "replica-a")
 	s.published(t)
 
-	startReplica(t, plane.Kubeconfig(), namespace, "replica-b")
+	replica.Start(t, namespace, "replica-b")
 	for i := 0; s.writers(t)["replica-b"] < 20; i++ { // of about 30
 		s.write(t, fmt.Sprintf("2.%d", i))
 		s.published(t)
@@ -154,7 +112,7 @@ func TestTwoReplicasShareSecrets(t *testing.T) {
 	s.delete(t, "secret-00", "secret-01", "secret-02", "secret-03", "secret-04", "secret-05")
 	s.published(t)
 
-	if err := errors.Join(a.Process.Signal(syscall.SIGTERM), a.Wait()); err != nil {
+	if err := a.Leave(); err != nil {
 		t.Fatalf("after SIGTERM: %v", err)
 	}
 	s.write(t, "3")

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,24 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
-// asReplica makes the test binary run main: it is built with the same modfile as the tests.
-const asReplica = "NOTIFY_REPLICA"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asReplica) == "" {
-		controlplane.Main(m, controlplane.Options{})
-	}
-	go func() { // ends with the test, however that ends
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	main()
-	os.Exit(0)
-}
+func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{}, main) }
 
 // receiver counts notifications by ID.
 type receiver struct {
@@ -130,54 +113,33 @@ func (w *world) members() int {
 	return len(list.Items)
 }
 
-func (w *world) start(kubeconfig, pod string) *exec.Cmd {
+func (w *world) start(pod string) *replica.Replica {
 	w.Helper()
-	var log bytes.Buffer
-	p := exec.Command(os.Args[0], "-kubeconfig", kubeconfig, "-url", w.url, "-after=1s", "-rota-lease-duration=4500ms")
-	p.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+w.namespace)
-	p.Stdout, p.Stderr = &log, &log
-	if _, err := p.StdinPipe(); err != nil {
-		w.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() {
-		if p.ProcessState == nil {
-			_ = p.Process.Kill()
-			_ = p.Wait()
-		}
-		if w.Failed() {
-			w.Logf("%s: %v\n%s", pod, p.ProcessState, log.Bytes())
-		}
-	})
-	return p
+	return replica.Start(w.T, w.namespace, pod, "-url", w.url, "-after=1s", "-rota-lease-duration=4500ms")
 }
 
 // Every change is told once while replicas come and go. After a kill a notification may come twice, with the same ID.
 func TestEachChangeIsToldOnce(t *testing.T) {
 	controlplane.Essential(t)
-	plane := controlplane.For(t)
 	r := &receiver{t: t, taken: map[string]int{}, epochs: map[string]uint64{}}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	w := &world{T: t, client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: controlplane.Namespace(t), url: server.URL}
+	w := &world{T: t, client: kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), namespace: controlplane.Namespace(t), url: server.URL}
 	told := func() bool { came, _ := r.counts(); return came == deployments*w.changes }
 
-	a := w.start(plane.Kubeconfig(), "notify-a")
+	a := w.start("notify-a")
 	w.change(corev1.ConditionFalse)
 	w.until("one replica tells", told)
 
-	b := w.start(plane.Kubeconfig(), "notify-b")
+	b := w.start("notify-b")
 	w.until("the other joins", func() bool { return w.members() == 2 })
 	w.change(corev1.ConditionTrue)
 	w.until("both tell", told)
 
-	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	left := make(chan error, 1)
+	go func() { left <- a.Leave() }()
 	w.change(corev1.ConditionFalse)
-	if err := a.Wait(); err != nil {
+	if err := <-left; err != nil {
 		t.Fatalf("after SIGTERM: %v", err)
 	}
 	w.until("the other tells all", told)
@@ -185,12 +147,9 @@ func TestEachChangeIsToldOnce(t *testing.T) {
 		t.Errorf("%d notifications came more than once, and nobody was killed", twice)
 	}
 
-	w.start(plane.Kubeconfig(), "notify-c")
+	w.start("notify-c")
 	w.until("a third one joins", func() bool { return w.members() == 2 })
-	if err := b.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = b.Wait()
+	b.Kill()
 	w.change(corev1.ConditionTrue)
 	w.until("the third one tells all", told)
 	if _, twice := r.counts(); twice > 4 {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rota-dev/rota/examples/internal/replica"
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/examples/website/controller"
@@ -222,9 +223,9 @@ func TestThreeReplicas(t *testing.T) {
 	for i := range 42 {
 		w.addSite(fmt.Sprintf("site-%02d", i), []string{"cert-a", "cert-b", ""}[i%3])
 	}
-	replicas := map[string]*replica{}
+	replicas := map[string]*replica.Replica{}
 	for _, pod := range []string{"replica-a", "replica-b", "replica-c"} {
-		replicas[pod] = startReplica(t, plane.Kubeconfig(), w.namespace, w.pages, pod)
+		replicas[pod] = start(t, w.namespace, w.pages, pod)
 	}
 	owners := w.owners("replica-a", "replica-b", "replica-c")
 	w.eventually(30*time.Second, w.wrong)
@@ -264,7 +265,7 @@ func TestThreeReplicas(t *testing.T) {
 		t.Errorf("a change of cert-b, which 14 Websites use, made these writes: %v", patches)
 	}
 
-	replicas["replica-a"].leave(t)
+	leave(t, replicas["replica-a"])
 	w.disturb()
 	w.setSecret("cert-a", "a3")
 	w.eventually(30*time.Second, w.wrong)
@@ -277,6 +278,6 @@ func TestThreeReplicas(t *testing.T) {
 		}
 		return ""
 	})
-	replicas["replica-b"].leave(t)
-	replicas["replica-c"].leave(t)
+	leave(t, replicas["replica-b"])
+	leave(t, replicas["replica-c"])
 }

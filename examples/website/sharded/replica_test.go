@@ -2,77 +2,32 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
-// asReplica makes the test binary run main: it is built with the same modfile as the tests.
-const asReplica = "WEBSITE_REPLICA"
+func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{Audit: true}, main) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asReplica) == "" {
-		controlplane.Main(m, controlplane.Options{Audit: true})
-	}
-	go func() { // ends with the test, however that ends
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
-	main()
-	os.Exit(0)
-}
-
-// replica is a process of the operator.
-type replica struct {
-	cmd *exec.Cmd
-	log bytes.Buffer // read it when the process has ended
-}
-
-func startReplica(t *testing.T, kubeconfig, namespace, pages, pod string) *replica {
+func start(t *testing.T, namespace, pages, pod string) *replica.Replica {
 	t.Helper()
-	p := &replica{cmd: exec.Command(os.Args[0], "-kubeconfig", kubeconfig, "-state-dir", pages,
-		"-health-probe-bind-address=0", "-metrics-bind-address=0")}
-	p.cmd.Args[0] = pod // the user agent's first part: the audit log tells who it was
-	p.cmd.Env = append(os.Environ(), asReplica+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+namespace)
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if _, err := p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-		if t.Failed() {
-			t.Logf("%s: %v\n%s", pod, p.cmd.ProcessState, p.log.Bytes())
-		}
-	})
-	return p
+	return replica.Start(t, namespace, pod, "-state-dir", pages, "-health-probe-bind-address=0", "-metrics-bind-address=0")
 }
 
-// leave ends the replica with SIGTERM. It must not have had anything to complain about.
-func (p *replica) leave(t *testing.T) {
+// leave ends the replica with SIGTERM. It must not have logged an error of a reconcile.
+func leave(t *testing.T, r *replica.Replica) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
+	if err := r.Leave(); err != nil {
 		t.Fatalf("after SIGTERM: %v", err)
 	}
-	if bytes.Contains(p.log.Bytes(), []byte("Reconciler error")) {
-		t.Errorf("%s reports errors", p.cmd.Args[0])
+	if strings.Contains(r.Log(), "Reconciler error") {
+		t.Error("a replica reports errors")
 	}
 }
 
