@@ -77,7 +77,8 @@ func forgetful(c client.Client) Reconcile {
 		}
 		// Its cache may be behind, so it asks the API server what it has noted.
 		var now corev1.ConfigMap
-		if err := c.Get(ctx, client.ObjectKeyFromObject(item), &now, ctrlrt.Live); err != nil || now.Annotations["child"] != "" {
+		err := c.Get(ctx, client.ObjectKeyFromObject(item), &now, ctrlrt.Live)
+		if err != nil || now.Annotations["child"] != "" {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 		made := Child(&now, "")

@@ -41,26 +41,28 @@ type Operator func(c client.Client) Reconcile
 
 // Setup is what the operator's main function calls.
 func (o Operator) Setup(mgr *ctrlrt.Manager) error {
-	r := o(mgr.GetClient())
-	return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, Labeled).Owns(&corev1.Secret{}).
-		Complete(o.alive(r).of(mgr.GetClient()))
+	return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, labeled).Owns(&corev1.Secret{}).
+		Complete(o.reconciler(mgr.GetClient()))
 }
 
 // SetupStock is Setup with controller-runtime's own builder.
 func (o Operator) SetupStock(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, Labeled).Complete(o.alive(o(mgr.GetClient())).of(mgr.GetClient()))
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}, labeled).Owns(&corev1.Secret{}).
+		Complete(o.reconciler(mgr.GetClient()))
 }
 
-func (Operator) alive(r Reconcile) Reconcile {
-	return func(ctx context.Context, item *corev1.ConfigMap) (ctrl.Result, error) {
+// reconciler leaves items alone that are being deleted.
+func (o Operator) reconciler(c client.Client) reconcile.Func {
+	r := o(c)
+	return Reconcile(func(ctx context.Context, item *corev1.ConfigMap) (ctrl.Result, error) {
 		if item.DeletionTimestamp != nil {
 			return ctrl.Result{}, nil
 		}
 		return r(ctx, item)
-	}
+	}).of(c)
 }
 
-// Labeled selects the objects of any habit.
-var Labeled = builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
+// labeled selects the objects of any habit.
+var labeled = builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
 	return obj.GetLabels()[Label] != ""
 }))

@@ -119,7 +119,7 @@ func emptyNames() Habit {
 			}
 			for i := range items {
 				if secrets["of-"+itemName(i)].Name == "" || len(secrets) != len(items) {
-					return fmt.Sprintf("there are %d children of %d items; one may be missing: that of %s", len(secrets), len(items), itemName(i)), nil
+					return fmt.Sprintf("%d children of %d items: %s may have none", len(secrets), len(items), itemName(i)), nil
 				}
 			}
 			return named(u, items)
@@ -545,7 +545,8 @@ func tracker() Habit {
 				if watched {
 					return nil
 				}
-				err := self.Watch(source.Kind[client.Object](p.GetCache(), &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(toItem)))
+				toItem := handler.EnqueueRequestsFromMapFunc(toItem)
+				err := self.Watch(source.Kind[client.Object](p.GetCache(), &corev1.Secret{}, toItem))
 				watched = err == nil
 				return err
 			}

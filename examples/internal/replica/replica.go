@@ -38,7 +38,8 @@ type Replica struct {
 // Start starts a replica with the control plane's kubeconfig and args. It is killed when the test ends.
 func Start(t *testing.T, namespace, pod string, args ...string) *Replica {
 	t.Helper()
-	r := &Replica{cmd: exec.Command(os.Args[0], append([]string{"-kubeconfig", controlplane.For(t).Kubeconfig()}, args...)...)}
+	args = append([]string{"-kubeconfig", controlplane.For(t).Kubeconfig()}, args...)
+	r := &Replica{cmd: exec.Command(os.Args[0], args...)}
 	r.cmd.Args[0] = pod // the first part of the user agent, by which audit logs and managedFields name the replica
 	r.cmd.Env = append(os.Environ(), variable+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=", "POD_NAMESPACE="+namespace)
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
