@@ -36,14 +36,14 @@ for version in "${versions[@]}"; do
 	passed 'all, with fence and rota check' Test
 	echo "tests took $((SECONDS - begun)) s"
 
-	kubeconfig=$(mktemp)
+	kubeconfig=$(mktemp -d)/config
 	coproc plane { "$ROTA_KUBE" up --json --kubeconfig "$kubeconfig" 2>>"$log"; }
 	read -r _ <&"${plane[0]}"
 	bin/rota check --pre website -n default --kubeconfig "$kubeconfig" --kind ConfigMap --owned Deployment.apps || failed=1
 	pid=$plane_PID
 	exec {plane[1]}>&- # it ends with its input
 	wait "$pid" || true
-	rm -f "$kubeconfig"
+	rm -rf "${kubeconfig%/*}"
 
 	begun=$SECONDS
 	bin/rota-demo --objects 300 --rate 10 --baseline 5s --output json >"bin/kubernetes-$version-demo.json" 2>>"$log" || failed=1
