@@ -44,16 +44,6 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unknown argument %q", flags.Arg(0))
-	}
-	for name, value := range map[string]string{
-		"url": *url, "token-file": *token, "tls-cert-file": *cert, "tls-key-file": *key,
-	} {
-		if value == "" {
-			return fmt.Errorf("--%s: is missing", name)
-		}
-	}
 	c, err := client.New(client.Options{URLs: []string{*url}, TokenFile: *token, CAFile: *ca})
 	if err != nil {
 		return err

@@ -57,62 +57,45 @@ func newHandler(from stats) http.Handler {
 				Name: name, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"},
 			})
 		}
-		answer(w, http.StatusOK, list)
+		answer(w, list)
 	})
 	mux.HandleFunc("GET "+base+"/namespaces/{namespace}/{metric}", func(w http.ResponseWriter, r *http.Request) {
-		list, status := read(r, from)
-		if status != nil {
-			answer(w, int(status.Code), status)
+		figure, ok := figures[r.PathValue("metric")]
+		if !ok {
+			http.Error(w, "there is no metric "+r.PathValue("metric"), http.StatusNotFound)
 			return
 		}
-		answer(w, http.StatusOK, list)
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		if err != nil {
+			http.Error(w, fmt.Sprintf("labelSelector: %v", err), http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+		defer cancel()
+		s, err := from.Stats(ctx)
+		if err == nil && s.Silent > 0 {
+			// The figures of some are not those of all: too few workers would be left.
+			err = fmt.Errorf("%d of %d dispatchers do not answer", s.Silent, s.Dispatchers)
+		}
+		if err != nil {
+			http.Error(w, fmt.Sprintf("dispatchers: %v", err), http.StatusServiceUnavailable)
+			return
+		}
+		list := values{TypeMeta: metav1.TypeMeta{Kind: "ExternalMetricValueList", APIVersion: version}, Items: []value{}}
+		for _, k := range s.Kinds {
+			if about := map[string]string{"kind": k.Kind}; selector.Matches(labels.Set(about)) {
+				list.Items = append(list.Items, value{
+					Name: r.PathValue("metric"), Labels: about, Timestamp: metav1.Now(),
+					Value: *resource.NewMilliQuantity(int64(figure(k)*1000), resource.DecimalSI),
+				})
+			}
+		}
+		answer(w, list)
 	})
 	return mux
 }
 
-// read returns a metric's values.
-func read(r *http.Request, from stats) (*values, *metav1.Status) {
-	figure, ok := figures[r.PathValue("metric")]
-	if !ok {
-		return nil, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no metric %s", r.PathValue("metric"))
-	}
-	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-	if err != nil {
-		return nil, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "labelSelector: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
-	defer cancel()
-	s, err := from.Stats(ctx)
-	if err == nil && s.Silent > 0 {
-		// The figures of some are not those of all: too few workers would be left.
-		err = fmt.Errorf("%d of %d dispatchers do not answer", s.Silent, s.Dispatchers)
-	}
-	if err != nil {
-		return nil, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "dispatchers: %v", err)
-	}
-	out := &values{TypeMeta: metav1.TypeMeta{Kind: "ExternalMetricValueList", APIVersion: version}, Items: []value{}}
-	for _, k := range s.Kinds {
-		about := map[string]string{"kind": k.Kind}
-		if !selector.Matches(labels.Set(about)) {
-			continue
-		}
-		out.Items = append(out.Items, value{
-			Name: r.PathValue("metric"), Labels: about, Timestamp: metav1.Now(),
-			Value: *resource.NewMilliQuantity(int64(figure(k)*1000), resource.DecimalSI),
-		})
-	}
-	return out, nil
-}
-
-func failure(code int32, reason metav1.StatusReason, format string, args ...any) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
-		Message: fmt.Sprintf(format, args...),
-	}
-}
-
-func answer(w http.ResponseWriter, code int, body any) {
+func answer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the client has gone
 }
