@@ -88,7 +88,7 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	}
 	e.log("Stopping the workers and the dispatchers")
 	if err := e.stop(ctx); err != nil {
-		e.log("%v", err)
+		return nil, err
 	}
 	all, err := e.takes()
 	if err != nil {
@@ -273,25 +273,8 @@ func (e *engine) measure(r *Report, all []journal.Reconcile, moves []judge.Move,
 		waits := judge.Waits(latencies, 0, func(l judge.Latency) bool {
 			return run.start <= l.Commit && l.Commit < run.end
 		})
-		if e.o.Verbose {
-			e.tellWorst(run, latencies)
-		}
 		p.Changes = len(waits)
 		p.Wait = verdict.SpreadOf(waits)
 		r.Phases = append(r.Phases, p)
-	}
-}
-
-// worst is how many changes of each phase are told of that waited longest.
-const worst = 5
-
-func (e *engine) tellWorst(run *phase, latencies []judge.Latency) {
-	latencies = slices.DeleteFunc(slices.Clone(latencies), func(l judge.Latency) bool {
-		return l.Commit < run.start || l.Commit >= run.end
-	})
-	slices.SortFunc(latencies, func(a, b judge.Latency) int { return cmp.Compare(b.Waited, a.Waited) })
-	for _, l := range latencies[:min(worst, len(latencies))] {
-		e.log("%s: %s (slot %d, generation %d), changed at %.2f s, waited %.2f s", run.name, l.Key.Name,
-			e.slotOf(judge.Site{NamespacedName: l.Key}), l.Generation, (l.Commit - e.begun).Seconds(), l.Waited.Seconds())
 	}
 }

@@ -58,8 +58,6 @@ type Report struct {
 	DeletionsInCrash       int     `json:"deletions_in_crash"`
 	DeletionsMissedInCrash int     `json:"deletions_missed_in_crash"`
 	Phases                 []Phase `json:"phases"`
-	// Ended says how processes ended that nobody had told to. The story was not told to its end then.
-	Ended []string `json:"ended,omitempty"`
 }
 
 // Phase is what one phase showed.
@@ -78,7 +76,7 @@ type Phase struct {
 
 // verdicts are in the order of the text.
 func (r *Report) verdicts() []verdict.Verdict {
-	all := append(verdict.Ended(r.Ended),
+	all := []verdict.Verdict{
 		verdict.Of(r.Overlaps == 0 && r.Takes > 0, fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
 			fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes,
 				verdict.Count(r.Overlaps, "pair was", "pairs were"))),
@@ -90,12 +88,11 @@ func (r *Report) verdicts() []verdict.Verdict {
 			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
 		verdict.Of(r.ChildrenRight == r.Children,
 			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
-			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)))
-	early := len(r.Ended) > 0 // then not everything that is judged has happened
+			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)),
+	}
 	lost := verdict.Count(r.TakesLost, "key that workers had", "keys that workers had") +
 		" when they were killed or stopped"
 	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {
-	case early && r.TakesLost == 0:
 	case r.KeysNotRetaken > 0:
 		all = append(all, verdict.Verdict{No: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
 	default:
@@ -103,15 +100,14 @@ func (r *Report) verdicts() []verdict.Verdict {
 			fmt.Sprintf("%s were taken again after %.1f s, of at most %.1f s", lost, took, bound),
 			fmt.Sprintf("%s were taken again only after %.1f s; the bound is %.1f s", lost, took, bound)))
 	}
-	if took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds; !early || took > 0 {
-		all = append(all, verdict.Of(took <= bound && took > 0,
-			fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
-				"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
-			fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound)))
-	}
-	return append(all, verdict.Of(r.DeletionsMissed == 0,
-		fmt.Sprintf("none of %d deletions was missed while slots moved as planned", r.Deletions-r.DeletionsInCrash),
-		verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
+	took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds
+	return append(all, verdict.Of(took <= bound && took > 0,
+		fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
+			"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
+		fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound)),
+		verdict.Of(r.DeletionsMissed == 0,
+			fmt.Sprintf("none of %d deletions was missed while slots moved as planned", r.Deletions-r.DeletionsInCrash),
+			verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
 }
 
 // Failures lists what must not have happened, in words.

@@ -32,7 +32,7 @@ type engine struct {
 	pages   website.Pages
 	cluster *cluster
 	follow  *rig.Follower
-	load    *load
+	load    *rig.AimedLoad
 	ports   []int
 
 	// dead is the killed dispatcher's part of the table until the table takes it away.
@@ -99,7 +99,12 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	e.log("Seed of the load: %d", e.seed)
-	return e.run(ctx)
+	report, err = e.run(ctx)
+	if end := new(process.EndError); errors.As(err, &end) {
+		process.Tell(err, e.log)
+		err = errors.New(end.How() + ", which the demo had not asked of it")
+	}
+	return report, err
 }
 
 // log adds a line to what is shown.
@@ -134,29 +139,18 @@ func (e *engine) run(ctx context.Context) (report *Report, err error) {
 	if e.ports, err = reserve(ctx); err != nil {
 		return nil, err
 	}
-	e.load = newLoad(e.cluster.Client, e.cluster.Sites, e.seed, e.o.world().SlotOf)
+	e.load = rig.NewAimedLoad(e.cluster.Cluster, e.seed, e.pages, e.o.world().SlotOf)
+	e.load.Spare = true // dispatchers watch Websites alone
 	if e.follow, err = rig.NewFollower(e.cluster.Config, e.cluster.Namespace, tierName); err != nil {
 		return nil, err
 	}
 	background.Go(func() { e.follow.Run(ctx, e.aim) })
 	background.Go(func() { e.cluster.Watch(ctx, cancel, e.failure) })
 
-	// A process that ends by itself ends the story, and what was until then is judged.
-	telling, endStory := context.WithCancelCause(ctx)
-	defer endStory(nil)
-	background.Go(func() { e.cluster.Watch(telling, endStory, e.fallen) })
-	loading, endLoad := context.WithCancel(ctx)
-	defer endLoad()
-	err = e.story(telling, loading, ctx)
-	endLoad()
-	e.load.Wait()
-	if fall := e.fallen(); fall != nil && ctx.Err() == nil {
-		err = e.endEarly(ctx, fall)
-	}
+	err = e.story(ctx)
+	e.load.Finish()
 	if err == nil {
-		if report, err = e.finish(ctx); report != nil {
-			report.Ended = process.TellAll(e.processes(), e.log)
-		}
+		report, err = e.finish(ctx)
 	}
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
@@ -177,7 +171,7 @@ func (e *engine) aim(t *table.Table) {
 			set = set.Union(dead.slots)
 		}
 	}
-	e.load.moving.Store(&set)
+	e.load.Aim(set)
 }
 
 // processes returns all that were started.
@@ -221,9 +215,12 @@ func (e *engine) takes() (all []journal.Reconcile, err error) {
 	return all, nil
 }
 
-// failure is an error if the history cannot be followed.
+// failure is an error if the history cannot be followed, or a process ended that should not.
 func (e *engine) failure() error {
 	_, err := e.follow.History()
+	for _, p := range e.processes() {
+		err = cmp.Or(err, p.Failure())
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"syscall"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -34,9 +36,8 @@ const (
 	surveyPeriod = 250 * time.Millisecond
 )
 
-// story is what happens, in order. The load begins things until loading ends, and ends
-// them in later.
-func (e *engine) story(ctx, loading, later context.Context) error {
+// story is what happens, in order.
+func (e *engine) story(ctx context.Context) error {
 	e.log("Starting %d dispatchers and %d workers, and creating Websites. The first start of a rota takes one lease.",
 		dispatchers, workers)
 	for range dispatchers {
@@ -57,7 +58,7 @@ func (e *engine) story(ctx, loading, later context.Context) error {
 	}
 	e.log("All %d Websites are reconciled. From here on %v of them are changed, deleted or recreated per second.",
 		e.o.Objects, e.o.Rate)
-	e.load.run(loading, later, e.o.Rate)
+	e.load.Run(ctx, e.o.Rate)
 	steps := []struct {
 		name string
 		do   func(context.Context) error
@@ -97,47 +98,38 @@ func (e *engine) story(ctx, loading, later context.Context) error {
 // fill creates the Websites, waits until they are reconciled, and chooses how many there are, and how large the load
 // is, where that is left to the demo.
 func (e *engine) fill(ctx context.Context) error {
-	if err := certify(ctx, e.cluster.Client, e.cluster.Sites); err != nil {
-		return err
-	}
-	first := e.o.Objects
-	if first == 0 {
-		first = trial
-	}
-	if err := e.load.Fill(ctx, first); err != nil {
-		return err
-	}
-	// No worker has a key before the first lease has passed.
-	err := await.Until(ctx, 20*time.Millisecond, stepLimit+4*e.o.LeaseDuration, func() string {
-		all, err := e.takes()
-		switch {
-		case err != nil:
-			return err.Error()
-		case len(all) == 0:
-			return "no Website is reconciled"
+	create := func(n int) (perSecond float64, err error) {
+		if err := e.load.Fill(ctx, n); err != nil {
+			return 0, err
 		}
-		return ""
-	})
+		// No worker has a key before the first lease has passed.
+		err = await.Until(ctx, 20*time.Millisecond, stepLimit+4*e.o.LeaseDuration, func() string {
+			if all, err := e.takes(); len(all) == 0 || err != nil {
+				return fmt.Sprintf("no Website is reconciled (%v)", err)
+			}
+			return ""
+		})
+		if err != nil {
+			return 0, err
+		}
+		begun := time.Now()
+		err = e.reconciled(ctx, stepLimit)
+		return float64(n) / max(time.Since(begun).Seconds(), 0.1), err
+	}
+	objects := cmp.Or(e.o.Objects, trial)
+	bears, err := create(objects)
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := e.reconciled(ctx, stepLimit); err != nil {
-		return err
-	}
-	bears := float64(first) / max(time.Since(begun).Seconds(), 0.1)
 	if e.o.Rate == 0 {
 		e.o.Rate = float64(min(max(int(bears/share), 2), mostRate))
 		e.log("This machine brings up %.0f Websites per second. The load takes a third of that, at most %d.", bears, mostRate)
 	}
-	if e.o.Objects != 0 {
-		return nil
+	if e.o.Objects == 0 {
+		e.o.Objects = min(max(int(bears*fillTime.Seconds())/100*100, trial), mostObjects)
+		_, err = create(e.o.Objects - objects)
 	}
-	e.o.Objects = min(max(int(bears*fillTime.Seconds())/100*100, trial), mostObjects)
-	if err := e.load.Fill(ctx, e.o.Objects-first); err != nil {
-		return err
-	}
-	return e.reconciled(ctx, stepLimit)
+	return err
 }
 
 func (e *engine) reconciled(ctx context.Context, limit time.Duration) error {
@@ -264,6 +256,8 @@ const (
 	least = 2
 	// stopLonger is for how much longer than its takes a worker is stopped.
 	stopLonger = 2 * time.Second
+	// bursting is how many Websites change at once, so that every worker has keys.
+	bursting = 100
 	// stopTime is what a stop takes.
 	stopTime = 20 * time.Millisecond
 )
@@ -271,7 +265,9 @@ const (
 // loseWorker kills a worker that has keys, and starts another one; or stops it for longer than its takes.
 func (e *engine) loseWorker(python, stopped bool) func(context.Context) error {
 	return func(ctx context.Context) error {
-		e.load.burst(ctx)
+		for range bursting {
+			e.load.Start(ctx, e.load.Of(slot.Set{}), e.load.Update)
+		}
 		var w *worker
 		err := await.Until(ctx, time.Millisecond, stepLimit, func() string {
 			for _, w = range e.team() {

@@ -19,16 +19,6 @@ type Verdict struct {
 // Of is a verdict.
 func Of(good bool, yes, no string) Verdict { return Verdict{good, yes, no} }
 
-// Ended is a bad verdict of each process that ended and nobody had told it to, or that failed when it was told: how, in
-// words.
-func Ended(how []string) []Verdict {
-	out := make([]Verdict, 0, len(how))
-	for _, h := range how {
-		out = append(out, Verdict{No: h + ", which the demo had not asked of it"})
-	}
-	return out
-}
-
 // Failures lists what must not have happened.
 func Failures(all []Verdict) []string {
 	var out []string

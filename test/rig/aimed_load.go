@@ -33,6 +33,8 @@ type AimedLoad struct {
 	*Load
 	// Pages are what the operator publishes.
 	Pages website.Pages
+	// Spare keeps the load from touching children, for operators that do not watch them.
+	Spare bool
 
 	client client.Client
 	slotOf func(judge.Site) slot.Slot
@@ -105,7 +107,7 @@ func (l *AimedLoad) one(ctx context.Context) {
 	}
 	var do func(context.Context, *Site) error
 	switch choice := l.random.IntN(100); {
-	case choice < 54:
+	case choice < 54 || l.Spare && choice >= 90:
 		do = l.Update
 	case choice < 72:
 		do = l.Recreate
