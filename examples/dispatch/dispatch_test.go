@@ -7,9 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -85,31 +83,6 @@ func TestRules(t *testing.T) {
 	if diff := cmp.Diff(permission.Rules(config(t).Name), role.Rules); diff != "" {
 		t.Errorf("-permission.Rules +manifest:\n%s", diff)
 	}
-}
-
-// TestREADME: the table has every field of the configuration.
-func TestREADME(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(readme), "| field | default | meaning |\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	var has func(of reflect.Type, prefix string)
-	has = func(of reflect.Type, prefix string) {
-		for i := range of.NumField() {
-			f, name := of.Field(i).Type, prefix+of.Field(i).Tag.Get("yaml")
-			switch {
-			case f.Kind() == reflect.Struct:
-				has(f, name+".")
-			case f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct:
-				has(f.Elem(), name+"[].")
-			case !strings.Contains(table, "`"+name+"`"):
-				t.Errorf("README.md lacks %s", name)
-			}
-		}
-	}
-	has(reflect.TypeFor[app.Config](), "")
 }
 
 // TestManifests: an API server takes the manifests, and with their permissions and configuration a dispatcher hands a

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -227,4 +228,29 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("a second check: %v", err)
 		}
 	})
+}
+
+// TestREADME: the example's table has every field.
+func TestREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../../examples/dispatch/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "| field | default | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var has func(of reflect.Type, prefix string)
+	has = func(of reflect.Type, prefix string) {
+		for i := range of.NumField() {
+			f, name := of.Field(i).Type, prefix+of.Field(i).Tag.Get("yaml")
+			switch {
+			case f.Kind() == reflect.Struct:
+				has(f, name+".")
+			case f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct:
+				has(f.Elem(), name+"[].")
+			case !strings.Contains(table, "`"+name+"`"):
+				t.Errorf("README.md lacks %s", name)
+			}
+		}
+	}
+	has(reflect.TypeFor[Config](), "")
 }
