@@ -38,9 +38,9 @@ a ×, or with --write if one is left, and 2 if the folder has nothing to read.
 
 --write makes the easy changes in Go files: the manager, its leader election and controllers. A controller that may go
 wrong on a share becomes a duty, which one replica at a time runs, as under leader election. The result is type-checked
-first, so the module has to require Rota; if it would not compile, nothing is written. --diff prints the changes instead,
-as a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known: it becomes
-√, and --write leaves it.
+first, so the module has to require Rota; if it would not compile, nothing is written. --diff prints the changes
+instead, as a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known:
+it becomes √, and --write leaves it.
 
 It reads no manifests and asks no cluster: see rota check --pre for those.`,
 		Example: `  rota adopt

@@ -39,8 +39,9 @@ func newDump() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump [NAME]",
 		Short: "Write a support archive: all that is known of a rota, without Secrets",
-		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, events, the members'
-Pods and ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be read and why.
+		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, fence, events, the
+members' Pods and ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be
+read and why.
 
 It reads no Secrets. It leaves out the values of environment variables, arguments, volumes, and annotations. Logs,
 metrics and events are as the program wrote them: look at them before you pass them on, or give --no-logs.`,
@@ -143,8 +144,8 @@ func addStatus(a *dump.Archive, r *view.Rota) {
 	addText(a, "status.txt", func(w io.Writer) error { return printStatus(w, paint{}, r, true) })
 }
 
-func addText(a *dump.Archive, name string, print func(io.Writer) error) {
+func addText(a *dump.Archive, name string, write func(io.Writer) error) {
 	var text strings.Builder
-	a.Fail(name, print(&text))
+	a.Fail(name, write(&text))
 	a.Add(name, []byte(text.String()))
 }

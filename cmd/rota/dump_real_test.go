@@ -159,8 +159,8 @@ func TestDump(t *testing.T) {
 	files := unpack(t, bytes.NewReader(file))
 	for name, words := range map[string][]string{
 		"table.json": {`"epoch": "43"`}, "leases.json": {"web.web-0-a"}, "reports.json": {"web.web-1-b.report", "rota.dev/report-"},
-		"status.txt": {"epoch 43", "web-1-b", "history:"}, "status.json": {`"epoch": 43`}, "check.txt": {"the table is valid"},
-		"events.json": {"BackOff"}, "server-version.json": {"v1."},
+		"status.txt": {"epoch 43", "web-1-b", "history, newest first:"}, "status.json": {`"epoch": 43`}, "check.txt": {"the table is valid"},
+		"events.json": {"BackOff"}, "fence.json": {"policies"}, "server-version.json": {"v1."},
 		"pods.json":        {`"name": "web-0"`, `"name": "web-2"`, "137", "OOMKilled", `"PASSWORD"`, "last words"},
 		"replicasets.json": {"web-7d9f8b6c5", "web-5c6d7f8b9"}, "metrics/web-0.txt": {"rota_epoch 43"},
 		"logs/web-0.manager.log": {"the last line"}, "logs/web-0.manager.previous.log": {"the last line"},

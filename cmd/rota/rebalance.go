@@ -249,12 +249,15 @@ func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
 			m.Then, orDash(m.Objects, number), orDash(m.ObjectsThen, number), m.Duties, m.DutiesThen, state)
 	}
 	_ = t.Flush()
-	what := fmt.Sprintf("%d slots", p.Slots)
+	what := counted(p.Slots, "slot")
 	if p.Objects != nil {
-		what += fmt.Sprintf(" with about %d objects", *p.Objects)
+		what += fmt.Sprintf(" with about %s", counted(*p.Objects, "object"))
 	}
-	if p.Duties > 0 {
-		what += fmt.Sprintf(" and %d duties", p.Duties)
+	switch {
+	case p.Duties > 0:
+		what += " and " + counted(p.Duties, "duty")
+	case p.Slots == 0:
+		what = "only duties of the rota's own"
 	}
 	switch {
 	case len(p.Moves) == 0:

@@ -38,7 +38,7 @@ web-0-a  1       128    0      0      128   60       60    0       0     stays
 web-1-b  1       128    0      128    0     70       0     1       0     ends
 +new-1   1       0      128    0      128   0        70    0       1     new
 
-128 slots with about 70 objects and 1 duties would move
+128 slots with about 70 objects and 1 duty would move
   0-127  web-1-b -> +new-1
   duty report  web-1-b -> +new-1
 

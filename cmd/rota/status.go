@@ -26,10 +26,11 @@ import (
 const (
 	// statusTimeout bounds all requests of one look together.
 	statusTimeout = 20 * time.Second
-	// maxWarnings, maxEarlier and lastHandovers are how many of them `rota status` prints as text.
+	// maxWarnings, maxEarlier, lastHandovers and maxHistory are how many of them `rota status` prints as text.
 	maxWarnings   = 10
 	maxEarlier    = 5
 	lastHandovers = 5
+	maxHistory    = 40
 )
 
 type statusOptions struct {
@@ -293,9 +294,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", len(r.Table.Gone))
 	}
 	printDuties(w, r)
-	if wide {
-		printHistory(w, p, r)
-	} else {
+	if !wide {
 		printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
 	}
 	section(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
@@ -310,6 +309,9 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	section(w, "not known", len(r.Unknown))
 	for _, u := range r.Unknown {
 		fmt.Fprintf(w, "  %s: %s\n", u.What, strings.Join(strings.Fields(u.Error), " "))
+	}
+	if wide {
+		printHistory(w, p, r)
 	}
 	_, err := io.WriteString(to, w.String())
 	return err
@@ -525,9 +527,14 @@ func printHandovers(w io.Writer, title string, handovers []view.Handover, now ti
 
 // printHistory prints past events and how far back they are known.
 func printHistory(w io.Writer, p paint, r *view.Rota) {
-	section(w, "history", len(r.History))
+	title, shown := "history, newest first", r.History
+	if left := len(shown) - maxHistory; left > 0 {
+		title += fmt.Sprintf(" (%d older events left out: -o json has them)", left)
+		shown = shown[:maxHistory]
+	}
+	section(w, title, len(shown))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range r.History {
+	for _, e := range shown {
 		what := e.What
 		switch what {
 		case view.HappenedExpel:

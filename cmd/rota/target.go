@@ -239,15 +239,7 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// read reads the rota that args name, once. Its errors have their exit codes.
-func (f *rotaFlags) read(ctx context.Context, args []string) (*view.Rota, error) {
-	cfg, rota, err := f.loadRota(ctx, args)
-	if err != nil {
-		return nil, err
-	}
-	return readRota(ctx, cfg, rota)
-}
-
+// readRota reads a rota once. Its errors have their exit codes.
 func readRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (r *view.Rota, err error) {
 	err = within(ctx, func(ctx context.Context) error {
 		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)

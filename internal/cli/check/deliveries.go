@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/serving"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/slot"
 )
 
 // deliveries reports which modes of delivery are possible here, and the labels that members write.
@@ -53,6 +54,9 @@ func (r *run) deliveries(ctx context.Context) {
 
 // labelNames adds a line for each kind with the labels by which its objects are delivered.
 func (r *run) labelNames() {
+	if r.Pre && r.Delivery == sharding.ShardSelector {
+		r.key = slot.KeyUID // as rota.New chooses it
+	}
 	for _, kind := range r.Kinds {
 		if label := sharding.HashLabel(r.key, kind); label != "" && r.labels(kind) {
 			r.good(groupDelivery, codeDelivery, "%s has the label %s", kind, label)

@@ -146,8 +146,8 @@ func (r *run) events(v *view.Rota) {
 		for _, reason := range slices.Sorted(maps.Keys(over)) {
 			words = append(words, fmt.Sprintf("%s (%d)", reason, over[reason]))
 		}
-		r.good(groupEvents, codeEarlier, "earlier, and over: %s; rota status -o wide -n %s %s lists them", strings.Join(words, ", "),
-			v.Namespace, v.Name)
+		r.good(groupEvents, codeEarlier, "earlier, and over: %s; rota status -o wide -n %s %s lists them",
+			strings.Join(words, ", "), v.Namespace, v.Name)
 	}
 }
 

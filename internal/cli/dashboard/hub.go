@@ -72,7 +72,9 @@ func (h *hub) publish(turn int, r *view.Rota, err error) {
 	next := state{rota: h.last.rota, at: h.last.at, err: err}
 	if err == nil {
 		next.at = r.At
-		if next.rota, next.err = json.Marshal(r); next.err != nil {
+		shown := *r
+		shown.History, shown.HistoryReach = nil, nil // the page does not show it, and it grows with the members
+		if next.rota, next.err = json.Marshal(&shown); next.err != nil {
 			next.rota, next.at = h.last.rota, h.last.at
 		}
 	}

@@ -1,6 +1,6 @@
 // Package dump makes an archive of what is known of a rota, for people who look at it elsewhere: the table, Leases,
-// reports, events, Pods, metrics and logs, beside the output of `rota status` and `rota check`. It never reads Secrets,
-// and leaves out the containers' environment and arguments, and annotations.
+// reports, fence, events, Pods, metrics and logs, beside the output of `rota status` and `rota check`. It never reads
+// Secrets, and leaves out the containers' environment and arguments, and annotations.
 package dump
 
 import (

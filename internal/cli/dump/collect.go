@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/permission"
@@ -56,6 +58,7 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options, a *Arc
 	}
 	t, hasTable := c.table(ctx)
 	members, hasLeases := c.leases(ctx)
+	c.fence(ctx)
 	for _, m := range t.Members {
 		members = append(members, m.Pod)
 	}
@@ -159,6 +162,30 @@ func (c *collector) leases(ctx context.Context) (pods []string, found bool) {
 		found = found || len(list.Items) > 0
 	}
 	return pods, found
+}
+
+// fence adds the policies and bindings of the rota's fence.
+func (c *collector) fence(ctx context.Context) {
+	api := c.client.AdmissionregistrationV1()
+	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	for _, name := range []string{fence.Options{Rota: c.o.Rota}.ObjectName(), fence.KeeperName} {
+		policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			policy.ObjectMeta = about(&policy.ObjectMeta)
+			policies = append(policies, *policy)
+		} else if !gone(err) {
+			c.a.Fail("policy "+name, err)
+		}
+		binding, err := api.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			binding.ObjectMeta = about(&binding.ObjectMeta)
+			bindings = append(bindings, *binding)
+		} else if !gone(err) {
+			c.a.Fail("binding "+name, err)
+		}
+	}
+	c.add("fence.json", map[string]any{"policies": policies, "bindings": bindings})
 }
 
 // events adds the events of the table and of the named objects.

@@ -84,6 +84,8 @@ type PlannedMove struct {
 	To   string `json:"to,omitempty"`
 }
 
+const drainedNote = "%s is drained and gets nothing: `rota undrain` ends that"
+
 // planning is the work in progress.
 type planning struct {
 	r       *Rota
@@ -121,13 +123,21 @@ func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
 func (r *Rota) PlanBetween(before, after *table.Table) *Plan {
 	seen := *r
 	seen.Table = before
-	p := &planning{r: &seen, entries: map[string]table.Member{}}
+	p := &planning{r: &seen, entries: map[string]table.Member{}, ends: map[string]bool{}}
 	for _, m := range before.Members {
 		p.entries[m.ID], p.order = m, append(p.order, m.ID)
+		if before.Drained(m.ID) {
+			p.note(drainedNote, m.ID)
+		}
+	}
+	for _, m := range r.Members {
+		if _, there := p.entries[m.ID]; there && (m.State == Silent || m.State == Leaving) {
+			p.ends[m.ID] = true
+		}
 	}
 	from, _ := ownersOf(before, nil)
 	to, _ := ownersOf(after, nil)
-	plan := p.result(len(before.Members), from, to)
+	plan := p.result(len(before.Members)-len(p.ends), from, to)
 	plan.Epoch = after.Epoch
 	return plan
 }
@@ -205,7 +215,7 @@ func (p *planning) add(live []Member) {
 			planned.Receives, planned.Leaves = false, true
 		case p.r.Table.Drained(m.ID):
 			planned.Receives, planned.Leaves = false, true
-			p.note("%s is drained and gets nothing: `rota undrain` ends that", m.ID)
+			p.note(drainedNote, m.ID)
 		case onProbation(p.r.Table, m, p.r.At):
 			planned.Receives = false
 			p.note("%s is on probation and gets no slots for up to 5 minutes", m.ID)
