@@ -26,7 +26,7 @@ test: kube ## Run what needs no real time, and a short part on the real API serv
 	$(GO) test -short -vet=off -p 3 -timeout 30m $$($(GO) list ./... | grep -vE '$(MEASURING)')
 
 # What measures, and the tools around it.
-MEASURING := /test/(conformance|habits|incidents|stage)(/|$$)
+MEASURING := /test/(conformance|habits|incidents)(/|$$)
 
 .PHONY: test-all
 test-all: test ## Run all tests, most of them on the real API server (slow ones: make check WHAT=slow)
@@ -166,7 +166,7 @@ $(MODULES): export GOWORK := off
 $(MODULES):
 	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m $(SHORT) ./...
 
-# Run the tests of ctrlrt, the root package and internal/delivery with each pair of controller-runtime and client-go that
+# Run the tests of ctrlrt, internal/engine and internal/delivery with each pair of controller-runtime and client-go that
 # Rota works with, and the demo with some, and print how many passed (ARGS=v0.23 SHORT=-short DEMO=none).
 check-versions: kube
 	@SHORT="$(SHORT)" DEMO="$(DEMO)" tools/versions/check.sh $(ARGS)

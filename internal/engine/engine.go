@@ -98,7 +98,7 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 		return nil, fmt.Errorf("rota %s: client-go's feature gate InOrderInformers is off, and handovers need the order of "+
 			"events: remove KUBE_FEATURE_InOrderInformers=false from the environment", opts.Name)
 	}
-	r := newRota(cfg, opts, config)
+	r := newEngine(cfg, opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{
 		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
 		Report: r.report,
@@ -115,8 +115,8 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 	return r, nil
 }
 
-// newRota returns a Rota without a store. cfg is nil for a program whose clients are fakes.
-func newRota(cfg *rest.Config, opts Options, config member.Config) *Engine {
+// newEngine returns an Engine without a store. cfg is nil for a program whose clients are fakes.
+func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	fakes := cfg == nil
 	if !fakes {
 		cfg = rest.CopyConfig(cfg) // the caller may go on to change his

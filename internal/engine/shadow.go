@@ -80,7 +80,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	return s, nil
 }
 
-// member returns a Rota that can do nothing but take part in the table and count.
+// member returns an Engine that can do nothing but take part in the table and count.
 func (s *Shadow) member() (*Engine, error) {
 	r, err := New(s.cfg, s.opts)
 	if err != nil {

@@ -44,7 +44,7 @@ func isTest() bool {
 
 // newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.
 func newSolo(cfg *rest.Config, opts Options, config member.Config) *Engine {
-	r := newRota(cfg, opts, config)
+	r := newEngine(cfg, opts, config)
 	r.store = replica.SoloStore{}
 	r.log.Info("This process works on all objects by itself (Options.Solo): no other replica may run")
 	return r
