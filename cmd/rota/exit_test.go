@@ -98,7 +98,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 		"version x":     {exitUsage, "see `rota version --help`"},
 		"verify a --every 1ms --kubeconfig " + closed: {exitUsage, "at least 1s"},
 		"status A --kubeconfig " + closed:             {exitUsage, `name of the rota "A"`},
-		"labels pods":                                 {exitUsage, "is no kind"},
+		"rebalance a --replicas 3":                    {exitUsage, "need --dry-run"},
 		"status a --color pink":                       {exitUsage, "must be auto, always or never"},
 		"status a": {exitUnreachable, "no cluster is configured: KUBECONFIG=" + filepath.Join(dir, "none") +
 			" does not exist or is empty"},
