@@ -34,9 +34,11 @@ import (
 const OperatorArgument = "demo-operator"
 
 const (
-	// Name and Namespace are the rota's, SitesNamespace is the Websites'.
-	Name           = "website"
-	Namespace      = "rota-demo"
+	// Name is the rota's name.
+	Name = "website"
+	// Namespace is the rota's namespace.
+	Namespace = "rota-demo"
+	// SitesNamespace is the Websites' namespace.
 	SitesNamespace = Namespace + "-sites"
 
 	// quietFor is how long the table must not change for a phase to be over.

@@ -132,7 +132,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 				return err
 			}
 			if page != "" && o.Baseline == 0 {
-				o.Baseline = 5 * time.Second // somebody waits for the buttons
+				o.Baseline = 5 * time.Second // a person waits for the buttons
 			}
 			o.Slots, o.Progress = slot.Count(slots), os.Stderr
 			report, err := demo.Run(cmd.Context(), o)

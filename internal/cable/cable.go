@@ -1,5 +1,5 @@
-// Package cable disturbs a client's connections to the API server from within its process: watches lag, and the cable is
-// unplugged. rotatest links it. Package test/rig/proxy stands between processes, and breaks the network itself.
+// Package cable disturbs a client's connections to the API server from within its process: watches lag, and the cable
+// is unplugged. rotatest links it. Package test/rig/proxy stands between processes and breaks the network itself.
 package cable
 
 import (

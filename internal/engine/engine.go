@@ -38,9 +38,9 @@ type Engine struct {
 	log   logr.Logger
 	store store.Store
 	rest  *rest.Config // nil: there is no API server
-	// fakes says that the program's clients are fakes, which nothing can wrap.
+	// fakes is true if the program uses fake clients, which cannot be wrapped.
 	fakes bool
-	// parts are who has which slots, for an incarnation.
+	// parts returns the holders of an incarnation's slots.
 	parts   func(*replica.Calls) []replica.Part
 	account report.Account
 	// reports is nil where there is no API server.
@@ -52,13 +52,13 @@ type Engine struct {
 	clock    replica.Clock
 
 	metrics *metrics
-	// present is the incarnation; nil: there is none.
+	// present is the current incarnation, or nil.
 	present atomic.Pointer[incarnation]
 	state   *replica.State
 	// hasStopped says that an informer has stopped since the last checkEnded.
 	hasStopped atomic.Bool
-	working    atomic.Bool // it has an incarnation, so that informers have to run
-	ending     atomic.Bool // they stop all the same, and whoever stops them says why
+	working    atomic.Bool // it has an incarnation, so informers must run
+	ending     atomic.Bool // the process ends, so informers may stop before the member leaves
 	faults     *controllers.Faults
 	labels     *labeller.Kinds
 	// refusals are reported once each.

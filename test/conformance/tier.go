@@ -304,7 +304,8 @@ func (a *answer) Write(text []byte) (int, error) {
 		if err != nil {
 			panic(err)
 		}
-		out = append(raw, '\n')
+		raw = append(raw, '\n')
+		out = raw
 	}
 	if _, err := a.ResponseWriter.Write(out); err != nil {
 		return 0, err

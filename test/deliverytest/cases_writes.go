@@ -144,7 +144,7 @@ func (s suite) deletionsAreCarried(t *testing.T) {
 
 // The answer to a write is lost. The slot's next owner sees the write.
 func (s suite) lostAnswersAreCarried(t *testing.T) {
-	s.writers(t, func(t *testing.T, old, next *rig, create func(slot.Slot) Object) {
+	s.writers(t, func(_ *testing.T, old, next *rig, create func(slot.Slot) Object) {
 		kept := create(1)
 		old.ownBeside(next)
 		resume, resumeNext := old.faults.Pause(), next.faults.Pause()

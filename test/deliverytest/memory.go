@@ -73,7 +73,9 @@ func (m *Memory) Create(_ context.Context, key types.NamespacedName, labels map[
 
 // Update implements Client.
 func (m *Memory) Update(_ context.Context, key types.NamespacedName) (Object, error) {
-	return m.edit(key, nil, func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"version": strconv.Itoa(m.version)} })
+	return m.edit(key, nil, func(obj *corev1.ConfigMap) {
+		obj.Data = map[string]string{"version": strconv.Itoa(m.version)}
+	})
 }
 
 // Relabel implements Client.

@@ -93,7 +93,7 @@ func (f *Fleet) Lingers() string {
 	return ""
 }
 
-// Fallen returns the first failure of a process that ended and was neither told to nor allowed to.
+// Fallen returns the first failure of a process that ended unexpectedly.
 func (f *Fleet) Fallen() error {
 	for _, r := range f.All() {
 		if err := r.Process().Failure(); err != nil && !r.MayEnd.Load() {

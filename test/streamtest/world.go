@@ -10,8 +10,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// world is a stream, the server that it follows and the store that it fills. Its methods are what can happen in it. They
-// draw from rng, so a seed gives the same life again.
+// world is a stream, the server that it follows and the store that it fills. Its methods are what can happen in it.
+// They draw from rng, so a seed gives the same life again.
 type world struct {
 	cfg stream.Config
 	rng *rand.Rand

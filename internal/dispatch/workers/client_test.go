@@ -2,6 +2,7 @@ package workers_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -88,5 +89,76 @@ func TestGoClient(t *testing.T) {
 	}
 	if stats.Kinds[0].Taken != 0 {
 		t.Errorf("workers have ended, and %d keys are taken", stats.Kinds[0].Taken)
+	}
+}
+
+// TestGoClientProblems: what the dispatcher refuses is what the client says.
+func TestGoClientProblems(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	m := x.start(x.user("dispatcher", false))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	may, mayNot := x.clientOf("worker", true, m), x.clientOf("nobody", false, m)
+	x.create(0, 1)
+	ask := wire.TakeRequest{Worker: "w", WaitSeconds: 30, LengthSeconds: 1}
+	takes, err := may.Take(ctx, ask)
+	if err != nil || len(takes) != 1 {
+		t.Fatal(takes, err)
+	}
+	if left := takes[0].Remaining(); left <= 0 || left > time.Second {
+		t.Errorf("%v remain of a take of 1 s", left)
+	}
+	if err := may.Extend(ctx, takes[0], 2*time.Second); err != nil || takes[0].Remaining() < time.Second {
+		t.Errorf("%v remain of a take that was extended to 2 s: %v", takes[0].Remaining(), err)
+	}
+	if err := mayNot.Release(ctx, takes[0]); !errors.Is(err, client.ErrForbidden) {
+		t.Errorf("another user's take: %v, want ErrForbidden", err)
+	}
+	if err := may.Done(ctx, takes[0], client.Result{}); err != nil {
+		t.Error(err)
+	}
+	if err := may.Done(ctx, takes[0], client.Result{}); err != nil {
+		t.Errorf("the same done once more, whose first answer may have been lost: %v", err)
+	}
+	if err := may.Extend(ctx, takes[0], time.Second); !errors.Is(err, client.ErrEnded) {
+		t.Errorf("extended after it was done: %v, want ErrEnded", err)
+	}
+	for _, c := range []struct {
+		name   string
+		client *client.Client
+		ask    wire.TakeRequest
+		want   error
+	}{
+		{"not permitted", mayNot, ask, client.ErrForbidden},
+		{"a kind that is not there", may, wire.TakeRequest{Worker: "w", Kinds: []string{"Pod"}}, client.ErrUnknownKind},
+		{"no worker", may, wire.TakeRequest{}, client.ErrInvalid},
+	} {
+		if _, err := c.client.Take(ctx, c.ask); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	s, err := may.Stream(ctx, wire.StreamRequest{Worker: "w", Credit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.create(1, 3)
+	for i := range 2 {
+		k, err := s.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := may.Done(ctx, k, client.Result{}); err != nil {
+			t.Error(err)
+		}
+		if i == 0 {
+			if err := s.Credit(ctx, 1); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	s.Close()
+	if _, err := s.Next(ctx); err == nil {
+		t.Error("a key from a stream that is closed")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
@@ -208,5 +210,43 @@ func TestNobodyWaits(t *testing.T) {
 		} else if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token}, nil); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestExpired: the key of a worker that says nothing goes to another one when its take is over.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	x := newTier(t)
+	peer, worker := x.user("dispatcher", false), x.user("worker", true)
+	a := x.start(peer)
+	x.create(0, 1)
+	begun := time.Now()
+	dead := x.one(worker, a, "dead")
+	if dead.ExpiresInSeconds > 30 || dead.ExpiresInSeconds <= 0 {
+		t.Fatalf("a take of %+v", dead)
+	}
+	again := x.one(worker, a, "w")
+	if d := time.Since(begun); again.Attempt != 2 || d < x.length {
+		t.Errorf("attempt %d after %v", again.Attempt, d)
+	}
+	var p *refusal
+	for _, path := range []string{wire.PathDone, wire.PathExtend, wire.PathRelease} {
+		err := post(t.Context(), worker, a.URL, path, wire.DoneRequest{Token: dead.Token}, nil)
+		if !errors.As(err, &p) || p.Type != wire.ProblemEnded {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: again.Token, Result: wire.ResultRetry},
+		nil); err != nil {
+		t.Fatal(err)
+	}
+	if third := x.one(worker, a, "w"); third.Attempt != 3 {
+		t.Errorf("attempt %d", third.Attempt)
+	}
+	if err := x.client.CoreV1().ConfigMaps(x.namespace).Delete(t.Context(), "object-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if last := x.one(worker, a, "w"); !last.Gone {
+		t.Errorf("%+v, want that it is gone", last)
 	}
 }

@@ -18,7 +18,6 @@ const rigRuns = 40
 // campaign is a series of runs.
 type campaign struct {
 	o    *Options
-	dir  string
 	rigs int
 	rig  *rig.Rig // nil: none
 	used int      // runs of the rig

@@ -100,7 +100,7 @@ func one(leases float64, f proxy.Faults) func(context.Context, *rig.Run) error {
 	}
 }
 
-// everybody puts a fault between all members and the API server, for some leases. unusable says that the API server
+// everybody injects a fault between all members and the API server, for some leases. unusable says that the API server
 // counts as reachable only afterwards.
 func everybody(leases float64, f proxy.Faults, unusable bool) func(context.Context, *rig.Run) error {
 	return func(ctx context.Context, r *rig.Run) error {

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rota-dev/rota/demo"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/demo"
 )
 
 // write writes what a rota has in the API server, but for metadata that says nothing of it.

@@ -79,8 +79,8 @@ func Programs(ctx context.Context, root string, r Release) (*Build, error) {
 		return nil, err
 	}
 	if err := run(ctx, root, "git", "archive", "--format=tar", "--output="+archive, r.Commit); err != nil {
-		return nil, fmt.Errorf("commit %s (%s) is not in this clone; `git fetch --unshallow` gets a shallow clone's history: %w",
-			r.Commit, r.About, err)
+		return nil, fmt.Errorf("commit %s (%s) is not in this clone; `git fetch --unshallow` gets the history of a shallow "+
+			"clone: %w", r.Commit, r.About, err)
 	}
 	if err := run(ctx, source, "tar", "-xf", archive); err != nil {
 		return nil, err
