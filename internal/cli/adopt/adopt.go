@@ -43,8 +43,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, wrongFolder("module %s in %s uses neither controller-runtime nor client-go: it is no operator in Go, or "+
 			"its operator is in a module of its own below: name that folder", m.path, m.dir)
 	}
-	r := &Report{Module: m.path, Dir: m.dir, Rota: name, Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{},
-		module: m}
+	r := &Report{Module: m.path, Dir: m.dir, Rota: name, module: m,
+		Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{}}
 	if err := errors.Join(r.versions(ctx), r.analyze()); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,8 @@ func (r *Report) broken() {
 		return
 	}
 	slices.Sort(r.Broken)
-	text, instead := fmt.Sprintf("%d of %d packages do not compile here, and were not read", len(r.Broken), len(r.module.packages)), ""
+	text, instead := fmt.Sprintf("%d of %d packages do not compile here, and were not read", len(r.Broken),
+		len(r.module.packages)), ""
 	for _, p := range r.module.packages {
 		for path, imported := range p.Imports {
 			if len(imported.Errors) == 0 {
@@ -109,11 +110,12 @@ func (r *Report) broken() {
 			case lacksSum(imported.Errors[0]):
 				text, instead = text+": go.sum lacks what go.mod requires", "`"+r.module.tidy()+"`, and run this again"
 			case path == runtimePath || strings.HasPrefix(path, rotaPath):
-				text, instead = text+": there is no "+path, fmt.Sprintf("`go get %s && %s`, and run this again", path, r.module.tidy())
+				text, instead = text+": there is no "+path,
+					fmt.Sprintf("`go get %s && %s`, and run this again", path, r.module.tidy())
 			}
 		}
 	}
-	if f := r.found(Must, "NotCompiled", "", 0, "%s", text); instead != "" {
+	if f := r.found(Must, "NotCompiled", "", "%s", text); instead != "" {
 		f.Instead = instead
 	}
 }
@@ -159,17 +161,17 @@ func (r *Report) take(s *scan) {
 		if program && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == "NotSeen" }) {
 			level = Must
 		}
-		r.found(level, "NotSeen", "", 0, "no place makes a manager")
+		r.found(level, "NotSeen", "", "no place makes a manager")
 	}
 	if len(s.controllers) == 0 {
-		r.found(Look, "NotSeen", "", 0, "no place builds a controller")
+		r.found(Look, "NotSeen", "", "no place builds a controller")
 	}
 }
 
 // found adds a finding that is not at a node of the source.
-func (r *Report) found(level Level, code, file string, line int, format string, args ...any) *Finding {
+func (r *Report) found(level Level, code, file, format string, args ...any) *Finding {
 	f := newFinding(level, code, format, args...)
-	f.File, f.Line = file, line
+	f.File = file
 	r.Findings = append(r.Findings, f)
 	return &r.Findings[len(r.Findings)-1]
 }

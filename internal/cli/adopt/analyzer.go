@@ -29,7 +29,8 @@ func newAnalyzer(whole func() *scan) *analysis.Analyzer {
 				s = newScan(pass.Fset, dir, filepath.Base(dir), []*sourcePackage{{pass.Pkg, pass.TypesInfo, pass.Files}})
 			}
 			for _, d := range s.found {
-				if d.Known == "" && slices.ContainsFunc(pass.Files, func(f *ast.File) bool { return f.FileStart <= d.pos && d.pos < f.FileEnd }) {
+				here := func(f *ast.File) bool { return f.FileStart <= d.pos && d.pos < f.FileEnd }
+				if d.Known == "" && slices.ContainsFunc(pass.Files, here) {
 					pass.Report(d.diagnostic())
 				}
 			}
@@ -43,8 +44,6 @@ type note struct {
 	Finding
 	pos   token.Pos
 	edits []analysis.TextEdit
-	// imports are the packages that the edits need.
-	imports []string
 }
 
 func (n *note) diagnostic() analysis.Diagnostic {
@@ -81,10 +80,10 @@ func newScan(fset *token.FileSet, dir, name string, list []*sourcePackage) *scan
 	s.findMemory()
 	s.findGoroutines()
 	s.findLate()
-	s.tellLists()
+	s.reportLists()
 	for i := range s.each() {
 		if call, ok := i.(ssa.CallInstruction); ok && i.Pos().IsValid() {
-			s.tellCall(call)
+			s.reportCall(call)
 		}
 	}
 	s.decide()

@@ -150,7 +150,8 @@ func (p *program) kindOf(v ssa.Value) (k kind) {
 			return kind{}
 		}
 		of := kind{named.Obj().Pkg().Path(), named.Obj().Name()}
-		if i > 0 && of != k || strings.HasPrefix(of.name, "Unstructured") || strings.HasPrefix(of.name, "PartialObjectMetadata") {
+		if i > 0 && of != k || strings.HasPrefix(of.name, "Unstructured") ||
+			strings.HasPrefix(of.name, "PartialObjectMetadata") {
 			return kind{}
 		}
 		k = of

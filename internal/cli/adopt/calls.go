@@ -15,8 +15,8 @@ func isManager(c callee) bool {
 	return c.recv == "Manager" && (c.pkg == managerPath || c.pkg == ctrlrtPath)
 }
 
-// tellCall says what is to be said of a single call.
-func (s *scan) tellCall(call ssa.CallInstruction) {
+// reportCall reports what is wrong with a single call.
+func (s *scan) reportCall(call ssa.CallInstruction) {
 	c := call.Common()
 	name, args, pos := calleeOf(c), argumentsOf(c), s.position(call)
 	switch {
@@ -53,11 +53,13 @@ func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) 
 	case strings.HasPrefix(name.name, "NewSharedInformerFactory") && strings.Contains(name.pkg, "informers"),
 		name.is(clientGo+"/informers", "NewFilteredSharedInformerFactory"):
 		s.find(Look, "ClientInformer", pos, "a factory of informers: %s", name.short())
-	case name.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer", "NewIndexerInformer",
-		"NewReflector", "NewNamedReflector", "NewInformerWithOptions"),
-		strings.HasPrefix(name.name, "New") && value != nil && isNamed(value.Type(), clientGo+"/tools/cache", "SharedIndexInformer"):
+	case name.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer",
+		"NewIndexerInformer", "NewReflector", "NewNamedReflector", "NewInformerWithOptions"),
+		strings.HasPrefix(name.name, "New") && value != nil &&
+			isNamed(value.Type(), clientGo+"/tools/cache", "SharedIndexInformer"):
 		s.find(Look, "ClientInformer", pos, "an informer: %s", name.short())
-	case name.pkg == clientGo+"/util/workqueue" && strings.HasPrefix(name.name, "New") && strings.Contains(name.name, "Queue"):
+	case name.pkg == clientGo+"/util/workqueue" && strings.HasPrefix(name.name, "New") &&
+		strings.Contains(name.name, "Queue"):
 		s.find(Look, "OwnQueue", pos, "a work queue: %s", name.short())
 	case makesClient(name, call.Common()) && !s.guarded(call.Common().Args[0]):
 		s.find(Look, "OwnClient", pos, "a client of its own: %s", name.short())
@@ -77,7 +79,8 @@ func (s *scan) isGenerated(pos token.Pos) bool {
 
 // makesClient reports whether a call makes a client from a rest.Config. Discovery writes nothing.
 func makesClient(name callee, c *ssa.CallCommon) bool {
-	if len(c.Args) == 0 || !isNamed(c.Args[0].Type(), clientGo+"/rest", "Config") || strings.HasPrefix(name.pkg, clientGo+"/discovery") {
+	if len(c.Args) == 0 || !isNamed(c.Args[0].Type(), clientGo+"/rest", "Config") ||
+		strings.HasPrefix(name.pkg, clientGo+"/discovery") {
 		return false
 	}
 	return name.is(clientPath, "New", "NewWithWatch") || strings.HasPrefix(name.name, "NewForConfig")
@@ -137,8 +140,8 @@ func (s *scan) needsLeader(t types.Type) (leads, known bool) {
 	return false, false
 }
 
-// tellSource says what is to be said of a raw source.
-func (s *scan) tellSource(c *controller, pos token.Pos, v ssa.Value) {
+// reportSource reports a raw source.
+func (s *scan) reportSource(c *controller, pos token.Pos, v ssa.Value) {
 	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
 		name := callee{}
 		call, _ := from.(*ssa.Call)

@@ -30,8 +30,10 @@ type Change struct {
 
 // Diff prints a change as patch does.
 func (c Change) Diff() (string, error) {
-	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(string(c.Old)), B: difflib.SplitLines(string(c.New)),
-		FromFile: "a/" + c.Name, ToFile: "b/" + c.Name, Context: 3})
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: difflib.SplitLines(string(c.Old)), B: difflib.SplitLines(string(c.New)),
+		FromFile: "a/" + c.Name, ToFile: "b/" + c.Name, Context: 3,
+	})
 }
 
 // Changes returns what --write writes, by name. An error is a defect of this package: an edit that does not fit.
@@ -102,7 +104,8 @@ func tidyImports(src []byte) ([]byte, error) {
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
-		if (path == builderPath || path == managerPath || path == runtimePath && name != "" && name != ".") && !astutil.UsesImport(file, path) {
+		if (path == builderPath || path == managerPath || path == runtimePath && name != "" && name != ".") &&
+			!astutil.UsesImport(file, path) {
 			astutil.DeleteNamedImport(fset, file, name, path)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *scan) builderCall(c *controller, name string, call *ssa.Call) {
 		c.watches = append(c.watches, k)
 		s.find(Look, "Watches", s.position(call), "%s watches %s", c.title(), k)
 	case "WatchesRawSource":
-		s.tellSource(c, s.position(call), args[0])
+		s.reportSource(c, s.position(call), args[0])
 	case "Named":
 		c.name = text(args[0])
 	case "WithOptions":
@@ -192,10 +192,11 @@ func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 			all = all && from.Blocks != nil
 		case *ssa.MakeClosure:
 			c.roots[reconciling] = append(c.roots[reconciling], from.Fn.(*ssa.Function))
-		case *ssa.Call: // an adapter of a dependency
+		case *ssa.Call: // an adapter of a dependency: an argument that leads to no Reconcile, as nil, does not count
 			found := false
 			for _, arg := range from.Call.Args {
-				found = s.reconciler(c, arg) || found
+				before := len(c.roots[reconciling])
+				found = s.reconciler(c, arg) && len(c.roots[reconciling]) > before || found
 			}
 			all = all && found
 		default:
@@ -216,6 +217,7 @@ func (s *scan) controllerOptions(c *controller, call *ssa.Call) {
 	lit, _ := ast.Unparen(s.calls[call.Pos()].Args[0]).(*ast.CompositeLit)
 	if lit == nil {
 		s.find(Look, "Workers", s.position(call), "%s has options that were not read", c.title())
+		c.doubt("its options were not read, and may need a leader")
 		return
 	}
 	if kv := field(lit, "NeedLeaderElection"); kv != nil {
@@ -277,7 +279,8 @@ func (c *controller) shards() bool {
 	return what == Sharded && c.canShard()
 }
 
-// isSharded reports whether a kind's objects are shared: a sharded controller is for it, or owns it and none watches it.
+// isSharded reports whether a kind's objects are shared: a sharded controller is for it, or owns it and none watches
+// it.
 func (s *scan) isSharded(k kind) bool {
 	watched := slices.ContainsFunc(s.controllers, func(c *controller) bool { return c.shards() && k.in(c.watches) })
 	return k.known() && slices.ContainsFunc(s.controllers, func(c *controller) bool {
@@ -310,7 +313,8 @@ func (s *scan) decide() {
 		case c.adopted && reason != "":
 			c.note = s.find(Must, "ControllerByHand", c.pos, "controller %s is refused: %s", c.title(), reason)
 		case c.stays():
-			c.note = s.find(Fine, "Adopted", c.pos, "controller %s is built on mgr.Whole(), and reconciles all objects", c.title())
+			c.note = s.find(Fine, "Adopted", c.pos, "controller %s is built on mgr.Whole(), and reconciles all objects",
+				c.title())
 			if !c.everywhere && !slices.ContainsFunc(s.managers, func(m *manager) bool { return m.election != off }) {
 				c.note.Level, c.note.Code = Must, "ControllerByHand"
 				c.note.Text = fmt.Sprintf("controller %s is built on mgr.Whole(), and there is no leader election", c.title())

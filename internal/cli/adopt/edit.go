@@ -40,8 +40,11 @@ func (s *scan) edit() {
 		}
 	}
 	for _, c := range s.controllers {
-		if build := map[string]string{"ShardedController": "NewControllerManagedBy", "DutyController": "NewDutyControllerManagedBy"}[c.note.Code]; build != "" {
-			s.editController(c, build)
+		switch c.note.Code {
+		case "ShardedController":
+			s.editController(c, "NewControllerManagedBy")
+		case "DutyController":
+			s.editController(c, "NewDutyControllerManagedBy")
 		}
 	}
 }
@@ -142,7 +145,8 @@ func (e *editor) name(path string) (name, kept string) {
 	}
 	text := "\n\t" + strconv.Quote(path)
 	for _, d := range e.file.Decls {
-		if gen, ok := d.(*ast.GenDecl); ok && gen.Pos() <= beside.Pos() && beside.End() <= gen.End() && !gen.Lparen.IsValid() {
+		if gen, ok := d.(*ast.GenDecl); ok && gen.Pos() <= beside.Pos() && beside.End() <= gen.End() &&
+			!gen.Lparen.IsValid() {
 			text = "\nimport " + strconv.Quote(path)
 		}
 	}
@@ -158,7 +162,8 @@ func (e *editor) manager(m *manager) (kept string) {
 	}
 	path, _ := astutil.PathEnclosingInterval(e.file, m.syntax.Pos(), m.syntax.End())
 	assign, block, fn := around(path)
-	if assign == nil || assign.Tok != token.DEFINE || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 || ast.Unparen(assign.Rhs[0]) != m.syntax {
+	if assign == nil || assign.Tok != token.DEFINE || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 ||
+		ast.Unparen(assign.Rhs[0]) != m.syntax {
 		return "the manager is not made in a statement mgr, err := …"
 	}
 	mgr, _ := assign.Lhs[0].(*ast.Ident)
@@ -202,7 +207,8 @@ func (e *editor) manager(m *manager) (kept string) {
 	if removed != "" {
 		fmt.Fprintf(&b, "_ = %s // the flag is accepted as before; no replica leads any more\n", removed)
 	}
-	fmt.Fprintf(&b, "%s, %s := %s.New(%s, %s.Options{Name: %q%s})\n%s\n", member, err.Name, rota, config, rota, e.scan.name, options,
+	fmt.Fprintf(&b, "%s, %s := %s.New(%s, %s.Options{Name: %q%s})\n%s\n", member, err.Name, rota, config, rota,
+		e.scan.name, options,
 		e.handler(fails))
 	e.replace(assign.Pos(), assign.Pos(), b.String())
 	e.replace(m.syntax.Fun.Pos(), m.syntax.Fun.End(), ctrlrt+".NewManager")
@@ -253,7 +259,8 @@ func (e *editor) typeNeeded(fn *ast.FuncDecl, mgr *ast.Ident, fails *ast.IfStmt)
 		case fails.Pos() <= id.Pos() && id.Pos() < fails.End():
 			kept = "how its error is handled uses " + mgr.Name
 		case !fits:
-			kept = fmt.Sprintf("%s is used in line %d in a way that the manager of ctrlrt may not fit", mgr.Name, e.fset.Position(id.Pos()).Line)
+			kept = fmt.Sprintf("%s is used in line %d in a way that the manager of ctrlrt may not fit",
+				mgr.Name, e.fset.Position(id.Pos()).Line)
 		}
 		return kept == ""
 	})
@@ -293,8 +300,8 @@ func (e *editor) handler(fails *ast.IfStmt) string {
 		string(e.src[e.offset(said.End()):e.offset(fails.End())])
 }
 
-// election takes leader election out of the manager's options, and returns what of it goes into rota.Options. removed is
-// the expression of the flag, if that would be used no more.
+// election takes leader election out of the manager's options, and returns what of it goes into rota.Options. removed
+// is the expression of the flag, if that would be used no more.
 func (e *editor) election(m *manager) (moved, removed, kept string) {
 	flag := field(m.lit, "LeaderElection")
 	switch {
@@ -305,6 +312,7 @@ func (e *editor) election(m *manager) (moved, removed, kept string) {
 	case field(m.lit, "LeaderElectionID") == nil:
 		return "", "", "the name of the Lease is not in the options"
 	}
+	var b strings.Builder
 	for _, name := range []string{"LeaderElectionID", "LeaderElectionNamespace"} {
 		kv := field(m.lit, name)
 		if kv == nil {
@@ -320,9 +328,9 @@ func (e *editor) election(m *manager) (moved, removed, kept string) {
 			return "", "", name + " comes from a call"
 		}
 		if name == "LeaderElectionNamespace" { // the old replicas need no Pod to know it, so neither do the new ones
-			moved += ", Namespace: " + e.source(kv.Value)
+			b.WriteString(", Namespace: " + e.source(kv.Value))
 		}
-		moved += fmt.Sprintf(", %s: %s", name, e.source(kv.Value))
+		fmt.Fprintf(&b, ", %s: %s", name, e.source(kv.Value))
 		e.cut(kv)
 	}
 	ast.Inspect(flag.Value, func(n ast.Node) bool {
@@ -340,7 +348,7 @@ func (e *editor) election(m *manager) (moved, removed, kept string) {
 		return true
 	})
 	e.cut(flag)
-	return moved, removed, ""
+	return b.String(), removed, ""
 }
 
 // cut takes a field out of a literal, with its line if it stands alone there.

@@ -31,7 +31,7 @@ func (s *scan) findGoroutines() {
 	left.doubt("it leaves a goroutine running: ")
 }
 
-// starts reports whether an instruction starts a goroutine: a go statement, time.AfterFunc, or a group's Go. has are the
+// starts reports whether an instruction starts a goroutine: a go statement, time.AfterFunc, or a group's Go. has are
 // variables by which the goroutine can tell that it has ended.
 func (s *scan) starts(i ssa.Instruction) (has []ssa.Value, starts bool) {
 	call, ok := i.(ssa.CallInstruction)

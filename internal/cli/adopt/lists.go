@@ -67,7 +67,7 @@ func (s *scan) findLists() {
 			continue
 		}
 		c := call.Common()
-		if f := c.StaticCallee(); f != nil && f.Blocks != nil || !strings.Contains(strings.ToLower(calleeOf(c).name), "list") {
+		if !mayList(c) {
 			continue
 		}
 		params, args := c.Signature().Params(), argumentsOf(c)
@@ -96,13 +96,29 @@ func (s *scan) findLists() {
 			}
 		}
 		if len(own) > 0 {
-			s.find(Look, "ListOfShare", s.position(l.site), "%s: it lists %s, its own kind", titles(own), s.kindOf(l.list).item())
-		}
-		if len(unclear) > 0 {
-			s.find(Look, "ListOfUnknown", s.position(l.site), "the kind of %s is not in the source, and it lists %s", titles(unclear),
+			s.find(Look, "ListOfShare", s.position(l.site), "%s: it lists %s, its own kind", titles(own),
 				s.kindOf(l.list).item())
 		}
+		if len(unclear) > 0 {
+			s.find(Look, "ListOfUnknown", s.position(l.site), "the kind of %s is not in the source, and it lists %s",
+				titles(unclear), s.kindOf(l.list).item())
+		}
 	}
+}
+
+// mayList reports whether a call may be a List, as far as its name goes: its function is not the operator's own. The
+// value of a method, as r.List, and a function in a variable have no name that counts.
+func mayList(c *ssa.CallCommon) bool {
+	f := c.StaticCallee()
+	switch {
+	case f != nil && strings.HasSuffix(f.Name(), "$bound"):
+		return true
+	case f != nil && f.Blocks != nil:
+		return false
+	case f == nil && !c.IsInvoke():
+		return true
+	}
+	return strings.Contains(strings.ToLower(calleeOf(c).name), "list")
 }
 
 // addList adds a list, or each call of the function that gets it as a parameter. Those that ask the API server, ask for
@@ -127,7 +143,8 @@ func (s *scan) addList(l listing, depth int) {
 		name := calleeOf(&c.Call)
 		return name.name == "GetAPIReader" || name.is(clientPath, "New")
 	}
-	if l.options.has("live", "Live", "share", "Share") || l.reader != nil && s.comesFrom(l.reader, live) || s.keptWhole(s.kindOf(l.list).item()) {
+	if l.options.has("live", "Live", "share", "Share") || l.reader != nil && s.comesFrom(l.reader, live) ||
+		s.keptWhole(s.kindOf(l.list).item()) {
 		return
 	}
 	s.lists = append(s.lists, l)
@@ -191,7 +208,7 @@ func (s *scan) others(l listing) (out []*controller) {
 	}
 	for _, c := range s.runs(l.site.Parent()) {
 		mine := s.asks(l, c) && (k == c.kind || k.in(c.owns))
-		if c.stays() || mine && k == c.kind && c.canShard() { // findLists has told it
+		if c.stays() || mine && k == c.kind && c.canShard() { // findLists reported it
 			continue
 		}
 		if !c.shards() || !mine && !k.in(c.watches) {
@@ -201,12 +218,13 @@ func (s *scan) others(l listing) (out []*controller) {
 	return out
 }
 
-// tellLists says what is to be said of lists of sharded kinds.
-func (s *scan) tellLists() {
+// reportLists reports lists of sharded kinds.
+func (s *scan) reportLists() {
 	for _, l := range s.lists {
 		if l.byField() {
 			for _, c := range s.others(l) {
-				c.doubt("it lists %s by a field, of which each replica holds a share (%s)", s.kindOf(l.list).item(), s.where(l.site.Pos()))
+				c.doubt("it lists %s by a field, of which each replica holds a share (%s)", s.kindOf(l.list).item(),
+					s.where(l.site.Pos()))
 			}
 		}
 	}

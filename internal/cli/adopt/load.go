@@ -55,7 +55,9 @@ func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, 
 		return nil, err
 	}
 	m := &module{dir: abs, root: root, fset: token.NewFileSet()}
-	all, err := packages.Load(&packages.Config{Context: ctx, Mode: loadMode, Dir: abs, Fset: m.fset, Overlay: overlay}, "./...")
+	all, err := packages.Load(&packages.Config{
+		Context: ctx, Mode: loadMode, Dir: abs, Fset: m.fset, Overlay: overlay,
+	}, "./...")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of %s: %w", dir, err)
 	}

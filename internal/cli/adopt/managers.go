@@ -52,7 +52,8 @@ func (s *scan) findManagers() {
 		switch name := calleeOf(&call.Call); {
 		case name.is(runtimePath, "NewManager"), name.is(managerPath, "New"):
 			m.note = s.find(Must, "Manager", m.syntax.Pos(), "this makes a stock manager")
-			m.note.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and ctrlrt.NewManager(cfg, r, options)", s.name)
+			m.note.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and "+
+				"ctrlrt.NewManager(cfg, r, options)", s.name)
 		case name.is(ctrlrtPath, "NewManager"):
 			m.adopted = true
 			m.note = s.find(Fine, "Adopted", m.syntax.Pos(), "the manager is made with ctrlrt.NewManager")
@@ -61,6 +62,7 @@ func (s *scan) findManagers() {
 		}
 		s.managers = append(s.managers, m)
 		if m.lit, ok = ast.Unparen(m.syntax.Args[len(m.syntax.Args)-1]).(*ast.CompositeLit); !ok {
+			s.unreadElection(m)
 			s.find(Look, "ManagerOption", m.syntax.Pos(), "its options were not read, since they are not in the call").Instead =
 				"look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
 			continue
@@ -72,6 +74,29 @@ func (s *scan) findManagers() {
 		if len(s.managers) > 1 {
 			s.find(Look, "SeveralManagers", m.syntax.Pos(), "one of %d places that make a manager", len(s.managers))
 		}
+	}
+}
+
+// unreadElection reports a manager whose options were not read, and may have leader election: without the name of its
+// Lease in rota.Options, a stock leader and the members would work at once.
+func (s *scan) unreadElection(m *manager) {
+	write := fmt.Sprintf("rota.Options{Name: %q, LeaderElectionID: the manager's}", s.name)
+	if !m.adopted {
+		m.note.Instead = "r, err := rota.New(cfg, " + write + "), and ctrlrt.NewManager(cfg, r, options)"
+		return
+	}
+	named := s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
+		syntax := s.calls[c.Pos()]
+		if !calleeOf(&c.Call).is(rotaPath, "New") || syntax == nil {
+			return false
+		}
+		lit, _ := ast.Unparen(syntax.Args[1]).(*ast.CompositeLit)
+		return field(lit, "LeaderElectionID") != nil
+	})
+	if !named {
+		n := s.find(Must, "LeaderElection", m.syntax.Pos(),
+			"its options were not read, and rota.Options has no LeaderElectionID")
+		n.Instead = write
 	}
 }
 
@@ -127,8 +152,8 @@ func (s *scan) readOptions(m *manager) {
 	if kv := field(m.lit, "Cache"); kv != nil {
 		lit, _ := kv.Value.(*ast.CompositeLit)
 		if inner := field(lit, "NewInformer"); inner != nil {
-			tell(Must, inner, "Cache.NewInformer is set", "it is where sharded informers come from, so ctrlrt.NewManager refuses it",
-				"leave it out")
+			tell(Must, inner, "Cache.NewInformer is set",
+				"it is where sharded informers come from, so ctrlrt.NewManager refuses it", "leave it out")
 		}
 	}
 	if kv := field(m.lit, "Controller"); kv != nil {

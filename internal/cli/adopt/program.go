@@ -110,7 +110,7 @@ func (p *program) link() {
 			p.closures[fn] = append(p.closures[fn], i)
 		}
 	}
-	// A variable that a closure has captured is known by place once the closures are.
+	// The place of a variable that a closure captures is known only after the loop above has found the closures.
 	for i := range p.each() {
 		if s, ok := i.(*ssa.Store); ok {
 			if _, captured := s.Addr.(*ssa.FreeVar); captured {

@@ -33,13 +33,13 @@ func (r *Report) versions(ctx context.Context) error {
 		switch {
 		case is == "":
 		case !semver.IsValid(is):
-			r.found(Look, "Version", "go.mod", 0, "%s is replaced by %s, whose version is not known", want.module, is).Instead =
+			r.found(Look, "Version", "go.mod", "%s is replaced by %s, whose version is not known", want.module, is).Instead =
 				fmt.Sprintf("see that it has what %s has", want.lowest)
 		case semver.Compare(is, want.lowest) < 0:
-			r.found(Must, "Version", "go.mod", 0, "%s, below %s", what, want.lowest).Instead =
+			r.found(Must, "Version", "go.mod", "%s, below %s", what, want.lowest).Instead =
 				fmt.Sprintf("update the operator to %s or newer first", want.lowest)
 		case semver.Compare(semver.MajorMinor(is), semver.MajorMinor(want.newest)) > 0:
-			r.found(Look, "Version", "go.mod", 0, "%s, newer than what is tested, %s", what, want.newest).Instead =
+			r.found(Look, "Version", "go.mod", "%s, newer than what is tested, %s", what, want.newest).Instead =
 				"run your tests; refusals at the start would show what does not fit"
 		}
 	}

@@ -41,6 +41,15 @@ func setup(mgr ctrl.Manager, unknown schema.GroupVersionKind) {
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}).Complete(&live{c, mgr.GetAPIReader()}) // want `^DutyController:`
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Event{}).Complete(&sometimesLive{c, pick(mgr)})     // want `^DutyController:`
 	_ = ctrl.NewControllerManagedBy(mgr).For(&networkingv1.Ingress{}).Complete(&shares{c})               // want `^DutyController:`
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(&bound{c})                    // want `^DutyController:`
+}
+
+// bound lists through a variable that holds the method.
+type bound struct{ client.Client }
+
+func (r *bound) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	list := r.List
+	return ctrl.Result{}, list(ctx, &corev1.NamespaceList{}) // want `^ListOfShare:`
 }
 
 // lister is an interface of its own.
