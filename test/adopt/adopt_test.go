@@ -48,13 +48,11 @@ func run(t *testing.T, dir, name string, args ...string) string {
 }
 
 // TestOperators: what becomes of the controllers of operators in production, by hand from their source. JobSet's
-// controller of Pods lists Pods. KEDA's controllers keep maps and start loops. Nothing is written.
+// controller of Pods lists Pods. Nothing is written.
 func TestOperators(t *testing.T) {
 	slow(t)
 	for version, want := range map[string]map[string]string{
 		"sigs.k8s.io/jobset@v0.10.1": {"jobset": adopt.Sharded, "pod": adopt.Duty},
-		"github.com/kedacore/keda/v2@v2.21.0": {"cloudeventsource": adopt.Duty, "clustercloudeventsource": adopt.Duty,
-			"clustertriggerauthentication": adopt.Duty, "scaledjob": adopt.Duty, "scaledobject": adopt.Duty, "triggerauthentication": adopt.Duty},
 	} {
 		t.Run(version, func(t *testing.T) {
 			var module struct{ Dir string }
