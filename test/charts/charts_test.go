@@ -42,7 +42,7 @@ func read(t *testing.T, path string) []byte {
 func rendered(t *testing.T, name string) []*unstructured.Unstructured {
 	t.Helper()
 	path := "test/charts/testdata/" + name + ".yaml"
-	if name == "website" || name == "full" {
+	if name == "website" {
 		path = "examples/website/deploy/" + name + ".yaml"
 	}
 	return parse(t, read(t, path))
