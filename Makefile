@@ -56,8 +56,8 @@ DEMOS := ./demo ./demo/dispatch ./apiservers/front/agent
 
 # What has goroutines, and runs with -race although users do not bring along what it is built with.
 RACE := ./dispatch/client ./internal/gate ./internal/dispatch/access ./internal/server
-# What has tests that -short leaves out.
-LONGER := $(GO) list $$(grep -rl --include='*_test.go' 'testing[.]Short()' . | xargs -n1 dirname | sort -u)
+# What has tests that -short leaves out, in this module.
+LONGER := $(GO) list $$(grep -rl --include='*_test.go' --exclude-dir=bench --exclude-dir=tools 'testing[.]Short()' . | xargs -n1 dirname | sort -u)
 
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
