@@ -87,7 +87,7 @@ func (s *scan) unreadElection(m *manager) {
 	}
 	named := s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
 		syntax := s.calls[c.Pos()]
-		if !calleeOf(&c.Call).is(rotaPath, "New") || syntax == nil {
+		if !calleeOf(&c.Call).is(rotaPath, "New") || syntax == nil || len(syntax.Args) != 2 {
 			return false
 		}
 		lit, _ := ast.Unparen(syntax.Args[1]).(*ast.CompositeLit)

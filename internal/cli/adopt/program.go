@@ -89,8 +89,11 @@ func (p *program) link() {
 			p.functions = append(p.functions, f)
 		}
 	}
+	// Files are parsed at once, so positions in the file set differ from run to run.
 	slices.SortFunc(p.functions, func(a, b *ssa.Function) int {
-		return cmp.Or(cmp.Compare(a.Pos(), b.Pos()), cmp.Compare(a.String(), b.String()))
+		at, bt := p.ssa.Fset.Position(a.Pos()), p.ssa.Fset.Position(b.Pos())
+		return cmp.Or(cmp.Compare(at.Filename, bt.Filename), cmp.Compare(at.Offset, bt.Offset),
+			cmp.Compare(a.String(), b.String()))
 	})
 	wide := cha.CallGraph(p.ssa)
 	p.addEdges(vta.CallGraph(all, wide), func(ssa.CallInstruction) bool { return true })
