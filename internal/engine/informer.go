@@ -68,8 +68,8 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 }
 
 // NewInformer is Rota.NewInformer.
-func (r *Engine) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
-	indexers cache.Indexers, children ...Children,
+func (r *Engine) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
+	resync time.Duration, indexers cache.Indexers, children ...Children,
 ) cache.SharedIndexInformer {
 	if len(children) > 0 {
 		return r.share.NewOwnedInformer(kind, lw, example, resync, indexers)

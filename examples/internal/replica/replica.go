@@ -41,7 +41,8 @@ func Start(t *testing.T, namespace, pod string, args ...string) *Replica {
 	t.Helper()
 	args = append([]string{"-kubeconfig", controlplane.For(t).Kubeconfig()}, args...)
 	r := &Replica{cmd: exec.CommandContext(context.Background(), os.Args[0], args...)} // the cleanup ends it
-	r.cmd.Args[0] = pod                                                                // the first part of the user agent, by which audit logs and managedFields name the replica
+	// The first part of the user agent, by which audit logs and managedFields name the replica.
+	r.cmd.Args[0] = pod
 	r.cmd.Env = append(os.Environ(), variable+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=",
 		"POD_NAMESPACE="+namespace)
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log

@@ -40,7 +40,8 @@ func notificationOf(obj *unstructured.Unstructured) *Notification {
 		return &Notification{
 			ID:   fmt.Sprintf("%s-%s-%d", obj.GetUID(), text("status"), since.Unix()),
 			Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(),
-			Ready: text("status") == string(metav1.ConditionTrue), Since: since, Reason: text("reason"), Message: text("message"),
+			Ready: text("status") == string(metav1.ConditionTrue), Since: since, Reason: text("reason"),
+			Message: text("message"),
 		}
 	}
 	return nil
