@@ -177,7 +177,9 @@ func (r *Engine) checkUnworked() error {
 
 // checkOwners returns an error for a kind with Children.Of that nobody works on: the objects of that owner are in slots
 // that nobody hears of. It is mostly a group that was forgotten, which worked has then.
-func (r *Engine) checkOwners(kind schema.GroupKind, worked []schema.GroupKind, works func(schema.GroupKind) bool) error {
+func (r *Engine) checkOwners(
+	kind schema.GroupKind, worked []schema.GroupKind, works func(schema.GroupKind) bool,
+) error {
 	if len(worked)+len(r.keeper.Kinds()) == 0 {
 		return unworked(kind, true)
 	}
