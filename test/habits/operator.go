@@ -4,10 +4,10 @@
 // Mistakes returns operators that sharding breaks, with the fault of rotatest that shows each. Some others, such as
 // Restless, are for what rotatest reports besides.
 //
-// The operators that sharding must not break are in the package's tests: watches added at run time, names that are empty
-// at first, finalizers of children whose owner is gone, selectors that are unset, expectations, polls, batchers, one
-// object that sums up all others. Each goes through the same life twice, with a stock manager under leader election and
-// with the members of a rota. At the end its objects have to be what it makes of them, both times.
+// The operators that sharding must not break are in the package's tests: watches added at run time, names that are
+// empty at first, finalizers of children whose owner is gone, selectors that are unset, expectations, polls, batchers,
+// one object that sums up all others. Each goes through the same life twice, with a stock manager under leader
+// election and with the members of a rota. At the end its objects have to be what it makes of them, both times.
 package habits
 
 import (

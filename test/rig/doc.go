@@ -16,10 +16,10 @@
 //		Do: func(ctx context.Context, r *rig.Run) error { return r.Restart(ctx, r.Any()) },
 //	}
 //
-// Run has the disturbances: Join, Leave, Restart, Replica.Kill, Replica.Pause, a roll (NextBuild, then Join and Leave in
-// turns), network faults (Each, Replica.Proxy, Hold) and API server faults (Plane.KillServer, Plane.StartServer). It has
-// the waits as well: Rest, Joined, Expelled, TakenOver, UntilTable. What a scenario may cost is data: Planned, Crash,
-// Leases, Late. Package chaos is a list of scenarios.
+// Run has the disturbances: Join, Leave, Restart, Replica.Kill, Replica.Pause, a roll (NextBuild, then Join and Leave
+// in turns), network faults (Each, Replica.Proxy, Hold) and API server faults (Plane.KillServer, Plane.StartServer).
+// It has the waits as well: Rest, Joined, Expelled, TakenOver, UntilTable. What a scenario may cost is data: Planned,
+// Crash, Leases, Late. Package chaos is a list of scenarios.
 //
 // A program whose story is longer than one disturbance takes the parts, as the demo does: Open a Cluster, fill a Fleet
 // whose Identify comes from Cluster.Users, run an AimedLoad, and ask package judge about what Fleet.Records and
@@ -28,7 +28,7 @@
 // # The operator under test
 //
 // A program becomes a replica by calling OperatorMain if the environment has EnvOperator; test binaries do so in
-// TestMain. The operator is examples/website with a journal and two duties. Operator has a flag for each behavior that a
-// scenario needs: delivery, durations, leader election instead of Rota, failing or slow builds, status only. Replicas
-// obey their standard input: they stop themselves at a place, work slower, count their goroutines.
+// TestMain. The operator is examples/website with a journal and two duties. Operator has a flag for each behavior that
+// a scenario needs: delivery, durations, leader election instead of Rota, failing or slow builds, status only.
+// Replicas obey their standard input: they stop themselves at a place, work slower, count their goroutines.
 package rig
