@@ -19,7 +19,7 @@ type crew struct {
 	name     string // of the rota, the leader's Lease or the ring
 	size     int    // replicas to begin with
 	replicas []*replica
-	sharding *replica // nil: there is none
+	sharding *replica // nil if the strategy has no sharder
 	made     int      // replicas that were started
 	gone     reading  // what those that ended had done
 }

@@ -5,6 +5,6 @@
 // comes, one leaves, all are replaced, one is killed and comes back, and one is killed for good. In each round every
 // strategy has a life, so that other work on the machine affects all of them.
 //
-// Control plane, load, operator and processes are those of package rig. This package has the strategies, the scenarios,
+// Package rig provides the control plane, load, operator and processes. This package has the strategies, the scenarios,
 // the meters and the page. Its command starts itself again as a replica, see OperatorMain.
 package bench

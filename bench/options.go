@@ -22,7 +22,7 @@ type Options struct {
 	Replicas []int
 	// Strategies are compared.
 	Strategies []Strategy
-	// Scenarios are the names of those to measure, beside start; nil: all that need not be named.
+	// Scenarios names the scenarios to measure besides start. If nil, all run that need not be named.
 	Scenarios []string
 	// Rounds is how often each strategy lives.
 	Rounds int

@@ -97,7 +97,7 @@ func (r *Series) hold(ranges []Range, replicas int, tell func(text string)) erro
 	return errors.Join(errs...)
 }
 
-// median is that of a figure over the rounds.
+// median returns the median of a figure over the rounds.
 func (r *Series) median(of figure, strategy, scenario string, replicas int) (float64, error) {
 	results := r.of(strategy, replicas, scenario)
 	if len(results) == 0 {

@@ -64,7 +64,7 @@ type Result struct {
 	LiveHeap uint64 `json:"live_heap"`
 	Greatest uint64 `json:"greatest_heap"`
 	PeakHeap uint64 `json:"peak_heap"`
-	// ServerHeap is that of the API server after a garbage collection at the end; 0 in results of older builds.
+	// ServerHeap is the API server's heap after a garbage collection at the end, or 0 in results of older builds.
 	ServerHeap uint64 `json:"apiserver_heap"`
 }
 

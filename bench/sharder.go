@@ -47,7 +47,7 @@ func (c *operatorConfig) sharderManager(ctx context.Context, cfg *rest.Config) (
 	return mgr, s.Install(ctx, direct, c.Port, certificate)
 }
 
-// shard runs under a sharder. The shard's Lease is one of leader election that nobody else wants.
+// shard runs under a sharder. The shard's Lease is a leader election Lease without other candidates.
 func shard(_ context.Context, c *operatorConfig, cfg *rest.Config, o ctrl.Options) (built, error) {
 	lock, err := drainlabel.Lock(cfg, c.Namespace, c.Name, c.Pod)
 	if err != nil {

@@ -32,7 +32,7 @@ type Strategy struct {
 // built is a replica's manager, with what the strategy adds.
 type built struct {
 	manager.Manager
-	// status is the member's; nil: it is no member.
+	// status returns the member's status. It is nil if the replica is not a member.
 	status func() rota.Status
 	// add adds the operator's controller; nil: as any controller is added to the manager.
 	add func(context.Context, rig.Controller, reconcile.Reconciler) error

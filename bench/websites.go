@@ -25,7 +25,7 @@ const (
 	overhead = 1325
 )
 
-// kinds are those of the objects: the main ones, and their children.
+// kinds lists the main kinds and the kinds of their children.
 var kinds = []schema.GroupVersionKind{
 	webv1.GroupVersion.WithKind("Website"),
 	{Group: "apps", Version: "v1", Kind: "Deployment"},

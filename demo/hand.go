@@ -57,7 +57,7 @@ func ByHand(open OpenDashboard) Story {
 type hand struct {
 	s  *Show
 	mu sync.Mutex
-	// closed is why the buttons do nothing; "": they work.
+	// closed is why the buttons are disabled, or empty if they work.
 	closed string
 }
 

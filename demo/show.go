@@ -65,7 +65,7 @@ type Show struct {
 	// turn makes the end of Run's context close the channel, in place of ending the run.
 	turn       func() <-chan struct{}
 	background sync.WaitGroup
-	// migrates is true if replicas without Rota work, too. The judge has no table for them.
+	// migrates is true if replicas without Rota also work. The judge has no table for them.
 	migrates bool
 	// unaimed keeps the load from preferring slots on the way.
 	unaimed bool

@@ -69,7 +69,7 @@ func beyond(a, b []string) (out []string) {
 	return out
 }
 
-// TestPage: the lines in docs/shard.md are those of checksum/sharded/main.go.
+// TestPage: the lines in docs/shard.md are lines of checksum/sharded/main.go.
 func TestPage(t *testing.T) {
 	_, section, _ := strings.Cut(strings.Join(read(t, "../docs/shard.md"), "\n"), "\n## With client-go alone\n")
 	_, section, _ = strings.Cut(section, "```go\n")

@@ -121,7 +121,7 @@ func (s *Server) Addr() *net.TCPAddr {
 	return addr
 }
 
-// Connections are figures of those of a server that authenticates.
+// Connections counts the connections of a server that authenticates.
 func (s *Server) Connections() Connections { return s.conns.figures() }
 
 // Run serves until Shutdown or Close.

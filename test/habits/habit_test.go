@@ -76,7 +76,7 @@ type Process struct {
 // kind says what a controller reconciles and what else it watches.
 type kind struct {
 	name, label string
-	of          client.Object // nil: ConfigMaps
+	of          client.Object // ConfigMaps if nil
 	owns        []client.Object
 	// heard hears events of what the controller owns, before its owner is enqueued.
 	heard predicate.Predicate

@@ -13,7 +13,7 @@ func changeItem(u User, i, version int) error {
 	return change(u.Context, u.Client, u.Namespace, i, version)
 }
 
-// newSecret returns a Secret that belongs to nobody.
+// newSecret returns a Secret without an owner.
 func newSecret(namespace, label, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, Labels: map[string]string{Label: label},

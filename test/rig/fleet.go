@@ -137,7 +137,7 @@ func (f *Fleet) Close() {
 
 // Records are what the processes of a fleet left.
 type Records struct {
-	// Reconciles are those of Websites, Duties the runs of duties.
+	// Reconciles has the reconciles of Websites, Duties the runs of duties.
 	Reconciles, Duties []journal.Reconcile
 	// Ended is when processes ended.
 	Ended map[string]time.Duration

@@ -70,7 +70,7 @@ func (s *secrets) published(t *testing.T) {
 	}
 }
 
-// configMaps returns those of Secrets.
+// configMaps returns the ConfigMaps with checksums.
 func (s *secrets) configMaps(t *testing.T) []corev1.ConfigMap {
 	t.Helper()
 	list, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{})

@@ -58,7 +58,7 @@ func (n *note) diagnostic() analysis.Diagnostic {
 // scan is what was found in an operator's source.
 type scan struct {
 	*program
-	// dir is the operator's folder, and name that of its rota.
+	// dir is the operator's folder, and name the name of its rota.
 	dir, name   string
 	managers    []*manager
 	controllers []*controller

@@ -132,7 +132,7 @@ func (h *holder) any(list []ssa.Value) bool {
 }
 
 // holds reports whether what a value names outlives a reconcile. behind: not the variable itself matters, but what it
-// points to, so a copy of the variable leads there, too.
+// points to, so a copy of the variable also leads there.
 func (h *holder) holds(v ssa.Value, behind bool) bool {
 	if h.seen[v] {
 		return false

@@ -153,7 +153,7 @@ func (p *program) each() func(func(ssa.Instruction) bool) {
 	}
 }
 
-// instructions yields those of a function.
+// instructions yields the instructions of a function.
 func instructions(f *ssa.Function) func(func(ssa.Instruction) bool) {
 	return func(yield func(ssa.Instruction) bool) {
 		for _, b := range f.Blocks {

@@ -19,7 +19,7 @@ const rigRuns = 40
 type campaign struct {
 	o    *Options
 	rigs int
-	rig  *rig.Rig // nil: none
+	rig  *rig.Rig // nil before the first run
 	used int      // runs of the rig
 }
 

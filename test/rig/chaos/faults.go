@@ -100,9 +100,9 @@ func one(leases float64, f proxy.Faults) func(context.Context, *rig.Run) error {
 	}
 }
 
-// everybody injects a fault between all members and the API server, for some leases. unusable says that the API server
+// betweenAll injects a fault between all members and the API server, for some leases. unusable says that the API server
 // counts as reachable only afterwards.
-func everybody(leases float64, f proxy.Faults, unusable bool) func(context.Context, *rig.Run) error {
+func betweenAll(leases float64, f proxy.Faults, unusable bool) func(context.Context, *rig.Run) error {
 	return func(ctx context.Context, r *rig.Run) error {
 		r.Each(f)
 		err := r.Sleep(ctx, leases)
@@ -126,31 +126,31 @@ var networks = []rig.Scenario{
 	{Name: "partition-blink", Late: true, What: "nothing gets through between a member and the API server for 0.5 leases",
 		Do: one(0.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true})},
 	{Name: "partition-all", Late: true, What: "nothing gets through between all members and the API server for 1.5 leases",
-		Do: everybody(1.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true}, true)},
+		Do: betweenAll(1.5, proxy.Faults{SwallowRequests: true, SwallowResponses: true}, true)},
 	{Name: "slow-0.1", What: "each request of every member takes 0.1 s longer, for 2 leases",
-		Do: everybody(2, proxy.Faults{Delay: 100 * time.Millisecond}, false)},
+		Do: betweenAll(2, proxy.Faults{Delay: 100 * time.Millisecond}, false)},
 	{Name: "slow-1", What: "each request of every member takes 1 s longer, for 2 leases",
-		Do: everybody(2, proxy.Faults{Delay: time.Second}, true)},
+		Do: betweenAll(2, proxy.Faults{Delay: time.Second}, true)},
 	{Name: "throttle", What: "a member receives at most 20 kB a second, for 2 leases",
 		Do: one(2, proxy.Faults{BytesPerSecond: 20_000})},
 	{Name: "cut-watches", What: "the watches of every member are cut every second, for 2 leases",
-		Do: everybody(2, proxy.Faults{CutWatches: time.Second}, false)},
+		Do: betweenAll(2, proxy.Faults{CutWatches: time.Second}, false)},
 	{Name: "torn-watches", What: "the watches of every member break in the middle of an event every 0.3 s, for 2 leases",
-		Do: everybody(2, proxy.Faults{TearWatches: 300 * time.Millisecond}, false)},
+		Do: betweenAll(2, proxy.Faults{TearWatches: 300 * time.Millisecond}, false)},
 }
 
 var answers = []rig.Scenario{
 	{Name: "error-429", What: "30 % of every member's requests are answered 429, for 2 leases",
-		Do: everybody(2, answering(http.StatusTooManyRequests), false)},
+		Do: betweenAll(2, answering(http.StatusTooManyRequests), false)},
 	{Name: "error-500", What: "30 % of every member's requests are answered 500, for 2 leases",
-		Do: everybody(2, answering(http.StatusInternalServerError), false)},
+		Do: betweenAll(2, answering(http.StatusInternalServerError), false)},
 	{Name: "error-403",
 		What: "30 % of every member's requests are answered 403, as by an API server that has not read its roles yet, " +
 			"for 2 leases",
-		Do: everybody(2, answering(http.StatusForbidden), false)},
+		Do: betweenAll(2, answering(http.StatusForbidden), false)},
 	{Name: "error-410", Fresh: true,
 		What: "the watches of every member are cut every second, and half of the new ones are answered 410, for 2 leases",
-		Do: everybody(2, proxy.Faults{CutWatches: time.Second,
+		Do: betweenAll(2, proxy.Faults{CutWatches: time.Second,
 			Answers: []proxy.Answer{{Code: http.StatusGone, Share: 0.5}}}, false)},
 }
 

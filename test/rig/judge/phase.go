@@ -15,7 +15,7 @@ type Phase struct {
 	WallStart, WallEnd time.Time
 	// Sites are the Websites at its start.
 	Sites []Site
-	// Victim is the process that was killed; "": none. Killed is when, and VictimsSlots is what it had.
+	// Victim is the process that was killed, or empty. Killed is when, and VictimsSlots is what it had.
 	Victim       string
 	Killed       time.Duration
 	VictimsSlots slot.Set
