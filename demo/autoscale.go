@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
@@ -57,30 +57,30 @@ var podLabels = map[string]string{"app.kubernetes.io/name": "website"}
 // Story is the story.
 func (a *Autoscale) Story(ctx context.Context, s *Show) error {
 	fewest := ptr.Deref(a.Scaler.Spec.MinReplicas, 1)
-	if a.Scaler.Spec.MaxReplicas <= fewest || s.cluster.Plane == nil {
+	if a.Scaler.Spec.MaxReplicas <= fewest || s.Cluster.Plane == nil {
 		return fmt.Errorf("autoscaler from %d to %d replicas: needs more at most than at least, and no kubeconfig",
 			fewest, a.Scaler.Spec.MaxReplicas)
 	}
-	s.load.Patience = a.BurstLength + a.Limit // it is overloaded on purpose
+	s.Load.Patience = a.BurstLength + a.Limit // it is overloaded on purpose
 	d := &deployment{Show: s, key: client.ObjectKey{Namespace: Namespace, Name: a.Scaler.Spec.ScaleTargetRef.Name}}
 	manager, err := a.startManager(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer manager.Kill()
-	if err := s.cluster.Create(ctx, d.object(fewest)); err != nil {
+	if err := s.Cluster.Create(ctx, d.object(fewest)); err != nil {
 		return err
 	}
 	scaling, end := context.WithCancel(ctx)
 	defer end()
-	s.background.Go(func() { d.run(scaling) })
-	if err := s.fill(ctx); err != nil {
+	s.Background.Go(func() { d.run(scaling) })
+	if err := s.Fill(ctx); err != nil {
 		return err
 	}
-	if err := d.settled(ctx, fewest, stepLimit); err != nil {
+	if err := d.settled(ctx, fewest, 2*time.Minute); err != nil {
 		return err
 	}
-	if err := a.Metrics(ctx, s.cluster.Plane, d.addresses); err != nil { // some exist since the first reconcile only
+	if err := a.Metrics(ctx, s.Cluster.Plane, d.addresses); err != nil { // some exist since the first reconcile only
 		return err
 	}
 	if err := d.slowDown(a.Work); err != nil {
@@ -88,18 +88,18 @@ func (a *Autoscale) Story(ctx context.Context, s *Show) error {
 	}
 	scaler := a.Scaler.DeepCopy()
 	scaler.ObjectMeta = metav1.ObjectMeta{Name: scaler.Name, Namespace: Namespace}
-	if err := s.cluster.Create(ctx, scaler); err != nil {
+	if err := s.Cluster.Create(ctx, scaler); err != nil {
 		return err
 	}
-	if err := s.undisturbed(ctx); err != nil {
+	if err := s.Undisturbed(ctx, s.o.Baseline); err != nil {
 		return err
 	}
-	s.view.log("a burst of %v updates per second, for %v", a.Burst, a.BurstLength)
-	if err := s.timed("grow", func(*judge.Phase) error { return a.burst(ctx, s) }); err != nil {
+	s.Log("a burst of %v updates per second, for %v", a.Burst, a.BurstLength)
+	if err := s.Timed("grow", func(*judge.Phase) error { return a.burst(ctx, s) }); err != nil {
 		return err
 	}
-	s.view.log("the burst has ended")
-	if err := s.timed("shrink", func(*judge.Phase) error { return d.settled(ctx, fewest, a.Limit) }); err != nil {
+	s.Log("the burst has ended")
+	if err := s.Timed("shrink", func(*judge.Phase) error { return d.settled(ctx, fewest, a.Limit) }); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -111,15 +111,15 @@ func (a *Autoscale) Story(ctx context.Context, s *Show) error {
 
 // startManager starts the controller of autoscalers.
 func (a *Autoscale) startManager(ctx context.Context, s *Show) (*process.Process, error) {
-	binary, err := build.Binary(ctx, s.o.Progress)
+	binary, err := build.Binary(ctx, s.Progress)
 	if err != nil {
 		return nil, err
 	}
 	return process.Start(process.Options{
-		Name: "kube-controller-manager", Log: filepath.Join(s.dir, "kcm.log"), Variable: "ROTA_UNUSED",
+		Name: "kube-controller-manager", Log: filepath.Join(s.Dir, "kcm.log"), Variable: "ROTA_UNUSED",
 		Command: []string{
-			binary, "controller-manager", "--kubeconfig=" + s.cluster.Plane.Kubeconfig(), "--leader-elect=false",
-			"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + s.dir,
+			binary, "controller-manager", "--kubeconfig=" + s.Cluster.Plane.Kubeconfig(), "--leader-elect=false",
+			"--bind-address=127.0.0.1", "--secure-port=0", "--cert-dir=" + s.Dir,
 			"--controllers=horizontal-pod-autoscaler-controller",
 			"--horizontal-pod-autoscaler-sync-period=" + a.Sync.String(), "--kube-api-qps=500", "--kube-api-burst=1000",
 		},
@@ -131,8 +131,8 @@ func (a *Autoscale) burst(ctx context.Context, s *Show) error {
 	burst, end := context.WithTimeout(ctx, a.BurstLength)
 	defer end()
 	each := time.Duration(float64(time.Second) / a.Burst)
-	s.load.Tick(burst, func() time.Duration { return each }, func() {
-		s.load.Start(ctx, s.load.Of(slot.Set{}), s.load.Update)
+	s.Load.Tick(burst, func() time.Duration { return each }, func() {
+		s.Load.Start(ctx, s.Load.Of(slot.Set{}), s.Load.Update)
 	})
 	<-burst.Done()
 	return ctx.Err()
@@ -143,7 +143,8 @@ type deployment struct {
 	*Show
 	key client.ObjectKey
 
-	hosted []*hosted // guarded by Show.mu, as the rest
+	mu     sync.Mutex
+	hosted []*hosted
 	work   time.Duration
 	// wanted are the numbers of replicas that the autoscaler wanted, one after the other.
 	wanted []int32
@@ -174,7 +175,7 @@ func (d *deployment) object(replicas int32) *appsv1.Deployment {
 func (d *deployment) run(ctx context.Context) {
 	for await.Sleep(ctx, podPeriod) == nil {
 		if err := d.follow(ctx); err != nil && ctx.Err() == nil {
-			d.view.log("the Deployment: %v", err)
+			d.Log("the Deployment: %v", err)
 		}
 	}
 }
@@ -182,12 +183,12 @@ func (d *deployment) run(ctx context.Context) {
 // follow starts or ends replicas, and reports how many there are and which are ready.
 func (d *deployment) follow(ctx context.Context) error {
 	var object appsv1.Deployment
-	if err := d.cluster.Client.Get(ctx, d.key, &object); err != nil {
+	if err := d.Cluster.Client.Get(ctx, d.key, &object); err != nil {
 		return err
 	}
 	wanted := ptr.Deref(object.Spec.Replicas, 1)
 	if n := len(d.wanted); n == 0 || d.wanted[n-1] != wanted {
-		d.view.log("%d replicas are wanted; %d run", wanted, len(d.hosted))
+		d.Log("%d replicas are wanted; %d run", wanted, len(d.hosted))
 		d.mu.Lock()
 		d.wanted = append(d.wanted, wanted)
 		d.mu.Unlock()
@@ -200,13 +201,13 @@ func (d *deployment) follow(ctx context.Context) error {
 		err = d.remove(ctx)
 	}
 	for _, h := range d.hosted {
-		if !h.ready && d.absent(h.Pod) == "" {
+		if !h.ready && d.Absent(h.Pod) == "" {
 			err = errors.Join(err, d.report(ctx, h, corev1.ConditionTrue))
 			h.ready = true
 		}
 	}
 	object.Status.Replicas, object.Status.ObservedGeneration = int32(len(d.hosted)), object.Generation
-	return errors.Join(err, d.cluster.Client.Status().Update(ctx, &object))
+	return errors.Join(err, d.Cluster.Client.Status().Update(ctx, &object))
 }
 
 func (d *deployment) add(ctx context.Context) error {
@@ -214,7 +215,7 @@ func (d *deployment) add(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := d.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Metrics = address })
+	p, err := d.Fleet.Start(ctx, nil, func(o *rig.Operator) { o.Metrics = address })
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (d *deployment) add(ctx context.Context) error {
 	template := d.object(0).Spec.Template
 	h.object = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	h.object.Name, h.object.Namespace = p.Pod, d.key.Namespace
-	if err := d.cluster.Create(ctx, h.object); err != nil {
+	if err := d.Cluster.Create(ctx, h.object); err != nil {
 		return err
 	}
 	return errors.Join(d.report(ctx, h, corev1.ConditionFalse), p.Work(work))
@@ -238,7 +239,7 @@ func (d *deployment) remove(ctx context.Context) error {
 	h := d.hosted[len(d.hosted)-1]
 	d.hosted = d.hosted[:len(d.hosted)-1]
 	d.mu.Unlock()
-	return errors.Join(h.Leave(), d.cluster.Client.Delete(ctx, h.object, client.GracePeriodSeconds(0)))
+	return errors.Join(h.Leave(), d.Cluster.Client.Delete(ctx, h.object, client.GracePeriodSeconds(0)))
 }
 
 // report reports that a Pod runs, and whether it is ready.
@@ -248,7 +249,7 @@ func (d *deployment) report(ctx context.Context, h *hosted, ready corev1.Conditi
 		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()},
 		{Type: corev1.ContainersReady, Status: ready, LastTransitionTime: metav1.Now()},
 	}
-	return d.cluster.Client.Status().Update(ctx, h.object)
+	return d.Cluster.Client.Status().Update(ctx, h.object)
 }
 
 // addresses returns where the metrics of the Pods are.
@@ -276,7 +277,7 @@ func (d *deployment) slowDown(work time.Duration) error {
 
 // settled waits until so many replicas are wanted, run, and share the slots.
 func (d *deployment) settled(ctx context.Context, n int32, limit time.Duration) error {
-	err := until(ctx, limit, func() string {
+	err := await.Until(ctx, podPeriod, limit, func() string {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if len(d.wanted) == 0 || d.wanted[len(d.wanted)-1] != n || len(d.hosted) != int(n) {
@@ -292,7 +293,7 @@ func (d *deployment) settled(ctx context.Context, n int32, limit time.Duration) 
 
 // scalingVerdicts judge whether the autoscaler did what it should, by the numbers that it wanted one after the other:
 // up to the most once, and down to the fewest once.
-func scalingVerdicts(wanted []int32, most int32) []verdict.Verdict {
+func scalingVerdicts(wanted []int32, most int32) []judge.Claim {
 	peak, turns, up := wanted[0], 0, false
 	for i, n := range wanted[1:] {
 		peak = max(peak, n)
@@ -301,10 +302,10 @@ func scalingVerdicts(wanted []int32, most int32) []verdict.Verdict {
 		}
 	}
 	fewest, last := wanted[0], wanted[len(wanted)-1]
-	return []verdict.Verdict{
-		verdict.Of(peak == most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", fewest, peak),
+	return []judge.Claim{
+		judge.ClaimOf(peak == most, fmt.Sprintf("the autoscaler went from %d to %d replicas in the burst", fewest, peak),
 			fmt.Sprintf("the autoscaler went to %d replicas in the burst, not to %d", peak, most)),
-		verdict.Of(turns == 2 && last == fewest, fmt.Sprintf("it went up once, and down to %d once", fewest),
+		judge.ClaimOf(turns == 2 && last == fewest, fmt.Sprintf("it went up once, and down to %d once", fewest),
 			fmt.Sprintf("it changed its direction: %d ways up or down, not 2, to %d replicas", turns, last)),
 	}
 }

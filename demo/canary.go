@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/orders"
 	cliview "github.com/rota-dev/rota/internal/cli/view"
@@ -74,13 +74,13 @@ func Canaries(c Canary) Story {
 		trials = trials[:2]
 	}
 	return func(ctx context.Context, s *Show) error {
-		s.unaimed = true // changes of another sort than elsewhere take longer with any build
+		s.Unaimed = true // changes of another sort than elsewhere take longer with any build
 		if err := s.SetUp(ctx); err != nil {
 			return err
 		}
 		for _, t := range trials {
-			err := s.phase(ctx, t.build, func(ctx context.Context, _ *judge.Phase) error { return s.try(ctx, &c, t) })
-			if err != nil {
+			try := func(ctx context.Context, _ *judge.Phase) error { return s.try(ctx, &c, t) }
+			if err := s.Phase(ctx, rig.Step{Name: t.build, Do: try}); err != nil {
 				return err
 			}
 		}
@@ -90,8 +90,8 @@ func Canaries(c Canary) Story {
 
 // try starts a canary and its replicas, follows it to its end, and ends the replicas that are not needed any more.
 func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
-	s.view.log("a canary of build %s: %s", t.build, t.about)
-	t.old = s.fleet.Live()
+	s.Log("a canary of build %s: %s", t.build, t.about)
+	t.old = s.Fleet.Live()
 	if err := s.order(ctx, c, t.build); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
 		}
 	}
 	for _, p := range running(gone) {
-		if err := s.leave(ctx, p); err != nil {
+		if err := errors.Join(p.Leave(), s.Until(ctx, p.Lingers)); err != nil {
 			return err
 		}
 	}
@@ -125,14 +125,14 @@ func (s *Show) try(ctx context.Context, c *Canary, t *trial) error {
 
 // order starts a canary, as the command rota does.
 func (s *Show) order(ctx context.Context, c *Canary, build string) error {
-	kube, err := store.NewKubernetes(s.cluster.Config, store.Options{
+	kube, err := store.NewKubernetes(s.Cluster.Config, store.Options{
 		Namespace: Namespace, Name: Name, Instance: "rota-demo",
 	})
 	if err != nil {
 		return err
 	}
 	defer kube.Close()
-	reader, err := cliview.NewReader(s.cluster.Config, Namespace, Name)
+	reader, err := cliview.NewReader(s.Cluster.Config, Namespace, Name)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *Show) order(ctx context.Context, c *Canary, build string) error {
 }
 
 func (s *Show) startFresh(ctx context.Context, t *trial) error {
-	p, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build, o.Fails, o.Slow = t.build, t.fails, t.slow })
+	p, err := s.Fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build, o.Fails, o.Slow = t.build, t.fails, t.slow })
 	if err == nil {
 		t.fresh = append(t.fresh, p)
 	}
@@ -199,13 +199,13 @@ func (s *Show) killInStep(ctx context.Context, t *trial) error {
 	if t.step%2 == 0 {
 		victim = running(t.old)[0]
 	}
-	s.view.log("step %d: %s, of build %s, is killed", t.step, victim.Pod, victim.Operator.Build)
+	s.Log("step %d: %s, of build %s, is killed", t.step, victim.Pod, victim.Operator.Build)
 	t.killed, t.killedIn = append(t.killed, victim.Pod+" of "+victim.Operator.Build), t.step
-	if err := s.killed(victim, fmt.Sprintf("step %d of %s", t.step, t.build)); err != nil {
+	if err := s.Kill(victim, fmt.Sprintf("step %d of %s", t.step, t.build)); err != nil {
 		return err
 	}
-	err := until(ctx, stepLimit, func() string {
-		if memberOf(s.Table(), victim.Pod) {
+	err := s.Until(ctx, func() string {
+		if s.Absent(victim.Pod) == "" {
 			return victim.Pod + " is still a member"
 		}
 		return ""
@@ -216,7 +216,7 @@ func (s *Show) killInStep(ctx context.Context, t *trial) error {
 	if victim.Operator.Build == t.build {
 		return s.startFresh(ctx, t)
 	}
-	p, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build = victim.Operator.Build })
+	p, err := s.Fleet.Start(ctx, nil, func(o *rig.Operator) { o.Build = victim.Operator.Build })
 	t.old = append(t.old, p)
 	return err
 }
@@ -228,11 +228,11 @@ func (s *Show) judgeTrial(t *trial) error {
 	if err != nil {
 		return err
 	}
-	websites, err := meetings(s.fleet.All(), t.began, now)
+	websites, err := meetings(s.Fleet.All(), t.began, now)
 	if err != nil {
 		return err
 	}
-	part := 100 * float64(metIt) / float64(max(websites, len(s.load.Sites())))
+	part := 100 * float64(metIt) / float64(max(websites, len(s.Load.Sites())))
 	text := fmt.Sprintf("build %s (%s): %s in step %d, after %.0f s", t.build, t.about, t.state, t.step,
 		(now - t.began).Seconds())
 	good := t.state == table.CanaryPromoted
@@ -240,15 +240,13 @@ func (s *Show) judgeTrial(t *trial) error {
 		text += fmt.Sprintf("; %.1f %% of the Websites met it, of at most %d %%", part, met)
 		good = t.state == table.CanaryBack && part < met
 	}
-	s.view.log("%s. %s; killed meanwhile: %s", text, t.verdict, strings.Join(t.killed, ", "))
-	s.tell(verdict.Of(good, text, text))
+	s.Log("%s. %s; killed meanwhile: %s", text, t.verdict, strings.Join(t.killed, ", "))
+	s.tell(judge.ClaimOf(good, text, text))
 	return nil
 }
 
 // tell adds verdicts of the story's own to the report.
-func (s *Show) tell(v ...verdict.Verdict) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Show) tell(v ...judge.Claim) {
 	s.told = append(s.told, v...)
 }
 
@@ -267,4 +265,9 @@ func meetings(all []*rig.Replica, from, until time.Duration) (int, error) {
 		}
 	}
 	return len(seen), nil
+}
+
+// running are the replicas among them that run and were not told to end.
+func running(all []*rig.Replica) []*rig.Replica {
+	return slices.DeleteFunc(slices.Clone(all), func(p *rig.Replica) bool { return !p.Live() })
 }

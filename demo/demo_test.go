@@ -12,11 +12,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // The test binary is also the replicas'.
@@ -123,7 +123,7 @@ func TestMigration(t *testing.T) {
 func TestCanary(t *testing.T) {
 	slow(t)
 	story := Canaries(Canary{Steps: []int{8, 100}, Fails: 300, BadOnly: true})
-	if report := small(t.Context(), t, Options{Objects: 400, Story: story}); len(report.Story) != 2 {
+	if report := small(t.Context(), t, Options{Story: story, StageOptions: rig.StageOptions{Objects: 400}}); len(report.Story) != 2 {
 		t.Errorf("report: %+v", report)
 	}
 }
@@ -146,7 +146,9 @@ func TestInterrupted(t *testing.T) {
 		cancel()
 		return dashboard.Listen(ctx, "127.0.0.1:0", dashboard.Options{Replicas: r})
 	}
-	report, err := Run(ctx, Options{Slots: 256, Progress: t.Output(), Command: []string{"none"}, Story: ByHand(open)})
+	report, err := Run(ctx, Options{Story: ByHand(open), StageOptions: rig.StageOptions{
+		Slots: 256, Progress: t.Output(), Command: []string{"none"},
+	}})
 	if report != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -158,7 +160,7 @@ func TestReport(t *testing.T) {
 		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
 		TakenOverSeconds: 17.7, TakeOverBoundSeconds: 21.5,
 		Phases: []Phase{{
-			Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: verdict.Spread{P99: 12.3, Max: 12345},
+			Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: judge.Spread{P99: 12.3, Max: 12345},
 		}},
 	}
 	var b bytes.Buffer
@@ -182,7 +184,7 @@ func TestReport(t *testing.T) {
 		"duty is not done":       func(r *Report) { r.DutiesUndone = 1 },
 		"a duty was done by two": func(r *Report) { r.DutyOverlaps = 1 },
 		"the other side":         func(r *Report) { r.Migrated, r.SidesOverlap = true, 1 },
-		"it flapped":             func(r *Report) { r.Story = []verdict.Verdict{{No: "it flapped"}} },
+		"it flapped":             func(r *Report) { r.Story = []judge.Claim{{No: "it flapped"}} },
 	} {
 		bad := *r
 		spoil(&bad)

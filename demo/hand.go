@@ -26,20 +26,20 @@ const mostReplicas = 8
 func ByHand(open OpenDashboard) Story {
 	return func(ctx context.Context, s *Show) error {
 		h := &hand{s: s, closed: "the demo is being set up: wait until all Websites are reconciled"}
-		page, err := open(ctx, s.cluster.Config, Namespace, Name, h)
+		page, err := open(ctx, s.Cluster.Config, Namespace, Name, h)
 		if err != nil {
 			return fmt.Errorf("dashboard: %w", err)
 		}
-		s.view.log("Dashboard: %s", page.URL())
+		s.Log("Dashboard: %s", page.URL())
 		serving := make(chan error, 1)
-		s.background.Go(func() { serving <- page.Run(ctx) })
+		s.Background.Go(func() { serving <- page.Run(ctx) })
 		if err := s.SetUp(ctx); err != nil {
 			return err
 		}
-		s.view.log("yours: add, stop and kill replicas at %s (Ctrl-C ends and judges the run)", page.URL())
-		s.load.More(crashRate)
-		enough := s.turn()
-		return s.phase(ctx, "hand", func(ctx context.Context, _ *judge.Phase) error {
+		s.Log("yours: add, stop and kill replicas at %s (Ctrl-C ends and judges the run)", page.URL())
+		s.Load.More(rig.CrashRate)
+		enough := s.Turn()
+		return s.Phase(ctx, rig.Step{Name: "hand", Do: func(ctx context.Context, _ *judge.Phase) error {
 			h.close("")
 			select {
 			case err := <-serving:
@@ -47,9 +47,9 @@ func ByHand(open OpenDashboard) Story {
 			case <-enough:
 			}
 			h.close("the demo ends: its replicas are being judged")
-			s.view.log("the replicas come to rest, and are judged then (Ctrl-C again ends at once)")
+			s.Log("the replicas come to rest, and are judged then (Ctrl-C again ends at once)")
 			return nil
-		})
+		}})
 	}
 }
 
@@ -77,21 +77,21 @@ func (h *hand) Add(ctx context.Context) (string, error) {
 	if h.closed != "" {
 		return "", errors.New(h.closed)
 	}
-	if n := len(h.s.fleet.Live()); n >= mostReplicas {
+	if n := len(h.s.Fleet.Live()); n >= mostReplicas {
 		return "", fmt.Errorf("there are %d replicas, which is as many as the demo runs: stop one first", n)
 	}
-	p, err := h.s.fleet.Start(ctx, nil, nil)
+	p, err := h.s.Fleet.Start(ctx, nil, nil)
 	if err != nil {
 		return "", err
 	}
-	h.s.view.log("added by hand: %s", p.Pod)
+	h.s.Log("added by hand: %s", p.Pod)
 	return p.Pod, nil
 }
 
 // Stop has a replica leave.
 func (h *hand) Stop(_ context.Context, pod string) error {
 	return h.end(pod, func(p *rig.Replica) error {
-		h.s.view.log("stopped by hand (SIGTERM): %s", pod)
+		h.s.Log("stopped by hand (SIGTERM): %s", pod)
 		return p.Leave()
 	})
 }
@@ -99,8 +99,8 @@ func (h *hand) Stop(_ context.Context, pod string) error {
 // Kill ends a replica at once.
 func (h *hand) Kill(_ context.Context, pod string) error {
 	return h.end(pod, func(p *rig.Replica) error {
-		h.s.view.log("killed by hand (SIGKILL): %s", pod)
-		return h.s.killed(p, "kill of "+pod)
+		h.s.Log("killed by hand (SIGKILL): %s", pod)
+		return h.s.Kill(p, "kill of "+pod)
 	})
 }
 
@@ -112,11 +112,11 @@ func (h *hand) end(pod string, do func(*rig.Replica) error) error {
 	}
 	var chosen *rig.Replica
 	others := 0 // that can take its slots
-	for _, p := range h.s.fleet.Live() {
+	for _, p := range h.s.Fleet.Live() {
 		switch {
 		case p.Pod == pod:
 			chosen = p
-		case h.s.absent(p.Pod) == "":
+		case h.s.Absent(p.Pod) == "":
 			others++
 		}
 	}
@@ -128,17 +128,4 @@ func (h *hand) end(pod string, do func(*rig.Replica) error) error {
 			pod)
 	}
 	return do(chosen)
-}
-
-// killed kills a replica beside the story's phases.
-func (s *Show) killed(p *rig.Replica, name string) error {
-	in := &judge.Phase{Name: name}
-	in.Begin()
-	if err := s.kill(p, in); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kills = append(s.kills, in)
-	return nil
 }

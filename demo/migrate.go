@@ -23,21 +23,21 @@ const electionName = "website-operator"
 // Migration is a story in which replicas with leader election are replaced by members of a rota in a rolling update,
 // and these by replicas with leader election again.
 func Migration(ctx context.Context, s *Show) error {
-	s.migrates, s.fleet.Operator.Election = true, electionName
-	s.view.log("Starting %d replicas with leader election, and creating Websites.", replicas)
+	s.migrates, s.Fleet.Operator.Election = true, electionName
+	s.Log("Starting %d replicas with leader election, and creating Websites.", replicas)
 	for range replicas {
-		if _, err := s.fleet.Start(ctx, nil, func(o *rig.Operator) { o.Stock = true }); err != nil {
+		if _, err := s.Fleet.Start(ctx, nil, func(o *rig.Operator) { o.Stock = true }); err != nil {
 			return err
 		}
 	}
-	if err := s.fill(ctx); err != nil {
+	if err := s.Fill(ctx); err != nil {
 		return err
 	}
-	if err := s.undisturbed(ctx); err != nil {
+	if err := s.Undisturbed(ctx, s.o.Baseline); err != nil {
 		return err
 	}
-	for _, u := range []Update{{Build: "there"}, {Build: "back", Stock: true}} {
-		if err := s.timed(u.Build, func(p *judge.Phase) error { return s.goOver(ctx, u, p) }); err != nil {
+	for _, u := range []rig.Update{{Build: "there"}, {Build: "back", Stock: true}} {
+		if err := s.Timed(u.Build, func(p *judge.Phase) error { return s.goOver(ctx, u, p) }); err != nil {
 			return err
 		}
 	}
@@ -45,13 +45,13 @@ func Migration(ctx context.Context, s *Show) error {
 }
 
 // goOver replaces all replicas, and then waits until the new ones work.
-func (s *Show) goOver(ctx context.Context, u Update, p *judge.Phase) error {
-	if err := s.update(u)(ctx, p); err != nil {
+func (s *Show) goOver(ctx context.Context, u rig.Update, p *judge.Phase) error {
+	if err := s.Rollout(u)(ctx, p); err != nil {
 		return err
 	}
-	err := until(ctx, stepLimit, func() string {
+	err := s.Until(ctx, func() string {
 		var lease coordinationv1.Lease
-		err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: electionName}, &lease)
+		err := s.Cluster.Client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: electionName}, &lease)
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		if err != nil || holder == "" || (holder == "rota:"+Namespace+"/"+Name) == u.Stock {
 			return fmt.Sprintf("the Lease is held by %q (%v)", holder, err)
@@ -65,14 +65,14 @@ func (s *Show) goOver(ctx context.Context, u Update, p *judge.Phase) error {
 		return err
 	}
 	// Work goes on for a while on the new side, and the phase has all that the change brings.
-	return await.Sleep(ctx, max(s.o.Baseline, quietFor))
+	return await.Sleep(ctx, max(s.o.Baseline, time.Second))
 }
 
 // judgeSides counts the reconciles during which the other side reconciled something, be it another object, and measures
 // the longest time in each phase in which no reconcile ran.
 func (s *Show) judgeSides(r *Report, all []journal.Reconcile, ended map[string]time.Duration) {
 	stock := map[string]bool{}
-	for _, p := range s.fleet.All() {
+	for _, p := range s.Fleet.All() {
 		stock[p.Pod] = p.Operator.Stock
 	}
 	slices.SortFunc(all, func(a, b journal.Reconcile) int { return cmp.Compare(a.Start, b.Start) })
@@ -84,7 +84,7 @@ func (s *Show) judgeSides(r *Report, all []journal.Reconcile, ended map[string]t
 		}
 		latest[side] = max(latest[side], cmp.Or(one.End, ended[one.Pod]))
 	}
-	for _, p := range s.phases {
+	for _, p := range s.Phases {
 		r.Phases = append(r.Phases, Phase{
 			Name: p.Name, Seconds: (p.End - p.Start).Round(100 * time.Millisecond).Seconds(),
 			GapSeconds: longestGap(all, p.Start, p.End).Round(time.Millisecond).Seconds(),

@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -60,7 +59,7 @@ type Report struct {
 	Migrated     bool `json:"migrated,omitempty"`
 	SidesOverlap int  `json:"sides_overlap,omitempty"`
 	// Story are the story's own verdicts.
-	Story []verdict.Verdict `json:"story,omitempty"`
+	Story []judge.Claim `json:"story,omitempty"`
 }
 
 // Phase is what one phase showed. What could not be measured for want of an audit log is null.
@@ -78,8 +77,8 @@ type Phase struct {
 	// request selects, also for labellers, which look through the metadata of all objects of a kind when they begin.
 	ListedObjects *int `json:"listed_objects"`
 	// Stall is how much longer than usual a change to a Website on the move waited for its reconcile.
-	Stall   verdict.Spread `json:"stall_ms"`
-	Seconds float64        `json:"seconds"`
+	Stall   judge.Spread `json:"stall_ms"`
+	Seconds float64      `json:"seconds"`
 	// GapSeconds is the longest time without a reconcile; only in a migration.
 	GapSeconds float64 `json:"gap_seconds,omitempty"`
 }
@@ -87,7 +86,7 @@ type Phase struct {
 func newPhase(p *judge.Phase, moved *judge.Moved, audited bool) Phase {
 	out := Phase{
 		Name: p.Name, MovedSlots: moved.Slots, MovesPerSlot: float64(moved.Transfers) / float64(max(moved.Slots, 1)),
-		MovedObjects: moved.Objects, TableWrites: moved.TableWrites, Stall: verdict.SpreadOf(moved.Waits),
+		MovedObjects: moved.Objects, TableWrites: moved.TableWrites, Stall: judge.SpreadOf(moved.Waits),
 		Seconds: (p.End - p.Start).Round(100 * time.Millisecond).Seconds(),
 	}
 	if audited {
@@ -98,21 +97,21 @@ func newPhase(p *judge.Phase, moved *judge.Moved, audited bool) Phase {
 }
 
 // verdicts are in the order of the text. What could not be judged is not among them.
-func (r *Report) verdicts() []verdict.Verdict {
-	zero := func(n int, yes, one, many string) verdict.Verdict {
-		return verdict.Of(n == 0, yes, verdict.Count(n, one, many))
+func (r *Report) verdicts() []judge.Claim {
+	zero := func(n int, yes, one, many string) judge.Claim {
+		return judge.ClaimOf(n == 0, yes, judge.Count(n, one, many))
 	}
-	all := []verdict.Verdict{zero(r.Overlaps, "no Website was ever reconciled by two replicas at once",
+	all := []judge.Claim{zero(r.Overlaps, "no Website was ever reconciled by two replicas at once",
 		"time a Website was reconciled by two replicas at once", "times a Website was reconciled by two replicas at once")}
 	if n := r.ForeignWrites; n != nil {
 		all = append(all, zero(*n,
 			"no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
 			"write by a replica that did not own the Website", "writes by a replica that did not own the Website"))
 	}
-	right := []verdict.Verdict{
-		verdict.Of(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+	right := []judge.Claim{
+		judge.ClaimOf(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
 			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
-		verdict.Of(r.ChildrenRight == r.Children && r.ChildrenStray == 0,
+		judge.ClaimOf(r.ChildrenRight == r.Children && r.ChildrenStray == 0,
 			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
 			fmt.Sprintf("%d of %d children are in their desired state, and %d belong to no Website",
 				r.ChildrenRight, r.Children, r.ChildrenStray)),
@@ -131,7 +130,7 @@ func (r *Report) verdicts() []verdict.Verdict {
 		zero(r.DutiesUndone, "every duty is done by a replica", "duty is not done", "duties are not done"))
 	within := func(what string, took float64) {
 		if bound := r.TakeOverBoundSeconds; bound > 0 && took > 0 {
-			all = append(all, verdict.Of(took <= bound,
+			all = append(all, judge.ClaimOf(took <= bound,
 				fmt.Sprintf("the killed replica's %s after %.1f s, of at most %.1f s", what, took, bound),
 				fmt.Sprintf("the killed replica's %s only after %.1f s; the bound is %.1f s", what, took, bound)))
 		}
@@ -144,7 +143,7 @@ func (r *Report) verdicts() []verdict.Verdict {
 }
 
 // Failures lists what must not have happened, in words.
-func (r *Report) Failures() []string { return verdict.Failures(r.verdicts()) }
+func (r *Report) Failures() []string { return judge.Failures(r.verdicts()) }
 
 var phaseTitles = map[string]string{
 	"join": "a replica joins", "leave": "one leaves (SIGTERM)", "crash": "one is killed (SIGKILL)",
@@ -175,7 +174,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%.2f\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%.1f s\t\n",
 			title, p.MovedSlots, p.MovesPerSlot, p.MovedObjects, orUnknown(p.ObjectWrites), p.TableWrites,
-			orUnknown(p.ListedObjects), verdict.Text(p.Stall.P50), verdict.Text(p.Stall.P99), verdict.Text(p.Stall.Max),
+			orUnknown(p.ListedObjects), judge.Millis(p.Stall.P50), judge.Millis(p.Stall.P99), judge.Millis(p.Stall.Max),
 			p.Seconds)
 	}
 	_ = t.Flush()
@@ -192,7 +191,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.ForeignWrites == nil && !r.Migrated {
 		b.WriteString("  ?     whether a replica wrote what was not its own: not measured, there is no audit log\n")
 	}
-	verdict.Write(&b, r.verdicts())
+	judge.WriteClaims(&b, r.verdicts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }

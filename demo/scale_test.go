@@ -29,9 +29,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // faster divides all durations of the autoscaler.
@@ -45,7 +46,7 @@ func TestScales(t *testing.T) {
 		Scaler: scaler(t), Sync: 15 * time.Second / faster, Work: 700 * time.Millisecond, Burst: 40,
 		BurstLength: 30 * time.Second, Limit: 2 * time.Minute, Metrics: serveMetrics(t),
 	}
-	small(t.Context(), t, Options{Rate: 1, Baseline: 3 * time.Second, Story: a.Story})
+	small(t.Context(), t, Options{Baseline: 3 * time.Second, Story: a.Story, StageOptions: rig.StageOptions{Rate: 1}})
 }
 
 // TestScalingVerdicts: only one way up to the most replicas, and one down to the fewest, is good.
@@ -60,7 +61,7 @@ func TestScalingVerdicts(t *testing.T) {
 		"it flaps":         {[]int32{2, 6, 5, 6, 2}, "4 ways"},
 		"it flaps at last": {[]int32{2, 6, 2, 3}, "3 ways up or down, not 2, to 3"},
 	} {
-		text := strings.Join(verdict.Failures(scalingVerdicts(c.wanted, 6)), "; ")
+		text := strings.Join(judge.Failures(scalingVerdicts(c.wanted, 6)), "; ")
 		if (c.want == "") != (text == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
@@ -158,7 +159,7 @@ func (a *adapter) register(ctx context.Context, plane *controlplane.ControlPlane
 	if err := errors.Join(c.Create(ctx, service), c.Create(ctx, api)); err != nil {
 		return err
 	}
-	return until(ctx, time.Minute, func() string {
+	return await.Until(ctx, 20*time.Millisecond, time.Minute, func() string {
 		text, err := typed.RESTClient().Get().AbsPath("/apis/" + group + "/" + version + "/namespaces/" + Namespace +
 			"/pods/*/rota_busy_workers_ratio").DoRaw(ctx)
 		if err != nil || !strings.Contains(string(text), "describedObject") {

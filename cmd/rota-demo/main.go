@@ -103,6 +103,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 			if o.LeaseDuration < 0 {
 				return usagef("--lease-duration %v: must be above 0", o.LeaseDuration)
 			}
+			o.Slots, o.Progress = slot.Count(slots), os.Stderr
 			ctrl.SetLogger(logr.Discard()) // the replicas have their own
 			klog.SetLogger(logr.Discard())
 			if dispatching {
@@ -114,9 +115,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 						return usagef("--%s: not with --dispatch", name)
 					}
 				}
-				d.Kubeconfig, d.Objects, d.Rate, d.LeaseDuration = o.Kubeconfig, o.Objects, o.Rate, o.LeaseDuration
-				d.Seed, d.Keep, d.Verbose, d.Forget, d.Release = o.Seed, o.Keep, o.Verbose, !remember, release
-				d.Slots, d.Progress = slot.Count(slots), os.Stderr
+				d.StageOptions, d.Forget, d.Release = o.StageOptions, !remember, release
 				report, err := dispatch.Run(cmd.Context(), d)
 				if report == nil {
 					return err
@@ -134,7 +133,6 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 			if page != "" && o.Baseline == 0 {
 				o.Baseline = 5 * time.Second // a person waits for the buttons
 			}
-			o.Slots, o.Progress = slot.Count(slots), os.Stderr
 			report, err := demo.Run(cmd.Context(), o)
 			if report == nil {
 				return err

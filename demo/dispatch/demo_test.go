@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/demo/verdict"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // The test binary is also the dispatchers' and the workers'.
@@ -31,10 +32,10 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), Options{
-		Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, TakeLength: 4 * time.Second,
+	report, err := Run(t.Context(), Options{TakeLength: 4 * time.Second, StageOptions: rig.StageOptions{
+		Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
 		Progress: t.Output(), Command: []string{self},
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Slots: 256}
+	good := Options{StageOptions: rig.StageOptions{Slots: 256}}
 	if err := good.validate(); err != nil || good.LeaseDuration == 0 || good.TakeLength == 0 {
 		t.Errorf("%+v, %v", good, err)
 	}
@@ -98,7 +99,7 @@ func TestReport(t *testing.T) {
 		Objects: 10, Dispatchers: 3, Workers: 6, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, Takes: 500,
 		TakesLost: 4, RetakenSeconds: 6.1, RetakenBoundSeconds: 7, TakenOverSeconds: 18, TakeOverBoundSeconds: 18.5,
 		Deletions: 20, DeletionsInCrash: 5, DeletionsMissedInCrash: 2, RememberNames: true,
-		Phases: []Phase{{Name: "join", MovedSlots: 64, Takes: 100, Wait: verdict.Spread{P50: 1, P99: 12.3, Max: 12345}, Seconds: 3}},
+		Phases: []Phase{{Name: "join", MovedSlots: 64, Takes: 100, Wait: judge.Spread{P50: 1, P99: 12.3, Max: 12345}, Seconds: 3}},
 	}
 	var b bytes.Buffer
 	if err := good.WriteText(&b); err != nil || len(good.Failures()) > 0 || strings.Contains(b.String(), "FAIL") {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/rota-dev/rota/demo/verdict"
+	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota-demo --dispatch --output json`.
@@ -69,49 +69,50 @@ type Phase struct {
 	Takes int `json:"takes"`
 	Again int `json:"again"`
 	// Changes are those of Websites in the phase. Wait is how long they waited until a worker had read them.
-	Changes int            `json:"changes"`
-	Wait    verdict.Spread `json:"wait_ms"`
-	Seconds float64        `json:"seconds"`
+	Changes int          `json:"changes"`
+	Wait    judge.Spread `json:"wait_ms"`
+	Seconds float64      `json:"seconds"`
 }
 
 // verdicts are in the order of the text.
-func (r *Report) verdicts() []verdict.Verdict {
-	all := []verdict.Verdict{
-		verdict.Of(r.Overlaps == 0 && r.Takes > 0, fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
+func (r *Report) verdicts() []judge.Claim {
+	all := []judge.Claim{
+		judge.ClaimOf(r.Overlaps == 0 && r.Takes > 0,
+			fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
 			fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes,
-				verdict.Count(r.Overlaps, "pair was", "pairs were"))),
-		verdict.Of(r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
-			verdict.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
-		verdict.Of(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
-			fmt.Sprintf("the last change of %s was seen by no worker", verdict.Count(r.KeysLost, "Website", "Websites"))),
-		verdict.Of(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
+				judge.Count(r.Overlaps, "pair was", "pairs were"))),
+		judge.ClaimOf(r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
+			judge.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
+		judge.ClaimOf(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
+			fmt.Sprintf("the last change of %s was seen by no worker", judge.Count(r.KeysLost, "Website", "Websites"))),
+		judge.ClaimOf(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
 			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
-		verdict.Of(r.ChildrenRight == r.Children,
+		judge.ClaimOf(r.ChildrenRight == r.Children,
 			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
 			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)),
 	}
-	lost := verdict.Count(r.TakesLost, "key that workers had", "keys that workers had") +
+	lost := judge.Count(r.TakesLost, "key that workers had", "keys that workers had") +
 		" when they were killed or stopped"
 	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {
 	case r.KeysNotRetaken > 0:
-		all = append(all, verdict.Verdict{No: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
+		all = append(all, judge.Claim{No: fmt.Sprintf("of %s, %d never were taken again", lost, r.KeysNotRetaken)})
 	default:
-		all = append(all, verdict.Of(took <= bound && r.TakesLost > 0,
+		all = append(all, judge.ClaimOf(took <= bound && r.TakesLost > 0,
 			fmt.Sprintf("%s were taken again after %.1f s, of at most %.1f s", lost, took, bound),
 			fmt.Sprintf("%s were taken again only after %.1f s; the bound is %.1f s", lost, took, bound)))
 	}
 	took, bound := r.TakenOverSeconds, r.TakeOverBoundSeconds
-	return append(all, verdict.Of(took <= bound && took > 0,
+	return append(all, judge.ClaimOf(took <= bound && took > 0,
 		fmt.Sprintf("the killed dispatcher's keys came from others after %.1f s, those of the last slot after %.1f s, "+
 			"of at most %.1f s", r.FirstTakenOverSeconds, took, bound),
 		fmt.Sprintf("the killed dispatcher's keys came from others only after %.1f s; the bound is %.1f s", took, bound)),
-		verdict.Of(r.DeletionsMissed == 0,
+		judge.ClaimOf(r.DeletionsMissed == 0,
 			fmt.Sprintf("none of %d deletions was missed while slots moved as planned", r.Deletions-r.DeletionsInCrash),
-			verdict.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
+			judge.Count(r.DeletionsMissed, "page was", "pages were")+" left behind by a deletion that nobody noticed"))
 }
 
 // Failures lists what must not have happened, in words.
-func (r *Report) Failures() []string { return verdict.Failures(r.verdicts()) }
+func (r *Report) Failures() []string { return judge.Failures(r.verdicts()) }
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
@@ -123,7 +124,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	_, _ = fmt.Fprintln(t, "\tslots moved\ttakes\tonce more\tchanges\twaited p50\tp99\tmax\ttook\t")
 	for _, p := range r.Phases {
 		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%.1f s\t\n", title(p.Name), p.MovedSlots, p.Takes, p.Again,
-			p.Changes, verdict.Text(p.Wait.P50), verdict.Text(p.Wait.P99), verdict.Text(p.Wait.Max), p.Seconds)
+			p.Changes, judge.Millis(p.Wait.P50), judge.Millis(p.Wait.P99), judge.Millis(p.Wait.Max), p.Seconds)
 	}
 	_ = t.Flush()
 	b.WriteString("\nonce more: takes of keys that an earlier take had not brought to an end.\n")
@@ -137,7 +138,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			"and %d of these deletions were missed; the dispatchers %s.\n\n",
 			r.DeletionsInCrash, r.DeletionsMissedInCrash, remembered)
 	}
-	verdict.Write(&b, r.verdicts())
+	judge.WriteClaims(&b, r.verdicts())
 	_, err := io.WriteString(w, b.String())
 	return err
 }

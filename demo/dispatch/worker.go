@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,10 +72,11 @@ func Main() int {
 
 // dispatch does what `rota dispatch --config` does.
 func (p *part) dispatch(ctx context.Context) error {
-	cfg, err := restConfig(p.Kubeconfig)
+	cfg, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 	if err != nil {
 		return err
 	}
+	cfg.QPS = -1
 	c, err := app.Load(p.Config)
 	if err != nil {
 		return err
@@ -92,10 +94,11 @@ func (p *part) dispatch(ctx context.Context) error {
 // work takes keys until ctx ends.
 func (p *part) work(ctx context.Context) error {
 	w := &p.Worker
-	cfg, err := restConfig(p.Kubeconfig)
+	cfg, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 	if err != nil {
 		return err
 	}
+	cfg.QPS = -1
 	live, err := ctrlclient.New(cfg, ctrlclient.Options{Scheme: rig.Scheme()})
 	if err != nil {
 		return err

@@ -21,9 +21,12 @@
 // It has the waits as well: Rest, Joined, Expelled, TakenOver, UntilTable. What a scenario may cost is data: Planned,
 // Crash, Leases, Late. Package chaos is a list of scenarios.
 //
-// A program whose story is longer than one disturbance takes the parts, as the demo does: Open a Cluster, fill a Fleet
-// whose Identify comes from Cluster.Users, run an AimedLoad, and ask package judge about what Fleet.Records and
-// Cluster.ReadAudit return. Package skew is such a story: the demo's, with replicas of earlier releases.
+// # A story before an audience
+//
+// A Stage has what a longer story needs: a cluster, which may be the user's own, a Fleet, an AimedLoad, and phases that
+// are timed. It fits the load to the machine, waits for what has to follow, and counts what is right in the end. Play
+// opens and closes it. Packages demo, demo/dispatch and skew play stories, and judge them by what package judge says of
+// Fleet.Records and Cluster.ReadAudit.
 //
 // # The operator under test
 //

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +19,14 @@ import (
 type Fleet struct {
 	// Dir gets journals, logs and kubeconfigs.
 	Dir string
+	// Name begins the names of the Pods; "" is "web".
+	Name string
 	// Command is the program that calls OperatorMain, with its arguments.
 	Command []string
 	// Operator is what all replicas have in common.
 	Operator Operator
+	// Config, unless nil, returns what a process gets in place of its Operator, and in which environment variable.
+	Config func(r *Replica, o *Operator) (variable string, config any)
 	// Restart has a process that ended started again in its Pod, as a kubelet does, until the replica is told to end.
 	Restart bool
 	// Identify returns how a new replica reaches the API server.
@@ -36,12 +41,13 @@ type Fleet struct {
 func (f *Fleet) Start(ctx context.Context, command []string, change func(*Operator)) (*Replica, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pod := fmt.Sprintf("web-%d", len(f.all)+1)
+	number := len(f.all) + 1
+	pod := fmt.Sprintf("%s-%d", cmp.Or(f.Name, "web"), number)
 	id, err := f.Identify(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{Pod: pod, Operator: f.Operator, Proxy: id.Proxy, fleet: f, command: command}
+	r := &Replica{Pod: pod, Number: number, Operator: f.Operator, Proxy: id.Proxy, fleet: f, command: command}
 	if len(command) == 0 {
 		r.command = f.Command
 	}
@@ -103,9 +109,12 @@ func (f *Fleet) Fallen() error {
 	return nil
 }
 
-// Stop ends the live replicas with SIGTERM, and with SIGKILL those that take longer than limit.
-func (f *Fleet) Stop(ctx context.Context, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// endLimit is how long replicas may take to end.
+const endLimit = 40 * time.Second
+
+// Stop ends the live replicas with SIGTERM, and with SIGKILL those that take too long.
+func (f *Fleet) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endLimit)
 	defer cancel()
 	live := f.Live()
 	for _, r := range live {
@@ -119,7 +128,7 @@ func (f *Fleet) Stop(ctx context.Context, limit time.Duration) error {
 		case <-p.Done():
 		case <-ctx.Done():
 			p.Kill()
-			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", r.Pod, limit, p.Tail())
+			return fmt.Errorf("replica %s did not end within %v of SIGTERM:\n%s", r.Pod, endLimit, p.Tail())
 		}
 		if err := p.Failure(); err != nil {
 			return err

@@ -31,8 +31,10 @@ const stopLimit = 20 * time.Second
 // Replica is a Pod of the operator: one process, or several in turn where its fleet restarts them. Its methods may be
 // called concurrently.
 type Replica struct {
-	// Pod is the replica's name. Operator is its configuration, without the journal.
+	// Pod is the replica's name, and Number its number in the fleet, from 1. Operator is its configuration, without the
+	// journal.
 	Pod      string
+	Number   int
 	Operator Operator
 	// Proxy is its way to the API server; nil if it has none of its own.
 	Proxy *proxy.Proxy
@@ -81,9 +83,13 @@ func (r *Replica) start() error {
 	}
 	o := r.Operator
 	o.Journal, o.Traffic = filepath.Join(r.fleet.Dir, name+".journal"), filepath.Join(r.fleet.Dir, name+".traffic")
+	variable, config := EnvOperator, any(o)
+	if replace := r.fleet.Config; replace != nil {
+		variable, config = replace(r, &o)
+	}
 	p, err := process.Start(process.Options{
 		Name: "replica " + name, Command: r.command, Env: r.env, Log: filepath.Join(r.fleet.Dir, name+".log"),
-		Answers: true, Variable: EnvOperator, Config: o,
+		Answers: true, Variable: variable, Config: config,
 	})
 	if err != nil {
 		return err

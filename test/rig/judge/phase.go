@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,9 +16,11 @@ type Phase struct {
 	WallStart, WallEnd time.Time
 	// Sites are the Websites at its start.
 	Sites []Site
-	// Victim is the process that was killed, or empty. Killed is when, and VictimsSlots is what it had.
+	// Victim is the process that was killed, or empty. Killed is when, KilledEpoch the table's epoch by then, and
+	// VictimsSlots is what it had.
 	Victim       string
 	Killed       time.Duration
+	KilledEpoch  uint64
 	VictimsSlots slot.Set
 }
 
@@ -87,11 +90,11 @@ func (r *Records) Moved(p *Phase, usual time.Duration) (out Moved, err error) {
 	return out, nil
 }
 
-// TakenOver is how long after the kill all of the victim's slots were worked on again.
-func (r *Records) TakenOver(p *Phase) time.Duration {
+// TakenOver is how long after the kill the first and the last of the victim's slots were worked on again.
+func (r *Records) TakenOver(p *Phase) (first, last time.Duration) {
 	worked := map[slot.Slot]time.Duration{}
 	for _, one := range r.Reconciles {
-		if one.UID == "" || one.Pod == p.Victim || one.Start <= p.Killed {
+		if one.UID == "" || one.Epoch <= p.KilledEpoch || one.Start <= p.Killed {
 			continue
 		}
 		in := r.SlotOf(Site{NamespacedName: one.Key, UID: one.UID})
@@ -99,7 +102,10 @@ func (r *Records) TakenOver(p *Phase) time.Duration {
 			worked[in] = one.Start
 		}
 	}
-	return TakenOver(r.Moves, p.VictimsSlots, p.Killed, worked)
+	if len(worked) > 0 {
+		first = slices.Min(slices.Collect(maps.Values(worked))) - p.Killed
+	}
+	return first, TakenOver(r.Moves, p.VictimsSlots, p.Killed, worked)
 }
 
 // Excused is true if a deletion is one that nobody may have seen: see Crash.Excuses.

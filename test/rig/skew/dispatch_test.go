@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/demo/dispatch"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // TestDispatch has workers of this release and of each one before it take keys from dispatchers of this release; then
@@ -24,8 +25,10 @@ func TestDispatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			report, err := dispatch.Run(t.Context(), dispatch.Options{
-				Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second, TakeLength: 4 * time.Second,
-				Progress: t.Output(), Command: []string{self}, Release: old.Demo,
+				TakeLength: 4 * time.Second, Release: old.Demo, StageOptions: rig.StageOptions{
+					Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
+					Progress: t.Output(), Command: []string{self},
+				},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 // root is the repository's, as the tests see it.
@@ -77,8 +78,10 @@ func TestReplicas(t *testing.T) {
 				new: program{"new rota", now(t)}, old: program{"old rota", old.Rota},
 			}
 			report, err := demo.Run(t.Context(), demo.Options{
-				Objects: 60, Rate: 10, Delivery: sharding.SlotLabel, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
-				Baseline: time.Second, Progress: t.Output(), Command: s.oldMember, Story: s.tell,
+				Delivery: sharding.SlotLabel, Baseline: time.Second, Story: s.tell, StageOptions: rig.StageOptions{
+					Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
+					Progress: t.Output(), Command: s.oldMember,
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +116,7 @@ type story struct {
 
 func (s *story) tell(ctx context.Context, show *demo.Show) (err error) {
 	s.show = show
-	if s.kube, err = kubernetes.NewForConfig(show.Config()); err != nil {
+	if s.kube, err = kubernetes.NewForConfig(show.Cluster.Config); err != nil {
 		return err
 	}
 	s.Log("All members are of the old release.")
@@ -124,7 +127,7 @@ func (s *story) tell(ctx context.Context, show *demo.Show) (err error) {
 	}); err != nil {
 		return err
 	}
-	if err := show.Update(ctx, demo.Update{Build: "new", Command: s.member, Kill: true, Mixed: s.mixed}); err != nil {
+	if err := show.Update(ctx, rig.Update{Build: "new", Command: s.member, Kill: true, Mixed: s.mixed}); err != nil {
 		return err
 	}
 	s.Log("All members are of this release.")
@@ -132,7 +135,7 @@ func (s *story) tell(ctx context.Context, show *demo.Show) (err error) {
 	if err := s.places(ctx); err != nil {
 		return err
 	}
-	if err := show.Update(ctx, demo.Update{
+	if err := show.Update(ctx, rig.Update{
 		Build: "old", Command: s.oldMember, MayEnd: true, Kill: true, Mixed: s.rolledBack,
 	}); err != nil {
 		return err
@@ -150,7 +153,7 @@ type answered struct {
 
 // works has a command do all that both releases know: look, drain, pause, rebalance, save.
 func (s *story) works(ctx context.Context, p program) {
-	pod := s.show.Pods()[0]
+	pod := s.show.Fleet.Pods()[0]
 	archive := filepath.Join(s.TempDir(), "dump.tar.gz")
 	for _, a := range []answered{
 		{"status", 0, pod},
@@ -182,7 +185,7 @@ func (s *story) works(ctx context.Context, p program) {
 // who asks for the member of a Website that is there. The load may replace it meanwhile.
 func (s *story) who(ctx context.Context, p program) {
 	for range 5 {
-		sites, err := s.show.Websites(ctx)
+		sites, err := s.show.Cluster.Websites(ctx)
 		if err != nil {
 			s.Error(err)
 			return
@@ -215,7 +218,7 @@ func (s *story) refusesPlaces(ctx context.Context) {
 
 // withOrders pauses moves and drains a member while it calls do.
 func (s *story) withOrders(ctx context.Context, by string, do func()) error {
-	pod := s.show.Pods()[1]
+	pod := s.show.Fleet.Pods()[1]
 	s.ask(ctx, s.new, "drain "+pod+" --wait --reason skew", 0, "")
 	s.ask(ctx, s.new, "pause --reason skew", 0, "")
 	do()
@@ -228,7 +231,7 @@ func (s *story) withOrders(ctx context.Context, by string, do func()) error {
 // mixed is while the first member of this release is there, and all of the old one.
 func (s *story) mixed(ctx context.Context) error {
 	for _, p := range []program{s.old, s.new} {
-		s.ask(ctx, p, "status", 0, s.show.Pods()[3])
+		s.ask(ctx, p, "status", 0, s.show.Fleet.Pods()[3])
 		s.ask(ctx, p, "pause --reason mixed", 0, "")
 		s.ask(ctx, p, "resume", 0, "")
 	}
@@ -238,7 +241,7 @@ func (s *story) mixed(ctx context.Context) error {
 
 // places has the table hold all that this release knows, and the old command look at it and change it.
 func (s *story) places(ctx context.Context) error {
-	pod := s.show.Pods()[0]
+	pod := s.show.Fleet.Pods()[0]
 	for _, line := range []string{
 		"drain " + pod + " --wait --reason skew", "pause --reason skew",
 		"pin " + demo.SitesNamespace + "/site-00000 --to pool=large --expect", "canary start --build v9 --share 5% --expect",
@@ -340,7 +343,7 @@ func (s *story) tried(ctx context.Context, p program, line string) (out string, 
 	case !slices.Contains(args, "-A"):
 		args = append(args, demo.Name, "-n", demo.Namespace)
 	}
-	args = append(args, "--kubeconfig", s.show.Kubeconfig())
+	args = append(args, "--kubeconfig", s.show.AdminKubeconfig())
 	text, err := exec.CommandContext(ctx, p.path, args...).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -1,26 +1,23 @@
-// Package verdict says in words what a demo showed.
-package verdict
+package judge
 
 import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/rota-dev/rota/test/rig/judge"
 )
 
-// Verdict is one thing that was judged: what to say if it is good, and if it is not.
-type Verdict struct {
+// Claim is one thing that a story shows: what to say if it is good, and if it is not.
+type Claim struct {
 	Good bool   `json:"good"`
 	Yes  string `json:"yes"`
 	No   string `json:"no"`
 }
 
-// Of is a verdict.
-func Of(good bool, yes, no string) Verdict { return Verdict{good, yes, no} }
+// ClaimOf is a claim.
+func ClaimOf(good bool, yes, no string) Claim { return Claim{good, yes, no} }
 
 // Failures lists what must not have happened.
-func Failures(all []Verdict) []string {
+func Failures(all []Claim) []string {
 	var out []string
 	for _, v := range all {
 		if !v.Good {
@@ -30,8 +27,8 @@ func Failures(all []Verdict) []string {
 	return out
 }
 
-// Write writes a line for each verdict, for people.
-func Write(w io.Writer, all []Verdict) {
+// WriteClaims writes a line for each claim, for people.
+func WriteClaims(w io.Writer, all []Claim) {
 	for _, v := range all {
 		if v.Good {
 			_, _ = fmt.Fprintf(w, "  ok    %s\n", v.Yes)
@@ -58,17 +55,12 @@ type Spread struct {
 
 // SpreadOf is the spread of sorted durations, by nearest rank; zeros of none.
 func SpreadOf(sorted []time.Duration) Spread {
-	at := func(q float64) float64 { return Millis(judge.Quantile(sorted, q)) }
+	at := func(q float64) float64 { return millis(Quantile(sorted, q)) }
 	return Spread{at(0.5), at(0.99), at(1)}
 }
 
-// Millis is a duration in milliseconds, to the hundredth.
-func Millis(d time.Duration) float64 {
-	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
-}
-
-// Text is a duration in milliseconds as people read it.
-func Text(ms float64) string {
+// Millis is a duration in milliseconds as people read it.
+func Millis(ms float64) string {
 	switch {
 	case ms >= 10_000:
 		return fmt.Sprintf("%.1f s", ms/1000)

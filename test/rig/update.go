@@ -1,4 +1,4 @@
-package demo
+package rig
 
 import (
 	"context"
@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
-// Update is a rolling update of all replicas, one by one, with one more than usual meanwhile, as a Deployment with
+// Update is a rolling update of all members, one by one, with one more than usual meanwhile, as a Deployment with
 // maxSurge 1 and maxUnavailable 0 does it.
 type Update struct {
-	// Build is the new replicas'. Command starts them; empty: Options.Command.
+	// Build is the new replicas'. Command starts them; empty: StageOptions.Command.
 	Build   string
 	Command []string
 	// Stock makes the new replicas have leader election instead of Rota.
@@ -31,18 +30,21 @@ type Update struct {
 const (
 	// readyAfter is how long a kubelet takes to notice that a replica is ready, by the probe of the example's Deployment.
 	readyAfter = 2 * time.Second
-	// restarts and restartAfter are how often, and how soon, a replica that ended at its start is started again.
-	restarts, restartAfter = 5, 5 * time.Second
+	// restarts and backOff are how often, and how soon, a replica that ended at its start is started again.
+	restarts, backOff = 5, 5 * time.Second
 )
 
 // Update is a phase of a story. It is over when exactly the replicas that run share the slots, and nothing moves.
-func (s *Show) Update(ctx context.Context, u Update) error { return s.phase(ctx, u.Build, s.update(u)) }
+func (s *Stage) Update(ctx context.Context, u Update) error {
+	return s.Phase(ctx, Step{u.Build, s.Rollout(u)})
+}
 
-func (s *Show) update(u Update) func(context.Context, *judge.Phase) error {
+// Rollout replaces all members.
+func (s *Stage) Rollout(u Update) func(context.Context, *judge.Phase) error {
 	return func(ctx context.Context, in *judge.Phase) error {
-		old := s.fleet.Live()
+		old := s.Fleet.Live()
 		for i, p := range old {
-			s.view.log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.Pod)
+			s.Log("rolling update to %s, %d of %d: %s goes", u.Build, i+1, len(old), p.Pod)
 			if err := s.comes(ctx, &u); err != nil {
 				return err
 			}
@@ -56,7 +58,7 @@ func (s *Show) update(u Update) func(context.Context, *judge.Phase) error {
 			}
 			end := func() error { return p.Leave() }
 			if i == 1 && u.Kill {
-				s.view.log("%s is killed (SIGKILL)", p.Pod)
+				s.Log("%s is killed (SIGKILL)", p.Pod)
 				end = func() error { return s.kill(p, in) }
 			}
 			if err := end(); err != nil {
@@ -72,9 +74,9 @@ func (s *Show) update(u Update) func(context.Context, *judge.Phase) error {
 }
 
 // comes starts a new replica of an update, and waits until it has joined, or runs if it is a stock one.
-func (s *Show) comes(ctx context.Context, u *Update) error {
+func (s *Stage) comes(ctx context.Context, u *Update) error {
 	for n := 0; ; n++ {
-		fresh, err := s.fleet.Start(ctx, u.Command, func(o *rig.Operator) { o.Build, o.Stock = u.Build, u.Stock })
+		fresh, err := s.Fleet.Start(ctx, u.Command, func(o *Operator) { o.Build, o.Stock = u.Build, u.Stock })
 		if err != nil {
 			return err
 		}
@@ -84,8 +86,8 @@ func (s *Show) comes(ctx context.Context, u *Update) error {
 			case !fresh.Live():
 				return ""
 			case !u.Stock:
-				return s.absent(fresh.Pod)
-			case !strings.Contains(string(fresh.Process().Tail()), rig.StockRuns):
+				return s.Absent(fresh.Pod)
+			case !strings.Contains(string(fresh.Process().Tail()), StockRuns):
 				return fresh.Pod + " does not run yet"
 			}
 			return ""
@@ -94,9 +96,9 @@ func (s *Show) comes(ctx context.Context, u *Update) error {
 			fresh.MayEnd.Store(false)
 			return err
 		}
-		s.view.log("%s ended at its start, and is started again in %v: %s", fresh.Pod, restartAfter,
+		s.Log("%s ended at its start, and is started again in %v: %s", fresh.Pod, backOff,
 			lastError(fresh.Process().Tail()))
-		if err := await.Sleep(ctx, restartAfter); err != nil {
+		if err := await.Sleep(ctx, backOff); err != nil {
 			return err
 		}
 	}
