@@ -1,223 +1,115 @@
-package keeper_test
+package keeper
 
 import (
-	"context"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota"
-	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/dispatch/keeper"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
-	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/slot"
 )
 
-// parents is a rota of dispatchers whose ConfigMaps own Secrets.
-type parents struct {
-	t         *testing.T
-	client    *kubernetes.Clientset
-	namespace string
-	resync    time.Duration
-
-	mu    sync.Mutex
-	takes map[string][]queue.Take // by name
+// scopes maps the kinds of these tests.
+func scopes() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
+	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, meta.RESTScopeNamespace)
+	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, meta.RESTScopeRoot)
+	return m
 }
 
-// start starts a dispatcher and a worker of its own, until leave is called.
-func (p *parents) start(pod string) (leave func()) {
-	p.t.Helper()
-	config := controlplane.For(p.t).Config()
-	config.QPS = -1
-	r, err := rota.New(config, rota.Options{
-		Name: "tier", Namespace: p.namespace, LeaseDuration: 4 * time.Second, Identity: rota.Identity{Pod: pod},
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	d, err := keeper.New(config, r, keeper.Options{Resync: p.resync, Kinds: []keeper.Kind{{
-		Kind: configMap, Namespaces: []string{p.namespace}, Owns: []schema.GroupKind{{Kind: "Secret"}},
-	}}})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	life, end := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { d.Run(life) })
-	running.Go(func() {
-		defer end()
-		if err := r.Run(ctx); err != nil {
-			p.t.Error(err)
-		}
-	})
-	running.Go(func() {
-		for life.Err() == nil {
-			takes, _ := d.Take(life, keeper.Ask{Worker: "w", Max: 10, Wait: time.Minute})
-			for _, take := range takes {
-				p.mu.Lock()
-				p.takes[take.Key.Name] = append(p.takes[take.Key.Name], take)
-				p.mu.Unlock()
-				if err := d.Done(take.ID, "w", queue.Result{}); err != nil {
-					p.t.Error(err)
-				}
-			}
-		}
-	})
-	leave = sync.OnceFunc(func() { stop(); running.Wait() })
-	p.t.Cleanup(leave)
-	return leave
+func child(owner metav1.OwnerReference) *metav1.PartialObjectMetadata {
+	c := object("9")
+	c.Name, c.OwnerReferences = "child", []metav1.OwnerReference{owner}
+	return c
 }
 
-// count is how often a name was taken.
-func (p *parents) count(name string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.takes[name])
-}
-
-// comes does something, and waits until the name is taken after that.
-func (p *parents) comes(name, when string, do func() error) queue.Take {
-	p.t.Helper()
-	before := p.count(name)
-	if err := do(); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := await.Until(p.t.Context(), 10*time.Millisecond, 20*time.Second, func() string {
-		if p.count(name) == before {
-			return when + ": " + name + " was not handed out"
-		}
-		return ""
-	}); err != nil {
-		p.t.Fatal(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.takes[name][len(p.takes[name])-1]
-}
-
-// TestOwns: when a child changes, its owner is handed out, wherever its slot is.
+// TestOwns: when a child changes, the object that controls it is handed out, if its slot is here.
 func TestOwns(t *testing.T) {
-	t.Parallel()
-	p := &parents{t: t, namespace: controlplane.Namespace(t), takes: map[string][]queue.Take{}}
-	var err error
-	if p.client, err = kubernetes.NewForConfig(controlplane.For(t).Config()); err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	maps, secrets := p.client.CoreV1().ConfigMaps(p.namespace), p.client.CoreV1().Secrets(p.namespace)
-	owners := map[string]types.UID{}
-	for i := range 6 {
-		name := "owner-" + strconv.Itoa(i)
-		obj, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		owners[name] = obj.UID
-	}
-	leave := p.start("tier-0")
-	for name := range owners {
-		if err := await.Until(ctx, 10*time.Millisecond, 20*time.Second, func() string {
-			if p.count(name) == 0 {
-				return name + " was not handed out at the start"
+	s := &server{list: fine, children: &server{list: fine}}
+	opened(t, s, false, func(t *testing.T, d *Dispatcher) {
+		w := <-s.children.watches
+		controlled := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "b", UID: "1", Controller: ptr.To(true)}
+		for name, event := range map[string]func(){
+			"created": func() { w.Add(child(controlled)) },
+			"changed": func() { w.Modify(child(controlled)) },
+			"deleted": func() { w.Delete(child(controlled)) },
+		} {
+			event()
+			got := take(t, d, time.Minute)
+			if len(got) != 1 || got[0].Key != (queue.Key{Kind: "Pod", Namespace: "a", Name: "b"}) || got[0].Gone ||
+				got[0].UID != "1" || got[0].Class != queue.Changed {
+				t.Fatalf("a child was %s: takes %+v", name, got)
 			}
-			return ""
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	child := func(owner, name string, controls bool, kind string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{
-			APIVersion: "v1", Kind: kind, Name: owner, UID: owners[owner], Controller: &controls,
-		}}}}
-	}
-	round := func(when string) {
-		t.Helper()
-		for owner := range owners {
-			name := owner + "-child"
-			take := p.comes(owner, when+": a child is created", func() error {
-				_, err := secrets.Create(ctx, child(owner, name, true, "ConfigMap"), metav1.CreateOptions{})
-				return err
-			})
-			if take.Gone || take.UID != string(owners[owner]) || take.Class != queue.Changed {
-				t.Errorf("%+v", take)
+			if err := d.Done(got[0].ID, "w", queue.Result{}); err != nil {
+				t.Fatal(err)
 			}
-			p.comes(owner, when+": a child changes", func() error {
-				_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"a":"YQ=="}}`), metav1.PatchOptions{})
-				return err
-			})
-			p.comes(owner, when+": a child is deleted", func() error {
-				return secrets.Delete(ctx, name, metav1.DeleteOptions{})
-			})
 		}
-	}
-	round("one dispatcher")
-	// Children that nobody controls, or something else does, are no reason.
-	before := p.count("owner-0")
-	for name, obj := range map[string]*corev1.Secret{
-		"owned": child("owner-0", "owned", false, "ConfigMap"), "other": child("owner-0", "other", true, "Deployment"),
-	} {
-		if _, err := secrets.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
-			t.Fatal(name, err)
+		for name, change := range map[string]func(*metav1.OwnerReference){
+			"not controlled":        func(o *metav1.OwnerReference) { o.Controller = nil },
+			"of another kind":       func(o *metav1.OwnerReference) { o.Kind = "Deployment" },
+			"of another group":      func(o *metav1.OwnerReference) { o.APIVersion = "x.io/v1" },
+			"of an invalid version": func(o *metav1.OwnerReference) { o.APIVersion = "a/b/c" },
+		} {
+			other := controlled
+			change(&other)
+			w.Add(child(other))
+			none(t, d, name)
 		}
-	}
-	p.comes("owner-1", "afterwards", func() error {
-		_, err := secrets.Create(ctx, child("owner-1", "last", true, "ConfigMap"), metav1.CreateOptions{})
-		return err
+		(<-s.watches).Delete(object("8"))
+		synctest.Wait()
+		w.Delete(child(controlled))
+		synctest.Wait()
+		finish(t, d, true) // a child that goes after its owner does not bring that back
+		d.Shut(all)
+		w.Add(child(controlled))
+		synctest.Wait()
+		d.Open(all, 2)
+		none(t, d, "its slot was another member's")
 	})
-	if n := p.count("owner-0"); n != before {
-		t.Errorf("owner-0 was handed out %d times more", n-before)
+	o := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "n", UID: "2", Controller: ptr.To(true)}
+	if key, _, ok := ownerOf(schema.GroupKind{Kind: "Node"}, child(o), scopes()); !ok || key.Namespace != "" {
+		t.Errorf("%+v, %v, want an owner without a namespace", key, ok)
 	}
-	p.start("tier-1")
-	time.Sleep(4 * time.Second) // it gets its share
-	round("two dispatchers")
-	leave()
-	round("one has left")
 }
 
 // TestResync: all objects are handed out from time to time.
 func TestResync(t *testing.T) {
-	t.Parallel()
-	p := &parents{
-		t: t, namespace: controlplane.Namespace(t), takes: map[string][]queue.Take{}, resync: 500 * time.Millisecond,
-	}
-	var err error
-	if p.client, err = kubernetes.NewForConfig(controlplane.For(t).Config()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.client.CoreV1().ConfigMaps(p.namespace).Create(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	p.start("tier-0")
-	for i := range 4 {
-		if take := p.comes("one", "round "+strconv.Itoa(i), func() error { return nil }); take.Class == queue.Changed && i > 0 {
-			t.Errorf("%+v", take)
+	inTimeWith(t, Options{Resync: time.Hour}, map[string]*server{"Pod": {list: fine}}, func(t *testing.T, d *Dispatcher) {
+		d.SetDeadline(24 * time.Hour)
+		if err := d.Load(t.Context(), all, true, nil); err != nil {
+			t.Fatal(err)
 		}
-	}
+		d.Open(all, 1)
+		for range 3 {
+			finish(t, d, false)
+			none(t, d, "it is done")
+			time.Sleep(time.Hour)
+		}
+	})
 }
 
-// A child does not tell the labels of its owner.
-func TestOwnsWithSelector(t *testing.T) {
-	config := controlplane.For(t).Config()
-	r, err := rota.New(config, rota.Options{
-		Name: "tier", Namespace: "operators", Identity: rota.Identity{Pod: "tier-0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = keeper.New(config, r, keeper.Options{Kinds: []keeper.Kind{{
-		Kind: configMap, Selector: "a=b", Owns: []schema.GroupKind{{Kind: "Secret"}},
-	}}})
-	if err == nil || !strings.Contains(err.Error(), "kind ConfigMap: owns and selector") {
-		t.Errorf("error %v", err)
+// TestRefuses: a child does not tell the labels of its owner, and with keys by UID two objects of one name may be in two
+// slots, so that a worker would have both under one key.
+func TestRefuses(t *testing.T) {
+	pods := schema.GroupKind{Kind: "Pod"}
+	for want, c := range map[string]struct {
+		key  slot.Key
+		kind Kind
+	}{
+		"kind Pod: owns and selector": {slot.KeyName, Kind{Kind: pods, Selector: "a=b", Owns: []schema.GroupKind{pods}}},
+		"kind Pod: selector":          {slot.KeyName, Kind{Kind: pods, Selector: "!!"}},
+		"key UID":                     {slot.KeyUID, Kind{Kind: pods}},
+	} {
+		_, err := NewOf(adapter.Parts{Slots: 16, Key: c.key}, Options{Kinds: []Kind{c.kind}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/elapsed"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
@@ -41,7 +39,6 @@ type tier struct {
 	t         *testing.T
 	config    *rest.Config
 	namespace string
-	remember  bool
 	started   int
 
 	mu      sync.Mutex
@@ -54,18 +51,14 @@ type tier struct {
 
 type replica struct {
 	*keeper.Dispatcher
-	rota  *rota.Rota
 	leave context.CancelFunc
 	done  chan error
-	way   *way
 }
 
 func (x *tier) start() *replica {
 	x.t.Helper()
 	x.started++
-	config, way := rest.CopyConfig(x.config), &way{}
-	config.Wrap(way.wrap)
-	r, err := rota.New(config, rota.Options{
+	r, err := rota.New(x.config, rota.Options{
 		Name: "tier", Namespace: x.namespace, LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second,
 		RetryPeriod: 500 * time.Millisecond, WriteTimeout: time.Second, FenceDelay: 1500 * time.Millisecond,
 		Identity: rota.Identity{Pod: "tier-" + strconv.Itoa(x.started)},
@@ -73,16 +66,15 @@ func (x *tier) start() *replica {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	d, err := keeper.New(config, r, keeper.Options{
-		Kinds:         []keeper.Kind{{Kind: configMap, Namespaces: []string{x.namespace}, Selector: "tier=yes"}},
-		RememberNames: x.remember,
+	d, err := keeper.New(x.config, r, keeper.Options{
+		Kinds: []keeper.Kind{{Kind: configMap, Namespaces: []string{x.namespace}, Selector: "tier=yes"}},
 	})
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
-	m := &replica{Dispatcher: d, rota: r, leave: leave, done: make(chan error, 1), way: way}
+	m := &replica{Dispatcher: d, leave: leave, done: make(chan error, 1)}
 	ran := make(chan struct{})
 	go func() { defer close(ran); d.Run(life) }()
 	go func() {
@@ -266,19 +258,4 @@ func TestTier(t *testing.T) {
 	load(4 * time.Second)
 	settled("one joined and one left")
 	t.Logf("%d takes", x.works)
-}
-
-// With keys by UID two objects of one name may be in two slots, and a worker would have both under one key.
-func TestKeyUID(t *testing.T) {
-	config := controlplane.For(t).Config()
-	r, err := rota.New(config, rota.Options{
-		Name: "tier", Namespace: "operators", Key: slot.KeyUID, Identity: rota.Identity{Pod: "tier-0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = keeper.New(config, r, keeper.Options{Kinds: []keeper.Kind{{Kind: configMap}}})
-	if err == nil || !strings.Contains(err.Error(), "operators/tier: key UID") {
-		t.Errorf("error %v", err)
-	}
 }

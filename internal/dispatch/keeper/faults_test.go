@@ -29,6 +29,8 @@ type server struct {
 	absent  error // of all requests, if the kind is not served
 	watches chan *watch.RaceFreeFakeWatcher
 	lists   atomic.Int32
+	// children, if set, has the objects that its objects own.
+	children *server
 }
 
 // set changes how it answers.
@@ -119,6 +121,10 @@ func inTimeWith(t *testing.T, o Options, servers map[string]*server, test func(*
 		for name, s := range servers {
 			s.watches = make(chan *watch.RaceFreeFakeWatcher, 1)
 			d.follow(name, s.source())
+			if c := s.children; c != nil {
+				c.watches = make(chan *watch.RaceFreeFakeWatcher, 1)
+				d.followChildren(schema.GroupKind{Kind: name}, c.source(), scopes())
+			}
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
