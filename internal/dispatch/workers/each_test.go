@@ -2,7 +2,6 @@ package workers_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
@@ -25,29 +23,18 @@ func kindOf(p *wire.Problem) string {
 // TestSeveralTakes: one request ends or extends takes of any dispatchers, and each is answered as if it were alone.
 func TestSeveralTakes(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	x.length = 30 * time.Second
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	a, b := x.start(peer), x.start(peer)
+	x, all := newTier(t, 30*time.Second, 2)
+	a, b, worker := all[0], all[1], x.user("worker", true)
 	x.create(0, 40)
 	// own takes keys of one dispatcher alone.
-	own := func(at *replica, n int) (takes []wire.Take) {
+	own := func(at *replica, n int) []wire.Take {
 		t.Helper()
-		err := await.Until(t.Context(), 20*time.Millisecond, time.Minute, func() string {
-			var out wire.TakeResponse
-			ask := wire.TakeRequest{Worker: "w", Max: n - len(takes)}
-			if err := x.alone(peer, at, http.MethodPost, wire.PathTake, ask, &out); err != nil {
-				return err.Error()
-			}
-			if takes = append(takes, out.Takes...); len(takes) < n {
-				return fmt.Sprintf("%d keys", len(takes))
-			}
-			return ""
-		})
-		if err != nil {
-			t.Fatal(err)
+		var out wire.TakeResponse
+		ask := wire.TakeRequest{Worker: "w", Max: n}
+		if err := x.alone(at, http.MethodPost, wire.PathTake, ask, &out); err != nil || len(out.Takes) != n {
+			t.Fatalf("%d keys, %v", len(out.Takes), err)
 		}
-		return takes
+		return out.Takes
 	}
 	atA, atB := own(a, 3), own(b, 3)
 

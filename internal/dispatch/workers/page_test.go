@@ -15,9 +15,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
@@ -121,21 +118,15 @@ func same(at string, want, got any, bound map[string]string) error {
 // TestPage holds the conversation of docs/dispatch.md with a dispatcher.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	a := x.start(peer)
-	x.named("ready")
-	first := x.one(worker, a, "w") // from now on what is created has changed
-	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: first.Token}, nil); err != nil {
-		t.Fatal(err)
-	}
-	x.named("settings")
-	all := exchanges(t)
-	if len(all) < 10 {
-		t.Fatalf("found %d exchanges", len(all))
+	x, all := newTier(t, 30*time.Second, 1)
+	a, worker := all[0], x.user("worker", true)
+	x.change("settings", false)
+	page := exchanges(t)
+	if len(page) < 10 {
+		t.Fatalf("found %d exchanges", len(page))
 	}
 	bound := map[string]string{}
-	for _, e := range all {
+	for _, e := range page {
 		body := variable.ReplaceAllStringFunc(e.body, func(name string) string {
 			if value := bound[name]; value != "" {
 				return value
@@ -169,16 +160,5 @@ func TestPage(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
-	}
-}
-
-// named creates an object.
-func (x *tier) named(name string) {
-	x.t.Helper()
-	_, err := x.client.CoreV1().ConfigMaps(x.namespace).Create(x.t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tier": "yes"}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		x.t.Fatal(err)
 	}
 }

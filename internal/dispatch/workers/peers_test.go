@@ -17,26 +17,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/keeper"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
 )
 
 // unstarted returns a dispatcher that does not run.
 func unstarted(t *testing.T) *keeper.Dispatcher {
 	t.Helper()
-	cfg := &rest.Config{Host: "https://localhost:1"}
-	r, err := rota.New(cfg, rota.Options{Name: "x", Namespace: "default", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := keeper.New(cfg, r, keeper.Options{
-		Kinds: []keeper.Kind{{Kind: schema.GroupKind{Kind: "ConfigMap"}}},
-	})
+	begun := time.Now()
+	d, err := keeper.NewOf(adapter.Parts{
+		Slots: 16, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) },
+	}, keeper.Options{Kinds: []keeper.Kind{{Kind: schema.GroupKind{Kind: "ConfigMap"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,13 +42,12 @@ func unstarted(t *testing.T) *keeper.Dispatcher {
 // TestPeers: a dispatcher is told of when it comes, and when it comes back, and is asked only over the scheme that this
 // one has.
 func TestPeers(t *testing.T) {
-	d := unstarted(t)
 	synctest.Test(t, func(t *testing.T) {
 		other, self := NewProcess(), NewProcess()
 		var reports []Address
 		found := 0
 		p := newPeers(Options{
-			Dispatcher: d, Logger: logr.Discard(), Process: self, URL: "https://10.0.0.9:8443",
+			Dispatcher: unstarted(t), Logger: logr.Discard(), Process: self, URL: "https://10.0.0.9:8443",
 			Reports: func(context.Context) ([]Address, error) { return reports, nil },
 		}, func() { found++ })
 		look := func(told int, now ...string) {
@@ -113,24 +108,12 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, context.Cause(r.Context())
 }
 
-// anybody is a guard that lets everyone in.
-type anybody struct{}
-
-func (anybody) Authenticate(*http.Request) (access.User, error) {
-	return access.User{Name: "someone"}, nil
-}
-func (anybody) Admit(access.User) (func(), error) { return func() {}, nil }
-func (anybody) Authorize(context.Context, access.User, schema.GroupKind, []string) error {
-	return nil
-}
-
 // TestSilentDispatcher: the figures come within a second although another dispatcher does not answer, and at once where
 // it did not a moment ago.
 func TestSilentDispatcher(t *testing.T) {
-	d := unstarted(t)
 	synctest.Test(t, func(t *testing.T) {
 		f, err := New(Options{
-			Dispatcher: d, Guard: anybody{}, Process: NewProcess(), Self: "dispatcher", URL: "https://10.0.0.9:8443",
+			Dispatcher: unstarted(t), Guard: anyone{}, Process: NewProcess(), Self: "dispatcher", URL: "https://10.0.0.9:8443",
 			Reports: func(context.Context) ([]Address, error) {
 				return []Address{{At: NewProcess().At("https://10.0.0.1:8443")}}, nil
 			},

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
@@ -51,12 +49,9 @@ func several(takes ...wire.Take) string {
 // TestRefused: what is wrong is refused, and the reason told.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	x.length = 30 * time.Second
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	other, reader := x.user("other", true), x.user("reader", false)
+	x, all := newTier(t, 30*time.Second, 1)
+	a, worker, other, reader := all[0], x.user("worker", true), x.user("other", true), x.user("reader", false)
 	x.create(0, 3)
-	a := x.start(peer)
 	first, second := x.one(worker, a, "w"), x.one(worker, a, "w")
 	if first.Name == second.Name {
 		t.Fatalf("%s was handed out twice", first.Name)
@@ -87,8 +82,8 @@ func TestRefused(t *testing.T) {
 		"wait":            {worker, wire.PathTake, `{"worker":"w","waitSeconds":61}`, 400, wire.ProblemInvalid, "from 0 to 60"},
 		"length":          {worker, wire.PathTake, `{"worker":"w","lengthSeconds":-1}`, 400, wire.ProblemInvalid, "lengthSeconds"},
 		"unknown kind":    {worker, wire.PathTake, `{"worker":"w","kinds":["Pod"]}`, 404, wire.ProblemUnknownKind, `have ["ConfigMap"]`},
-		"not allowed":     {reader, wire.PathTake, `{"worker":"w"}`, 403, wire.ProblemForbidden, "configmaps"},
-		"not for streams": {reader, wire.PathStream, `{"worker":"w"}`, 403, wire.ProblemForbidden, "configmaps"},
+		"not allowed":     {reader, wire.PathTake, `{"worker":"w"}`, 403, wire.ProblemForbidden, "reader may not take keys of ConfigMap"},
+		"not for streams": {reader, wire.PathStream, `{"worker":"w"}`, 403, wire.ProblemForbidden, "reader may not take keys of ConfigMap"},
 		"too large":       {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", wire.MaxBody) + `"}`, 413, wire.ProblemTooLarge, "65536"},
 		"credit":          {worker, wire.PathStream, `{"worker":"w","credit":-1}`, 400, wire.ProblemInvalid, "credit"},
 		"ended take":      {worker, wire.PathExtend, `{"token":"` + ended.Token + `"}`, 410, wire.ProblemEnded, "has ended"},
@@ -96,7 +91,7 @@ func TestRefused(t *testing.T) {
 		"not a token":     {worker, wire.PathExtend, `{"token":"abc"}`, 400, wire.ProblemInvalid, "not one that"},
 		"two tokens":      {worker, wire.PathExtend, `{"token":"` + mixed + `"}`, 403, wire.ProblemForbidden, "has not made it for"},
 		"nobody's token":  {worker, wire.PathRelease, `{"token":"` + foreign + `"}`, 410, wire.ProblemEnded, "has ended"},
-		"another's take":  {other, wire.PathDone, `{"token":"` + first.Token + `"}`, 403, wire.ProblemForbidden, ":other"},
+		"another's take":  {other, wire.PathDone, `{"token":"` + first.Token + `"}`, 403, wire.ProblemForbidden, "has not made it for other"},
 		"take as stream":  {worker, wire.PathCredit, `{"stream":"` + first.Token + `","credit":1}`, 400, wire.ProblemInvalid, "stream"},
 		"result":          {worker, wire.PathDone, `{"token":"` + first.Token + `","result":"no"}`, 400, wire.ProblemInvalid, `"retry"`},
 		"after":           {worker, wire.PathDone, `{"token":"` + first.Token + `","afterSeconds":-1}`, 400, wire.ProblemInvalid, "afterSeconds"},
@@ -149,9 +144,8 @@ func TestRefused(t *testing.T) {
 // TestClientGone: keys whose worker went away before it got them go to another one at once, not when their takes expire.
 func TestClientGone(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	a := x.start(peer)
+	x, all := newTier(t, 2*time.Second, 1)
+	a, worker := all[0], x.user("worker", true)
 	x.create(0, 1)
 	take := x.one(worker, a, "w")
 	const rounds = 20
@@ -185,21 +179,17 @@ func TestClientGone(t *testing.T) {
 // TestNobodyWaits: keys that come from another dispatcher when nobody waits for them any more are put back.
 func TestNobodyWaits(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	a, b := x.start(peer), x.start(peer)
+	x, all := newTier(t, 2*time.Second, 2)
+	a, b, worker := all[0], all[1], x.user("worker", true)
 	err := await.Until(t.Context(), 50*time.Millisecond, 30*time.Second, func() string {
-		var stats wire.Stats
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL+wire.PathStats, nil)
-		if err := do(worker, r, &stats); err != nil || stats.Dispatchers != 2 {
-			return fmt.Sprint(stats, err)
+		if stats := x.stats(worker, a); stats.Dispatchers != 2 {
+			return fmt.Sprint(stats)
 		}
 		return ""
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // both have slots
 	if err := post(t.Context(), worker, a.URL, wire.PathTake, wire.TakeRequest{Worker: "w", Max: 5, WaitSeconds: 0.2}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -216,9 +206,8 @@ func TestNobodyWaits(t *testing.T) {
 // TestExpired: the key of a worker that says nothing goes to another one when its take is over.
 func TestExpired(t *testing.T) {
 	t.Parallel()
-	x := newTier(t)
-	peer, worker := x.user("dispatcher", false), x.user("worker", true)
-	a := x.start(peer)
+	x, all := newTier(t, 2*time.Second, 1)
+	a, worker := all[0], x.user("worker", true)
 	x.create(0, 1)
 	begun := time.Now()
 	dead := x.one(worker, a, "dead")
@@ -243,9 +232,7 @@ func TestExpired(t *testing.T) {
 	if third := x.one(worker, a, "w"); third.Attempt != 3 {
 		t.Errorf("attempt %d", third.Attempt)
 	}
-	if err := x.client.CoreV1().ConfigMaps(x.namespace).Delete(t.Context(), "object-0", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	x.change("object-0", true)
 	if last := x.one(worker, a, "w"); !last.Gone {
 		t.Errorf("%+v, want that it is gone", last)
 	}
