@@ -86,7 +86,8 @@ type Options struct {
 	// RetryPeriod is the time between renewals; members of a rota of more than 500 renew less often. It is at most half
 	// of RenewDeadline and a quarter of LeaseDuration. Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// WriteTimeout is the longest server-side timeout of a write. It must be shorter than RenewDeadline. Default 2 s, or
+	// WriteTimeout is the server-side timeout of a write where writes are usually quick. Slow ones get more: they must end
+	// within 12/13 of LeaseDuration after the last renewal. It must be shorter than RenewDeadline. Default 2 s, or
 	// 3/10 of RenewDeadline if shorter.
 	WriteTimeout time.Duration
 	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
@@ -204,7 +205,7 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.RetryPeriod, "rota-retry-period", o.RetryPeriod,
 		"time between renewals (0: a fifth of the renew deadline)")
 	flags.DurationVar(&o.WriteTimeout, "rota-write-timeout", o.WriteTimeout,
-		"longest time that the API server may take for a write, with its webhooks (0: 2s)")
+		"time that the API server may take for a write where writes are usually quick; slow ones get more (0: 2s)")
 	flags.DurationVar(&o.FenceDelay, "rota-fence-delay", o.FenceDelay,
 		"how long new owners of an expelled member's slots wait; must be longer than the write timeout (0: that and 0.5s)")
 	flags.DurationVar(&o.LeaveTimeout, "rota-leave-timeout", o.LeaveTimeout,

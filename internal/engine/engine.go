@@ -48,6 +48,7 @@ type Engine struct {
 	reporter *report.Reporter
 	trials   report.Trials
 	gate     *gate.Gate
+	long     gate.LongWrites
 	share    *delivery.Share
 	clock    replica.Clock
 
@@ -147,7 +148,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.metrics = newMetrics(r)
 	r.writes = writes.New(writes.Env{
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
-		Now: r.now, Timeout: config.WriteTimeout, Patience: config.RenewDeadline, Fenced: r.metrics.fenced.Inc,
+		Now: r.now, Config: config, Long: &r.long, WantLong: r.wantLong, Fenced: r.metrics.fenced.Inc,
 		Late: r.metrics.late.Inc,
 	})
 	r.account = holdings{r}
@@ -199,6 +200,16 @@ func (r *Engine) report(what string, err error) {
 		return
 	}
 	r.log.Error(err, what, "member", r.ID())
+}
+
+// wantLong asks the present incarnation to allow long writes.
+func (r *Engine) wantLong(until time.Duration) bool {
+	i := r.present.Load()
+	if i == nil {
+		return false
+	}
+	i.WantLong(until)
+	return true
 }
 
 // untilDeadline is negative after the deadline.

@@ -25,17 +25,18 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  roundTripper
 		timeout func(error) bool
+		words   string
 	}{
 		"no answer": {func(req *http.Request) (*http.Response, error) {
 			<-req.Context().Done()
 			return nil, req.Context().Err()
-		}, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+		}, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, "found no connection"},
 		"the server gives up": {func(req *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: http.StatusGatewayTimeout, Header: http.Header{"Content-Type": {"text/plain"}}, Request: req,
 				Body: io.NopCloser(strings.NewReader("request did not complete within the allotted timeout")),
 			}, nil
-		}, apierrors.IsTimeout},
+		}, apierrors.IsTimeout, "raise WriteTimeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				for range 3 {
 					_, err := client.CoreV1().ConfigMaps("a").
 						Patch(r.withSlot(t.Context(), 3), "b", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
-					if err == nil || !strings.Contains(err.Error(), "raise WriteTimeout") ||
+					if err == nil || !strings.Contains(err.Error(), test.words) ||
 						!strings.Contains(err.Error(), "/namespaces/a/configmaps/b") || !test.timeout(err) {
 						t.Errorf("error %v", err)
 					}
@@ -59,7 +60,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := all[0].GetMetric()[0].GetCounter().
-					GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], "raise WriteTimeout") {
+					GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], test.words) {
 					t.Errorf("%s counts %v, logged %v; want 3, once", all[0].GetName(), n, logged)
 				}
 				synctest.Wait()

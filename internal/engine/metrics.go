@@ -44,8 +44,8 @@ func newMetrics(r *Engine) *metrics {
 		"read them; there are too many; the next owner has no controller for the kind.")
 	m.inherited = m.counter("rota_deletions_inherited_total", "Deletions that former owners of slots left to this "+
 		"member, because no worker had come to them.")
-	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide within "+
-		"WriteTimeout, or did not answer: admission webhooks or the API server are slow.")
+	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide in "+
+		"time, or did not answer: admission webhooks or the API server are slow.")
 	m.fenced = m.counter("rota_fence_rejections_total", "Writes of this process that a fence refused.")
 	m.phase = m.histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for "+
 		"each slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. "+

@@ -45,7 +45,7 @@ func TestR06WritesWaitForTheirOutcome(t *testing.T) {
 			1500 * time.Millisecond, "got no answer within 1.5s", 4 * time.Second,
 		},
 		"no connection": {
-			10 * time.Second, []step{{0, connect}}, never, never, 2 * time.Second, "raise WriteTimeout", 5 * time.Second,
+			10 * time.Second, []step{{0, connect}}, never, never, 2 * time.Second, "found no connection", 5 * time.Second,
 		},
 		"it takes long to send it": {
 			10 * time.Second, []step{{0, connect}, {1900 * time.Millisecond, wrote}}, 3 * time.Second, never,
@@ -57,11 +57,11 @@ func TestR06WritesWaitForTheirOutcome(t *testing.T) {
 		},
 		"sent again, and no connection": {
 			10 * time.Second, []step{{0, connect}, {0, wrote}, {time.Second, connect}}, never, never,
-			2 * time.Second, "raise WriteTimeout", 5 * time.Second,
+			2 * time.Second, "found no connection", 5 * time.Second,
 		},
 		"about to be sent again too late": {
 			10 * time.Second, []step{{0, connect}, {0, wrote}, {3 * time.Second, connect}}, never, never,
-			3 * time.Second, "raise WriteTimeout", 5 * time.Second,
+			3 * time.Second, "found no connection", 5 * time.Second,
 		},
 		"a handover, and the answer comes": {
 			10 * time.Second, []step{{0, connect}, {0, wrote}}, 4 * time.Second, time.Second,

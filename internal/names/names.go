@@ -23,6 +23,9 @@ const (
 	AnnotationTableUID = Prefix + "/table-uid"
 	// AnnotationGate is, on a Lease, GateOpen or GateShut.
 	AnnotationGate = Prefix + "/gate"
+	// AnnotationLongestWrite is, on a Lease, how long a write of the member may take at most, if that is longer than
+	// WriteTimeout.
+	AnnotationLongestWrite = Prefix + "/longest-write"
 	// AnnotationFormat is, on a Lease, the newest table format that the member reads.
 	AnnotationFormat = Prefix + "/format"
 

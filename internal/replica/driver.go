@@ -35,6 +35,13 @@ type Observer interface {
 	Seen(s member.Snapshot)
 }
 
+// LongWrites counts the writes that may take longer than WriteTimeout (rule R2). A *gate.LongWrites does.
+type LongWrites interface {
+	Allow()
+	// Withdraw calls ended once none is under way any more, unless Allow is called first.
+	Withdraw(ended func())
+}
+
 // DriverEnv is what a Driver is handed. Its functions must not block.
 type DriverEnv struct {
 	Config member.Config
@@ -48,6 +55,8 @@ type DriverEnv struct {
 	Watch Observer
 	// Expire has the gate look at its deadline, and says that it has just lapsed.
 	Expire func() bool
+	// Long are the writes that may take longer than WriteTimeout.
+	Long LongWrites
 	// Versions are those that the next owner of slots has to reach (rule R8), once Settle has called then: in any
 	// goroutine, or before it returns.
 	Versions func(set slot.Set) table.Versions
@@ -237,6 +246,12 @@ func (d *Driver) do(a member.Action) {
 		d.env.Send.DeleteLease(a, func(o member.Outcome) { d.Post(member.LeaseDeleted{ID: a.ID, Outcome: o}) })
 	case member.Deadline:
 		d.env.Turns.Deadline(a.At)
+	case member.AllowLong:
+		if a.Allowed {
+			d.env.Long.Allow()
+		} else {
+			d.env.Long.Withdraw(func() { d.Post(member.ShortWrites{Round: a.Round}) })
+		}
 	case member.Notify:
 		d.notify(a)
 	case member.Stop:
@@ -265,6 +280,7 @@ func (d *Driver) do(a member.Action) {
 
 // shut shuts all slots, for an incarnation that has ended.
 func (d *Driver) shut() {
+	d.env.Long.Withdraw(func() {})
 	for _, p := range d.env.Parts {
 		d.callOff(p.Slots)
 		p.Shut(p.Slots)

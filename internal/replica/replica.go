@@ -42,6 +42,7 @@ type Env struct {
 	// Parts are who has which slots. Each slot is in one of them.
 	Parts  func(*Calls) []Part
 	Gate   *gate.Gate
+	Long   LongWrites
 	Writes Writes
 	Watch  Observer
 	Log    logr.Logger
@@ -88,7 +89,7 @@ func New(ctx context.Context, env Env) *Replica {
 	}
 	r.driver = NewDriver(DriverEnv{
 		Config: env.Config, Member: r.member, Clock: env.Clock, State: env.State, Parts: env.Parts(r.Calls), Turns: r.term,
-		Send: r.requests, Watch: env.Watch, Expire: env.Gate.Expire, Versions: env.Writes.Versions,
+		Send: r.requests, Watch: env.Watch, Expire: env.Gate.Expire, Long: env.Long, Versions: env.Writes.Versions,
 		Settle: r.settler.settle, After: r.After, Tell: r.tell, LeaveTimeout: env.LeaveTimeout,
 	})
 	r.requests.post = r.driver.Post
@@ -100,6 +101,10 @@ func (r *Replica) ID() string { return r.env.Config.Self.ID }
 
 // LeaseUID is the UID of its Lease; empty: there is none yet.
 func (r *Replica) LeaseUID() string { return r.driver.lease() }
+
+// WantLong says that the process means to send writes that may take longer than WriteTimeout, until a time by the
+// monotonic clock. It may be called concurrently, and does not block.
+func (r *Replica) WantLong(until time.Duration) { r.driver.Post(member.LongWrites{Until: until}) }
 
 // Waiting says what all work waits for; "": for nothing.
 func (r *Replica) Waiting() string { return r.term.Waiting() }

@@ -78,6 +78,7 @@ func (s *Solo) Step(_ member.Time, e member.Event) []member.Action {
 		}
 		return []member.Action{
 			member.Deadline{At: math.MaxInt64 / 2},
+			member.AllowLong{Allowed: true},
 			member.Load{Slots: s.all, Round: 1, Cause: table.CauseAssigned, Duties: duties},
 		}
 	case member.Loaded:

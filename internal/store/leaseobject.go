@@ -27,6 +27,10 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	if lease.Open {
 		annotations[names.AnnotationGate] = names.GateOpen
 	}
+	delete(annotations, names.AnnotationLongestWrite)
+	if lease.LongestWrite > 0 {
+		annotations[names.AnnotationLongestWrite] = lease.LongestWrite.String()
+	}
 	obj.Annotations = annotations
 	renewed := metav1.NewMicroTime(now)
 	if obj.Spec.AcquireTime == nil {
@@ -55,6 +59,13 @@ func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	}
 	if format, err := strconv.Atoi(obj.Annotations[names.AnnotationFormat]); err == nil {
 		lease.Format = format
+	}
+	if text, announced := obj.Annotations[names.AnnotationLongestWrite]; announced {
+		limit := time.Duration(ptr.Deref(obj.Spec.LeaseDurationSeconds, 0)+1) * time.Second // it is cut to whole seconds
+		lease.LongestWrite = limit
+		if longest, err := time.ParseDuration(text); err == nil && longest > 0 {
+			lease.LongestWrite = min(longest, limit)
+		}
 	}
 	return lease
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/gate"
@@ -22,17 +23,17 @@ import (
 // where both are short of processor time. Who gives a write up does not know what became of it, and may do twice what
 // cannot be repeated, such as making a Pod. So there are two limits:
 //
-//   - Until the write has been sent, its context ends when the timeout has passed since its start. So nothing that
-//     waits for a connection is sent later than that, the repetitions of net/http included.
+//   - Until the write has been sent, its context ends when sendWithin has passed since its start. So nothing that waits
+//     for a connection is sent later than that, the repetitions of net/http included.
 //   - Once it has been sent, it waits for its answer for as long as the member's deadline allows. That moves no effect
 //     of it: the API server has given up by then.
 //
 // If the outcome stays unknown, the write can no longer take effect after settled.
 type sending struct {
-	start   time.Time
-	timeout time.Duration   // the server's
-	ctx     context.Context //nolint:containedctx // the write is the context's life
-	end     context.CancelCauseFunc
+	start time.Time
+	limits
+	ctx context.Context //nolint:containedctx // the write is the context's life
+	end context.CancelCauseFunc
 
 	mu   sync.Mutex
 	sent bool
@@ -40,12 +41,32 @@ type sending struct {
 	cleanup []func() bool
 }
 
+// limits are how long a write may take.
+type limits struct {
+	sendWithin time.Duration // until it has been sent
+	timeout    time.Duration // for the server
+	patience   time.Duration // until its answer has come
+	long       bool          // the Lease has announced that it may take longer than WriteTimeout
+}
+
+// limits returns those of a write that begins now. left is how long from now until the member's deadline.
+func (w *Writes) limits(left time.Duration, long bool) limits {
+	c := &w.env.Config
+	if long {
+		l := limits{sendWithin: min(left, c.SendWithin()), timeout: c.LongTimeout(left), long: true}
+		l.patience = max(left, l.sendWithin+l.timeout+unknownMargin)
+		return l
+	}
+	timeout := min(left, c.WriteTimeout)
+	return limits{sendWithin: timeout, timeout: timeout, patience: min(left, c.RenewDeadline)}
+}
+
 // newSending returns a write that begins now. Its context ends with parent, or when patience has passed. It does not
 // end because of a handover before the write is settled: the slot waits for the write, and the answer comes much
 // sooner.
-func newSending(parent context.Context, timeout, patience time.Duration) *sending {
-	s := &sending{start: time.Now(), timeout: timeout}
-	deadline := s.start.Add(max(timeout, patience))
+func newSending(parent context.Context, of limits) *sending {
+	s := &sending{start: time.Now(), limits: of}
+	deadline := s.start.Add(max(s.timeout, s.patience))
 	if own, limited := parent.Deadline(); limited && own.Before(deadline) {
 		deadline = own
 	}
@@ -64,14 +85,14 @@ func newSending(parent context.Context, timeout, patience time.Duration) *sendin
 	s.mu.Lock() // parent may have ended: its function runs at once
 	defer s.mu.Unlock()
 	s.cleanup = []func() bool{
-		time.AfterFunc(timeout, s.late).Stop,
+		time.AfterFunc(s.sendWithin, s.late).Stop,
 		context.AfterFunc(parent, func() {
 			cause := context.Cause(parent)
 			if !errors.Is(cause, gate.ErrHandover) {
 				s.end(cause)
 				return
 			}
-			settled := s.settled(s.start.Add(s.timeout))
+			settled := s.settled(s.start.Add(s.sendWithin))
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.cleanup = append(s.cleanup, time.AfterFunc(time.Until(settled), func() { s.end(cause) }).Stop)
@@ -85,7 +106,7 @@ func (s *sending) begins() {
 	s.mu.Lock()
 	s.sent = false
 	s.mu.Unlock()
-	if time.Since(s.start) >= s.timeout {
+	if time.Since(s.start) >= s.sendWithin {
 		s.late()
 	}
 }
@@ -111,7 +132,7 @@ func (s *sending) wasSent() bool {
 
 // settled is when the write can no longer take effect, if its outcome is still unknown now.
 func (s *sending) settled(now time.Time) time.Time {
-	if latest := s.start.Add(s.timeout); now.After(latest) {
+	if latest := s.start.Add(s.sendWithin); now.After(latest) {
 		now = latest // nothing was sent after that
 	}
 	return now.Add(s.timeout + unknownMargin)
@@ -128,12 +149,39 @@ func (s *sending) over() {
 	s.end(context.Canceled)
 }
 
+// cutByServer reports whether the API server reset the write's stream because its time was over. Its handler has
+// panicked by then, so net/http says no more than INTERNAL_ERROR.
+func (s *sending) cutByServer(err error) bool {
+	var reset http2.StreamError
+	return errors.As(err, &reset) && reset.Code == http2.ErrCodeInternal && time.Since(s.start) >= s.timeout
+}
+
 // text says what the write waited for in vain, why no longer, and what to do.
 func (s *sending) text(req *http.Request) string {
-	if s.wasSent() {
-		return unansweredText(req, time.Since(s.start))
+	took := time.Since(s.start)
+	switch {
+	case !s.wasSent():
+		return fmt.Sprintf("%s %s found no connection to the API server within %v: see what keeps the API server or the "+
+			"way to it", req.Method, req.URL.Path, s.sendWithin.Round(time.Millisecond))
+	case took >= s.patience:
+		return fmt.Sprintf("%s %s was sent, and got no answer within %v: a member waits as long as its Lease allows, since "+
+			"the write may have taken effect; look for it before it is repeated, and see what keeps the API server or "+
+			"the way to it", req.Method, req.URL.Path, took.Round(time.Millisecond))
 	}
-	return lateText(req, s.timeout)
+	return s.notDone(req)
+}
+
+// notDone says that the API server gave the write up, why it had no more time, and what to do.
+func (s *sending) notDone(req *http.Request) string {
+	if s.long {
+		return fmt.Sprintf("%s %s was not done within %v: a write must end before the member's Lease does; where "+
+			"admission webhooks or the API server take longer, raise LeaseDuration (--rota-lease-duration with "+
+			"Options.BindFlags)", req.Method, req.URL.Path, s.timeout.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s %s was not done within %v: writes like it were quick before, and the member's Lease did not "+
+		"announce longer ones; it does now, so the next ones have about as long as the Lease; to give all of them more, "+
+		"raise WriteTimeout (--rota-write-timeout with Options.BindFlags)", req.Method, req.URL.Path,
+		s.timeout.Round(time.Millisecond))
 }
 
 // givenUp returns the error of a write that this member has given up. It says what to do, and is a timeout.
@@ -146,21 +194,6 @@ func (s *sending) givenUp(req *http.Request, err error) error {
 
 // lateQuiet is the shortest time between two log lines about writes that time out.
 const lateQuiet = time.Minute
-
-// lateText says that a write timed out, why its time was limited, and what to do.
-func lateText(req *http.Request, timeout time.Duration) string {
-	return fmt.Sprintf("%s %s was not done within %v: a member's writes have rota.Options.WriteTimeout, and no more than "+
-		"is left of its Lease; where admission webhooks or the API server take longer, raise WriteTimeout "+
-		"(--rota-write-timeout with Options.BindFlags), and FenceDelay with it",
-		req.Method, req.URL.Path, timeout.Round(time.Millisecond))
-}
-
-// unansweredText says that a write was sent and got no answer, why nobody waits any longer, and what to do.
-func unansweredText(req *http.Request, waited time.Duration) string {
-	return fmt.Sprintf("%s %s was sent, and got no answer within %v: a member waits for one as long as its Lease allows, "+
-		"since the write may have taken effect; look for it before it is repeated, and see what keeps the API server or the "+
-		"way to it", req.Method, req.URL.Path, waited.Round(time.Millisecond))
-}
 
 // timedOut counts a write that timed out, and logs it from time to time.
 func (w *Writes) timedOut(text string) {

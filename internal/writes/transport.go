@@ -62,24 +62,48 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return w.sendAsIs(req, note)
 		}
 	}
+	parent := req.Context()
+	if t, ok := targetOf(req); ok && !t.changes() && w.env.Left() > 0 {
+		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
+		release()
+		return w.sendAsIs(req, note)
+	}
+	of := paceOf(req)
+	if end := w.beginLong(parent, of); end != nil {
+		free := release
+		release = func() {
+			end()
+			free()
+		}
+		return w.sendTimed(req, note, of, true, release)
+	}
+	return w.sendTimed(req, note, of, false, release)
+}
+
+// sendTimed sends a write that must have ended in time (rule R2), and calls release when it has. A long one may take
+// longer than WriteTimeout.
+func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, release func()) (*http.Response, error) {
+	parent := req.Context()
 	left := w.env.Left()
 	if left <= 0 {
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
-	if t, ok := targetOf(req); ok && !t.changes() {
-		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
+	if err := context.Cause(parent); err != nil {
 		release()
-		return w.sendAsIs(req, note)
+		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, err)
 	}
-	timeout := min(left, w.env.Timeout)
-	parent := req.Context()
-	s := newSending(parent, timeout, min(left, w.env.Patience))
+	s := newSending(parent, w.limits(left, long))
+	timeout := s.timeout
 	req = req.Clone(s.ctx)
 	if old, err := time.ParseDuration(req.URL.Query().Get("timeout")); err != nil || old <= 0 || old > timeout {
 		req.URL.RawQuery = withTimeout(req.URL.RawQuery, timeout)
 	}
+	slow := time.AfterFunc(w.quickness(), func() { w.slow(of) })
 	resp, err := w.next.RoundTrip(req)
+	if slow.Stop() && err == nil && resp.StatusCode != http.StatusGatewayTimeout {
+		w.paces.wasQuick(of, w.env.Now())
+	}
 	if err == nil {
 		w.tellRefusal(resp)
 	}
@@ -96,6 +120,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	own, limited := parent.Deadline()
 	late := err != nil && s.ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
+	late = late || s.cutByServer(err)
 	if err != nil {
 		if late {
 			w.timedOut(s.text(req))
@@ -106,7 +131,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &cancelBody{resp.Body, s.over}
 	if resp.StatusCode == http.StatusGatewayTimeout {
-		text := lateText(req, timeout)
+		text := s.notDone(req)
 		w.timedOut(text)
 		return explained(resp, text), nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/work"
 )
 
@@ -32,9 +33,12 @@ type Env struct {
 	HasJoined func() bool
 	// Left is how long the member may write; not positive after its deadline. Now is the monotonic time.
 	Left, Now func() time.Duration
-	// Timeout is how long the API server may take for a write, and Patience how long an answer is waited for. Both are
-	// cut to what is left.
-	Timeout, Patience time.Duration
+	// Config has the timeouts of writes.
+	Config member.Config
+	// Long counts the writes that may take longer than WriteTimeout. WantLong asks the member to allow them until a time
+	// as Now; false if there is no member to ask.
+	Long     *gate.LongWrites
+	WantLong func(until time.Duration) bool
 	// Fenced is called for each write that a fence refused, and Late for each that was not done in time.
 	Fenced, Late func()
 }
@@ -51,6 +55,7 @@ type Writes struct {
 	toldWhole sync.Map // resources that other informers watch, for which that was logged
 	resources resources
 	strays    strays
+	paces     paces
 }
 
 // New returns the writes of a member that has written nothing.

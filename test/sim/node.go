@@ -47,6 +47,7 @@ type Node struct {
 	cfg    member.Config
 	member *member.Member
 	gate   *gate.Gate
+	long   gate.LongWrites
 	rate   float64       // of its monotonic clock
 	zero   time.Duration // its monotonic clock at since: the world's beginning, or when its rate changed
 	since  time.Duration
@@ -158,7 +159,7 @@ func (n *Node) drive() {
 	n.driver = replica.NewDriver(replica.DriverEnv{
 		Config: n.cfg, Member: n.member, Clock: ownClock{n}, State: n.state, Parts: n.parts(),
 		Turns: turns{replica.Always{Set: n.setDeadline}, n}, Send: requests{n}, Watch: observer{n}, Expire: n.expires,
-		Versions: n.leaves, Settle: n.settle,
+		Long: &n.long, Versions: n.leaves, Settle: n.settle,
 		After: func(wait time.Duration, do func()) {
 			n.w.after(wait, func() {
 				n.local(func() {

@@ -69,8 +69,22 @@ func (n *Node) Land(s slot.Slot) {
 	}
 }
 
+// WantLong has the node ask for writes that take longer than the write timeout, until d from now.
+func (n *Node) WantLong(d time.Duration) {
+	n.local(func() { n.driver.Post(member.LongWrites{Until: n.mono() + d}) })
+}
+
+// MayLong says whether its writes may take longer than the write timeout now.
+func (n *Node) MayLong() bool {
+	end, _ := n.long.Begin()
+	if end != nil {
+		end()
+	}
+	return end != nil
+}
+
 // Write sends a write for the key that is in flight, whatever its context says by now: it was looked at before. The
-// write commits after d, at most the write timeout, if the fence, where there is one, lets it pass now.
+// write commits after d, at most what it may take, if the fence, where there is one, lets it pass now.
 func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 	f := n.work.flights[key{s, 0}]
 	if f == nil {
@@ -89,7 +103,12 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 	}
 	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
 	deceived := fence && n.w.deceived(n)
-	n.w.after(min(d, n.cfg.WriteTimeout), func() { n.w.checkWrite(n, f, deceived) })
+	timeout := n.cfg.WriteTimeout
+	if end, _ := n.long.Begin(); end != nil {
+		timeout = n.cfg.LongestWrite() // as if it had been looked at just after a renewal
+		n.w.after(min(d, timeout), func() { n.local(end) })
+	}
+	n.w.after(min(d, timeout), func() { n.w.checkWrite(n, f, deceived) })
 	return true
 }
 

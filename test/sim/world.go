@@ -80,6 +80,8 @@ type World struct {
 	// members work on, workers try keys at random times, and users change them. Otherwise a script drives the world by
 	// hand: nothing takes its time, and nobody works.
 	wild bool
+	// longWrites: members ask for writes that take longer than WriteTimeout.
+	longWrites bool
 	// The rest is for lives. paced: see pace.go. passesOn: drains may leave deletions to the slots' next owners.
 	paced    bool
 	passesOn bool
@@ -219,6 +221,8 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
+	// LongWrites are those that might take longer than WriteTimeout.
+	LongWrites int
 	// Deleted wanderers by members, Settled slots in which something was written whose version was not known.
 	Deleted, Settled int
 	// Tasks are how many were started.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/streamtest"
@@ -41,6 +42,9 @@ func wandererUID(s streamtest.State) types.UID { return types.UID(strconv.Itoa(s
 type sent struct {
 	of   *flight
 	gone *streamtest.State
+	// long: it may take longer than WriteTimeout. end is called when it cannot take effect any more.
+	long bool
+	end  func()
 }
 
 // write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
@@ -55,7 +59,16 @@ func (n *Node) write(f *flight) {
 		return // it does not get there
 	}
 	timeout := min(n.cfg.WriteTimeout, left)
-	one := sent{of: f, gone: n.target(f)}
+	one := sent{of: f, gone: n.target(f), end: func() {}}
+	if w.longWrites && w.chance(0.1) {
+		n.driver.Post(member.LongWrites{Until: n.mono() + w.between(0, 20*time.Second)})
+	}
+	if w.longWrites {
+		if end, _ := n.long.Begin(); end != nil {
+			one.end, one.long, timeout = end, true, n.cfg.LongTimeout(left)
+			w.Counts.LongWrites++
+		}
+	}
 	if w.chance(w.Net.Stall * 3) {
 		// The process stops between the check and the sending.
 		f.sending = true
@@ -86,13 +99,14 @@ func (n *Node) sendWrite(one sent, timeout time.Duration) {
 	w.Counts.Writes++
 	arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
 	commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), timeout)
-	if w.chance(w.Net.Late) {
+	if w.chance(w.Net.Late) || one.long && w.chance(0.3) {
 		w.Counts.LateWrites++
 		commits = arrives + w.between(0, timeout)
 	}
 	f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
 	answer := func(do func()) {
 		n.local(func() {
+			one.end()
 			f.awaits--
 			do()
 		})
@@ -102,6 +116,7 @@ func (n *Node) sendWrite(one sent, timeout time.Duration) {
 		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n.rate) }
 		f.unknown = w.now + own(timeout+unknownMargin)
 		w.after(own(timeout), func() { n.local(func() { n.noteLost(one) }) })
+		w.at(f.unknown, func() { n.local(one.end) })
 		answer = func(func()) {}
 	} else {
 		f.awaits++

@@ -110,6 +110,14 @@ type (
 	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Late.
 	Deadline struct{ At time.Duration }
 
+	// AllowLong says whether writes may take longer than WriteTimeout: until Config.LongestWrite after the start of the
+	// last successful renewal (rule R2). Answer to one that withdraws this, once no such write is under way: ShortWrites
+	// of the same Round.
+	AllowLong struct {
+		Allowed bool
+		Round   uint64
+	}
+
 	// ReadLoads reads the members' reports of loads and of a canary. Answer: LoadsSeen of the same Serial, without reports
 	// if it failed.
 	ReadLoads struct{ Serial uint64 }
@@ -146,6 +154,7 @@ func (Open) isAction()        {}
 func (Shut) isAction()        {}
 func (Release) isAction()     {}
 func (Deadline) isAction()    {}
+func (AllowLong) isAction()   {}
 func (ReadLoads) isAction()   {}
 func (Notify) isAction()      {}
 func (Stop) isAction()        {}

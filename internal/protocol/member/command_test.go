@@ -140,6 +140,8 @@ func (r *run) command(words []string) error {
 		if !r.node(arg(1)).Write(r.slot(arg(2)), duration(arg(3)), rest(4) != "unfenced") {
 			return errors.New("nothing in flight")
 		}
+	case "long":
+		r.node(arg(1)).WantLong(duration(arg(2)))
 	case "remove":
 		r.node(arg(1)).Delete(slot.Slot(number(arg(2))))
 	case "hand":
@@ -358,6 +360,8 @@ func (r *run) holds(words []string) bool {
 	case "open": // open POD SLOTS: all of them are
 		set := slots(2)
 		return set.Minus(r.node(words[1]).Open()) == slot.Set{}
+	case "long": // long POD: its writes may take longer than the write timeout
+		return r.node(words[1]).MayLong()
 	case "shut": // shut POD: no slot is open
 		return r.node(words[1]).Open() == slot.Set{}
 	case "owns": // owns POD SLOTS

@@ -27,7 +27,8 @@ type Config struct {
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between renewals, but where there are very many members (Member.period). Default 2 s.
 	RetryPeriod time.Duration
-	// WriteTimeout is the longest server-side timeout of a write. Default 2 s.
+	// WriteTimeout is the longest server-side timeout of a write, unless the Lease announces longer ones (LongestWrite).
+	// Default 2 s.
 	WriteTimeout time.Duration
 	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag of the
 	// fence. Default WriteTimeout + 0.5 s.
@@ -87,6 +88,20 @@ func (c *Config) SetDefaults() {
 		c.Self.Weight = 1
 	}
 	c.Self.MinFormat, c.Self.MaxFormat = table.OldestFormat, table.Format
+}
+
+// LongestWrite is what a Lease announces: how long after the start of a renewal the member's last write has ended (rule
+// R2). The rest of the lease, a thirteenth, is for clocks that run faster than the API servers'.
+func (c *Config) LongestWrite() time.Duration { return c.LeaseDuration / 13 * 12 }
+
+// SendWithin is how long a write may wait for a connection, transit included, if it may take longer than WriteTimeout.
+func (c *Config) SendWithin() time.Duration { return c.WriteTimeout / 2 }
+
+// LongTimeout is the server-side timeout of a write that is sent within SendWithin, while AllowLong allows it. left is
+// how long from now until the deadline. The member's clock may run a thirteenth slower than the API servers'.
+func (c *Config) LongTimeout(left time.Duration) time.Duration {
+	sent := c.RenewDeadline - left + c.SendWithin() // since the start of the last renewal
+	return max(c.LongestWrite()-sent/12*13, min(left, c.WriteTimeout))
 }
 
 // Validate returns an error that says what to change if the fields do not fit together.

@@ -56,6 +56,9 @@ type Lease struct {
 	Open bool
 	// Format is the newest table format that the member reads.
 	Format int
+	// LongestWrite is how long a write that the member has sent may take at most, if that is longer than WriteTimeout;
+	// otherwise 0 (rule R2).
+	LongestWrite time.Duration
 }
 
 // LoadReport is what a member reports of its slots' loads, and of a canary.
@@ -213,6 +216,13 @@ type (
 	// any other event.
 	Lapsed struct{}
 
+	// LongWrites says that the process means to send writes that may take longer than WriteTimeout, until a time by
+	// Time.Mono (rule R2).
+	LongWrites struct{ Until time.Duration }
+
+	// ShortWrites says that no such write is under way any more. It answers AllowLong.
+	ShortWrites struct{ Round uint64 }
+
 	// Leave asks the member to leave (SIGTERM).
 	Leave struct{}
 )
@@ -229,4 +239,6 @@ func (Drained) isEvent()      {}
 func (Loaded) isEvent()       {}
 func (LoadsSeen) isEvent()    {}
 func (Lapsed) isEvent()       {}
+func (LongWrites) isEvent()   {}
+func (ShortWrites) isEvent()  {}
 func (Leave) isEvent()        {}

@@ -29,7 +29,7 @@ func (m *Member) draftJoin(t *table.Table, d *draft) {
 	d.next.Inherit(self, m.cfg.Former)
 	d.due = true
 	if p, ok := m.predecessor(t); ok {
-		epoch := d.note(t.Epoch, table.CauseExpelled, nil)
+		epoch := d.noteExpel(t.Epoch, m.expelWait(t, []string{p.ID}))
 		d.update(able(d.next, self, t.Owned(p.ID)), func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
 		})

@@ -72,7 +72,8 @@ func (m *Member) keepLease() {
 		return
 	}
 	open := m.usable()
-	urgent := m.lease.mine.UID != "" && open != m.lease.said && !m.lease.failed
+	news := open != m.lease.said || m.wantsLong() && !m.long.announced
+	urgent := m.lease.mine.UID != "" && news && !m.lease.failed
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
 		// Heard time advances only with renewals of its own. An expel that is near would wait for the next one.
@@ -86,7 +87,9 @@ func (m *Member) keepLease() {
 	l := Lease{
 		ID: m.cfg.Self.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version,
 		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,
+		LongestWrite: m.longestWrite(),
 	}
+	m.long.announced = m.long.announced && l.LongestWrite > 0
 	if !m.recovery.on && m.snap.Table != nil {
 		l.TableUID = m.snap.UID
 	}
@@ -116,6 +119,7 @@ func (m *Member) renewed(e Renewed) {
 	switch e.Outcome {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
+		m.long.announced = e.Lease.LongestWrite > 0
 		m.lease.start = e.Start
 		m.renewalSucceeded(e.Lease.Version)
 		m.say(e.Lease.Open)

@@ -42,6 +42,7 @@ type Member struct {
 	phase  phase
 
 	lease lease
+	long  longWrites
 	read  read
 	watch watch
 
@@ -163,6 +164,10 @@ func (m *Member) Step(now Time, event Event) []Action {
 		m.loadsSeen(e)
 	case Lapsed:
 		m.lapse()
+	case LongWrites:
+		m.long.until = max(m.long.until, e.Until)
+	case ShortWrites:
+		m.shortWrites(e)
 	case Leave:
 		m.leave()
 	}
@@ -175,6 +180,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 		m.lookAhead()
 	}
 	if m.phase != ended {
+		m.allowLong()
 		m.keepLease()
 	}
 	if m.phase != ended {

@@ -244,6 +244,9 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		for _, to := range sortedKeys(group) {
 			changed = true
 			epoch := d.note(t.Epoch, cause, nil)
+			if cause == table.CauseExpelled {
+				epoch = d.noteExpel(t.Epoch, m.expelWait(t, dead))
+			}
 			d.update(*group[to], func(r *table.Run) {
 				*r = table.Run{Slots: r.Slots, Owner: to, Epoch: epoch, Unsettled: true}
 			})

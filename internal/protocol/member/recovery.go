@@ -80,7 +80,7 @@ func (m *Member) safe() bool {
 		switch {
 		case !o.missing && !o.lease.Open && m.writesEnded(o):
 		case !o.missing && m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
-		case m.silence(id) >= m.cfg.LeaseDuration:
+		case m.silence(id) >= m.silenceLimit(id):
 		default:
 			return false
 		}
@@ -90,7 +90,7 @@ func (m *Member) safe() bool {
 
 // writesEnded says that no write that a member sent before it shut its gate can still be on its way.
 func (m *Member) writesEnded(o *other) bool {
-	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= m.cfg.aftermath()
+	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= max(m.cfg.aftermath(), o.lease.LongestWrite)
 }
 
 // aftermath is how long after a member has shut its gate there can be writes for it.
@@ -139,7 +139,7 @@ func (m *Member) repair() {
 		for len(t.Members) > 0 {
 			t.Remove(t.Members[0].ID)
 		}
-	case restored && !m.due(m.seenAt+m.cfg.aftermath()):
+	case restored && !m.due(m.seenAt+max(m.cfg.aftermath(), m.cfg.LongestWrite())):
 		return
 	default:
 		t.UID = m.snap.UID

@@ -45,6 +45,7 @@ import (
 //	order pause|resume|rebalance, order drain|undrain POD    what people ask for by the table
 //	order canary BUILD STEPS EVERY [NAMESPACES], order promote|abort|end, order pin SLOT LABELS, order unpin SLOT
 //	fly, land POD SLOT          reconcile a key; write POD SLOT 3s [unfenced]: it writes, which commits 3s later
+//	long POD 20s                it asks for writes that take longer than the write timeout, until then
 //	remove, reconcile POD SLOT  delete a key's object, reconcile that; hand POD SLOT: it is left to the next owner
 //	expect [not] CONDITION      now; wait 5s [not] CONDITION: within; never 5s CONDITION: not once
 //	let $NAME POD [NEXT]        the first slot that POD owns, and that moves to NEXT, where that is given

@@ -282,7 +282,7 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	if expelled := note.Cause == table.CauseExpelled && l.heldSince != r.Epoch; expelled || m.now.Mono < m.outlives {
 		l.state, l.until = fenced, m.outlives
 		if expelled {
-			l.until = max(l.until, m.now.Mono+m.cfg.FenceDelay)
+			l.until = max(l.until, m.now.Mono+max(m.cfg.FenceDelay, note.Wait))
 		}
 		if m.phase != leaving && !m.ahead.slots.Has(s) {
 			req.hold.Add(s)

@@ -19,6 +19,7 @@ var left = map[string]string{
 	"Member.out":         "set by every Step",
 	"Member.candidates":  "a cache",
 	"Member.ahead":       "forgotten: what is listed ahead is listed again",
+	"Member.long":        "none: the worlds of the check have no long writes",
 	"Member.balance":     "empty: the worlds of the check plan by number",
 	"swap.conflicts":     "makes jitter only",
 	"slotState.versions": "no decision depends on them",

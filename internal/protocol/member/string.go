@@ -61,6 +61,10 @@ func (e LoadsSeen) String() string { return fmt.Sprintf("LoadsSeen of %d members
 
 func (Lapsed) String() string { return "Lapsed" }
 
+func (e LongWrites) String() string { return fmt.Sprintf("LongWrites until=%v", e.Until) }
+
+func (e ShortWrites) String() string { return fmt.Sprintf("ShortWrites %d", e.Round) }
+
 func (Leave) String() string { return "Leave" }
 
 func (a CreateLease) String() string { return fmt.Sprintf("CreateLease open=%v", a.Lease.Open) }
@@ -100,6 +104,8 @@ func (a Shut) String() string { return fmt.Sprintf("Shut %v", a.Slots) }
 func (a Release) String() string { return fmt.Sprintf("Release %v", a.Slots) }
 
 func (a Deadline) String() string { return fmt.Sprintf("Deadline %v", a.At) }
+
+func (a AllowLong) String() string { return fmt.Sprintf("AllowLong %v", a.Allowed) }
 
 func (a Notify) String() string { return fmt.Sprintf("Notify %s: %s", a.Reason, a.Message) }
 

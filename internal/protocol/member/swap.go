@@ -184,6 +184,15 @@ func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) ui
 	return epoch
 }
 
+// noteExpel is note for slots that are taken from members held dead.
+func (d *draft) noteExpel(base uint64, wait time.Duration) uint64 {
+	epoch := d.note(base, table.CauseExpelled, nil)
+	note := d.next.Notes[epoch]
+	note.Wait = max(note.Wait, wait)
+	d.next.Notes[epoch] = note
+	return epoch
+}
+
 // waited starts the clock if something is waiting, and resets it otherwise. It says whether the delay has passed. If
 // not, it asks for a Tick.
 func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration) bool {

@@ -240,7 +240,7 @@ func (m *Member) missing(id string, gapless bool) {
 	}
 	if !o.missing {
 		pending := o.pending || !(gapless && m.dead(id))
-		*o = other{lease: Lease{ID: id}, missing: true, since: o.since, pending: pending}
+		*o = other{lease: Lease{ID: id, LongestWrite: o.lease.LongestWrite}, missing: true, since: o.since, pending: pending}
 	}
 }
 
@@ -255,7 +255,7 @@ func (m *Member) silence(id string) time.Duration {
 
 // dead says that this member holds another one dead (rule R1).
 func (m *Member) dead(id string) bool {
-	return id != m.cfg.Self.ID && (m.toExpel[id] || m.silence(id) >= m.cfg.LeaseDuration)
+	return id != m.cfg.Self.ID && (m.toExpel[id] || m.silence(id) >= m.silenceLimit(id))
 }
 
 // renewing says that another member was lately seen to renew. A missing Lease does not renew (rule R6).

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -25,7 +26,7 @@ import (
 //	  0-84 web-0-x7k2p 41
 //	  85-127 web-1-p3m9q 41 -> web-0-x7k2p ready
 //	  128-255 -
-//	notes: |              epoch cause [kind=version or kind=list …]
+//	notes: |              epoch cause [kind=version or kind=list …] [wait=milliseconds]
 //	  41 handed websites.example.com=1234
 //	gone: |               slot kind namespace/name …; a name alone is of an object without namespace
 //	  131 websites.example.com default/a default/b
@@ -101,6 +102,9 @@ func Encode(t *Table) map[string]string {
 		fmt.Fprintf(&notes, "%d %s", epoch, note.Cause)
 		for _, kind := range slices.Sorted(maps.Keys(note.Versions)) {
 			notes.WriteString(" " + kind + "=" + note.Versions[kind])
+		}
+		if note.Wait > 0 {
+			fmt.Fprintf(&notes, " %s=%d", wordWait, note.Wait.Milliseconds())
 		}
 		notes.WriteByte('\n')
 	}
@@ -361,8 +365,11 @@ func parseRun(w []string, a *abbreviations) (Run, error) {
 	return r, nil
 }
 
+// wordWait is Note.Wait. Releases that do not know it take it for a kind, and ignore it.
+const wordWait = "wait"
+
 func parseNote(w []string) (uint64, Note, error) {
-	bad := fmt.Errorf("%q: want epoch cause [kind=version ...]", strings.Join(w, " "))
+	bad := fmt.Errorf("%q: want epoch cause [kind=version ...] [wait=milliseconds]", strings.Join(w, " "))
 	if len(w) < 2 {
 		return 0, Note{}, bad
 	}
@@ -380,6 +387,14 @@ func parseNote(w []string) (uint64, Note, error) {
 		kind, version, ok := strings.Cut(pair, "=")
 		if !ok {
 			return 0, Note{}, bad
+		}
+		if kind == wordWait {
+			ms, err := strconv.ParseInt(version, 10, 32)
+			if err != nil || ms <= 0 {
+				return 0, Note{}, bad
+			}
+			note.Wait = time.Duration(ms) * time.Millisecond
+			continue
 		}
 		if note.Versions == nil {
 			note.Versions = Versions{}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
@@ -153,6 +154,9 @@ type Note struct {
 	// Versions are, per kind, the highest resourceVersion that the old owner saw or wrote in the slots (rule R8). Only
 	// with CauseHanded.
 	Versions Versions
+	// Wait is how long the new owner waits before it works, if that is longer than its FenceDelay (rule R7). Only with
+	// CauseExpelled.
+	Wait time.Duration
 }
 
 // Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion, which

@@ -43,8 +43,11 @@ func (t *Table) Valid() error {
 		if note.Cause < CauseAssigned || note.Cause > CauseExpelled {
 			return fmt.Errorf("note of epoch %d: unknown cause", epoch)
 		}
+		if note.Wait < 0 || note.Wait > 0 && note.Cause != CauseExpelled {
+			return fmt.Errorf("note of epoch %d: it is %s, and waits %v", epoch, note.Cause, note.Wait)
+		}
 		for kind, version := range note.Versions {
-			if !isWord(kind) || strings.Contains(kind, "=") {
+			if !isWord(kind) || strings.Contains(kind, "=") || kind == wordWait {
 				return fmt.Errorf("note of epoch %d: kind %q is not a word", epoch, kind)
 			}
 			if !isNumber(version) && version != List {

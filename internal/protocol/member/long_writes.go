@@ -1,0 +1,89 @@
+package member
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+)
+
+// longWrites is whether this member's process may send writes that take longer than WriteTimeout (rule R2). Others must
+// know of such a write before it is sent, so the Lease announces it.
+//
+//	     wanted: the Lease is renewed,       not wanted: AllowLong
+//	     and announces it: AllowLong             withdraws it
+//	short ─────────────────────▶ allowed ─────────────────────▶ ending
+//	  ▲                             ▲   wanted: AllowLong         │
+//	  │                             └─────────────────────────────┤
+//	  └── the next renewal no longer announces it ◀── ShortWrites ┘
+type longWrites struct {
+	// until is when the process no longer means to send such writes, as Time.Mono.
+	until time.Duration
+	// announced: the last renewal that was sent announces them, and was answered.
+	announced bool
+	// allowed: the process may send them. sent: some may be under way.
+	allowed, sent bool
+	// round tells answers from those to earlier withdrawals.
+	round uint64
+}
+
+// wantsLong says that the process means to send long writes.
+func (m *Member) wantsLong() bool { return m.now.Mono < m.long.until }
+
+// longestWrite is what a renewal that is sent now announces.
+func (m *Member) longestWrite() time.Duration {
+	if m.wantsLong() || m.long.sent {
+		return m.cfg.LongestWrite()
+	}
+	return 0
+}
+
+// allowLong allows long writes once they are announced, and withdraws that when they are no longer wanted.
+func (m *Member) allowLong() {
+	l := &m.long
+	wanted := m.wantsLong()
+	if wanted {
+		m.at(l.until)
+	}
+	switch {
+	case wanted && l.announced && !l.allowed:
+		l.allowed, l.sent = true, true
+		m.do(AllowLong{Allowed: true})
+	case !wanted && l.allowed:
+		l.allowed = false
+		l.round++
+		m.do(AllowLong{Round: l.round})
+	}
+}
+
+// shortWrites notes that no long write is under way.
+func (m *Member) shortWrites(e ShortWrites) {
+	if !m.long.allowed && e.Round == m.long.round {
+		m.long.sent = false
+	}
+}
+
+// expelWait is how long the next owners of members' slots must wait because of what these members, or those before
+// them, may still be writing. Zero if FenceDelay is enough.
+func (m *Member) expelWait(t *table.Table, ids []string) (wait time.Duration) {
+	for _, id := range ids {
+		if o := m.watch.others[id]; o != nil {
+			wait = max(wait, o.lease.LongestWrite)
+		}
+	}
+	for _, r := range t.Runs {
+		if r.Unsettled && slices.Contains(ids, r.Owner) {
+			wait = max(wait, t.Notes[r.Epoch].Wait)
+		}
+	}
+	return wait
+}
+
+// silenceLimit is how long another member's Lease has to be unchanged until that member is held dead. A member whose
+// lease is longer than this member's may send writes that last beyond this member's LeaseDuration.
+func (m *Member) silenceLimit(id string) time.Duration {
+	if o := m.watch.others[id]; o != nil {
+		return max(m.cfg.LeaseDuration, o.lease.LongestWrite)
+	}
+	return m.cfg.LeaseDuration
+}
