@@ -44,8 +44,8 @@ func RunChaos(seed uint64, trace func(string)) *World {
 	return runChaos(seed, Options{Trace: trace}, spoiled{})
 }
 
-// DrawChaos is RunChaos with a Timeline.
-func DrawChaos(seed uint64) (*World, *Timeline) {
+// RecordChaos is RunChaos with a Timeline.
+func RecordChaos(seed uint64) (*World, *Timeline) {
 	t := &Timeline{}
 	return runChaos(seed, Options{Timeline: t}, spoiled{}), t
 }

@@ -323,7 +323,7 @@ func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	h := &w.slots[f.key.slot]
 	h.version = w.version
 	if w.opts.Timeline != nil {
-		w.opts.Timeline.wrote(n, f.key.slot)
+		w.opts.Timeline.wrote(n, f.key)
 	}
 	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	switch {

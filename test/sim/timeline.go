@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/rota-dev/rota/slot"
@@ -8,13 +9,12 @@ import (
 )
 
 // Timeline is what people want to see of a life: who owned the slots, whose gates were open, what was in flight, how
-// the processes fared. Options.Timeline gets one filled; Draw draws it.
+// the processes fared. Options.Timeline gets one filled.
 type Timeline struct {
 	slots  int
 	end    time.Duration
 	faults []FaultSpan
 	broken []mark
-	bad    slot.Set // slots that violations are about
 	tables []mark
 	owners [][]span // by slot
 	lanes  []*lane
@@ -24,19 +24,17 @@ type Timeline struct {
 
 // lane is one process.
 type lane struct {
-	id, pod, about string
-	hue            int
-	life           span
-	how            string // it ended
-	paused         []span
-	lapsed         []span
-	leaving        time.Duration
-	renewals       []mark
-	gone           []mark // its Lease was deleted
-	open           [][]span
-	flights        map[*flight]int // into inFlight
-	inFlight       []slotSpan
-	writes         []slotSpan
+	id, about string
+	life      span
+	how       string // it ended
+	paused    []span
+	lapsed    []span
+	leaving   time.Duration
+	renewals  []mark // of its Lease
+	open      [][]span
+	flights   map[*flight]int // into inFlight
+	inFlight  []keySpan
+	writes    []keySpan
 }
 
 // span is a time, of a member where that matters; one without end goes on.
@@ -45,16 +43,16 @@ type span struct {
 	who        string
 }
 
-type slotSpan struct {
-	slot slot.Slot
+// keySpan is one of a key.
+type keySpan struct {
+	key
 	span
 }
 
-// mark is a moment; ok: of two kinds of it the better one.
+// mark is a moment.
 type mark struct {
 	at   time.Duration
 	text string
-	ok   bool
 }
 
 const goesOn = time.Duration(1<<63 - 1)
@@ -89,14 +87,13 @@ func (t *Timeline) record(w *World) {
 	}
 	t.slots, t.end, t.faults = int(w.opts.Slots), w.now, w.Faults
 	for _, v := range w.violations[len(t.broken):] {
-		t.broken = append(t.broken, mark{w.now, v.Rule + ": " + v.Message, false})
-		t.bad = t.bad.Union(v.slots)
+		t.broken = append(t.broken, mark{w.now, v.String()})
 	}
 	for _, n := range w.Nodes {
 		l := t.of[n]
 		if l == nil {
 			l = &lane{
-				id: n.ID, pod: n.Replica.Pod, about: about(n), hue: len(t.lanes) * 137 % 360,
+				id: n.ID, about: about(n),
 				life: span{w.now, goesOn, ""}, leaving: -1,
 				open: make([][]span, t.slots), flights: map[*flight]int{},
 			}
@@ -110,7 +107,7 @@ func (t *Timeline) record(w *World) {
 }
 
 func about(n *Node) string {
-	text := "clock " + rate(n.rate)
+	text := fmt.Sprintf("clock %.2f", n.rate)
 	if n.Replica.Build != "" {
 		text = n.Replica.Build + ", " + text
 	}
@@ -147,7 +144,7 @@ func (l *lane) record(n *Node, now time.Duration) {
 	for _, f := range n.work.flights {
 		if _, ok := l.flights[f]; !ok && !n.Dead {
 			l.flights[f] = len(l.inFlight)
-			l.inFlight = append(l.inFlight, slotSpan{f.key.slot, span{now, goesOn, ""}})
+			l.inFlight = append(l.inFlight, keySpan{f.key, span{now, goesOn, ""}})
 		}
 	}
 }
@@ -158,18 +155,18 @@ func (t *Timeline) change(w *World, c memory.Change) {
 	case t.byID == nil:
 	case c.Lease != nil:
 		if l := t.byID[c.Lease.ID]; l != nil {
-			l.renewals = append(l.renewals, mark{w.now, "", c.Lease.Open})
+			l.renewals = append(l.renewals, mark{w.now, fmt.Sprintf("Lease written, open %t", c.Lease.Open)})
 		}
 	case c.Gone != "":
 		if l := t.byID[c.Gone]; l != nil {
-			l.gone = append(l.gone, mark{at: w.now})
+			l.renewals = append(l.renewals, mark{w.now, "Lease deleted"})
 		}
 	default:
 		by := "by hand"
 		if w.writer != nil {
 			by = "by " + w.writer.ID
 		}
-		t.tables = append(t.tables, mark{w.now, by, w.writer != nil})
+		t.tables = append(t.tables, mark{w.now, "changed " + by})
 		if t.owners == nil {
 			t.owners = make([][]span, t.slots)
 		}
@@ -184,8 +181,8 @@ func (t *Timeline) change(w *World, c memory.Change) {
 }
 
 // wrote notes a write for a key that commits.
-func (t *Timeline) wrote(n *Node, s slot.Slot) {
+func (t *Timeline) wrote(n *Node, k key) {
 	if l := t.of[n]; l != nil {
-		l.writes = append(l.writes, slotSpan{s, span{n.w.now, n.w.now, ""}})
+		l.writes = append(l.writes, keySpan{k, span{n.w.now, n.w.now, ""}})
 	}
 }

@@ -104,8 +104,6 @@ type Violation struct {
 	// Rule is a short name of what was broken, such as "two open".
 	Rule    string
 	Message string
-	// slots are those that it is about.
-	slots slot.Set
 }
 
 // String tells it in a line.
@@ -155,16 +153,6 @@ func (w *World) Violations() []Violation { return w.violations }
 
 func (w *World) violate(rule, format string, args ...any) {
 	v := Violation{Rule: rule, Message: fmt.Sprintf(format, args...)}
-	for _, arg := range args {
-		switch about := arg.(type) {
-		case slot.Slot:
-			v.slots.Add(about)
-		case slot.Set:
-			v.slots = v.slots.Union(about)
-		case key:
-			v.slots.Add(about.slot)
-		}
-	}
 	w.violations = append(w.violations, v)
 	w.logf("VIOLATION %s: %s", v.Rule, v.Message)
 }

@@ -1,4 +1,4 @@
-// Command sim lives through seeds of package sim, and prints what the lives were about; or it draws one of them.
+// Command sim lives through seeds of package sim, and prints what the lives were about; or it writes a trace of one.
 // docs/verification.md shows how to read both.
 package main
 
@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -21,12 +19,7 @@ func main() {
 	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
-	timeline := flag.String("timeline", "", "with -seed: draw it in this `file`, an SVG, instead")
-	from := flag.Duration("from", 0,
-		"draw from this `time` on; by default the minute before something was violated, or everything")
-	to := flag.Duration("to", 0, "draw up to this `time`")
-	slots := flag.String("slots", "",
-		"draw these `slots`, such as 3-7,12; by default those that were violated, and their neighbours")
+	trace := flag.String("trace", "", "with -seed: write a trace for ui.perfetto.dev to this `file` instead")
 	members := flag.String("crowd", "", "print what rotas of these `numbers` of members cost, such as 10,100,1000")
 	flag.Parse()
 	// Most of what a life allocates dies at once.
@@ -35,8 +28,8 @@ func main() {
 	switch {
 	case *members != "":
 		err = crowds(*members)
-	case *timeline != "":
-		err = draw(*seed, *timeline, sim.Window{From: *from, To: *to}, *slots)
+	case *trace != "":
+		err = record(*seed, *trace)
 	case *seed != 0:
 		err = failure(*seed, sim.RunChaos(*seed, func(line string) { fmt.Println(line) }))
 	default:
@@ -55,24 +48,14 @@ func failure(seed uint64, w *sim.World) error {
 	return errors.New(sim.Failure{Seed: seed, At: w.Now(), Violation: w.Violations()[0]}.String())
 }
 
-// draw draws the life of a seed.
-func draw(seed uint64, file string, window sim.Window, slots string) error {
-	for part := range strings.SplitSeq(slots, ",") {
-		if part == "" {
-			continue
-		}
-		r, err := slot.ParseRange(part)
-		if err != nil {
-			return err
-		}
-		window.Slots.AddRange(r)
-	}
-	_, life := sim.DrawChaos(seed)
+// record writes a trace of the life of a seed.
+func record(seed uint64, file string) error {
+	_, life := sim.RecordChaos(seed)
 	out, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return errors.Join(life.Draw(out, fmt.Sprintf("seed %d", seed), window), out.Close())
+	return errors.Join(life.WriteTrace(out), out.Close())
 }
 
 // survey lives through seeds and prints what came of it.

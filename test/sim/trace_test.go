@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A life in which everything is deleted, and lists of any version are wrong.
+const deleted = 130
+
+// TestTrace: a trace has the faults, the processes and what was violated, and no two things at once in one thread.
+func TestTrace(t *testing.T) {
+	life := &Timeline{}
+	w := runChaos(deleted, Options{Timeline: life}, spoiled{oldLists: true})
+	if !w.Failed() {
+		t.Fatal("nothing is violated: choose another seed")
+	}
+	checkTrace(t, life, w.Violations()[0].Rule, "all deleted", "p2-2", "gate open")
+	_, life = RecordChaos(3)
+	checkTrace(t, life, "in flight", "write commits", "Lease written, open true", "deadline passed")
+}
+
+func checkTrace(t *testing.T, life *Timeline, wants ...string) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := life.WriteTrace(&out); err != nil {
+		t.Fatal(err)
+	}
+	var trace struct{ TraceEvents []traceEvent }
+	if err := json.Unmarshal(out.Bytes(), &trace); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range wants {
+		if !slices.ContainsFunc(trace.TraceEvents, func(e traceEvent) bool { return strings.Contains(e.Name, want) }) {
+			t.Errorf("no %q in the trace", want)
+		}
+	}
+	ends := map[[2]int]int64{}
+	for _, e := range trace.TraceEvents {
+		if e.Phase != "X" {
+			continue
+		}
+		thread := [2]int{e.Process, e.Thread}
+		if e.At < ends[thread] || e.Took < 0 {
+			t.Errorf("%+v begins before the last one there has ended, at %d", e, ends[thread])
+		}
+		ends[thread] = e.At + e.Took
+	}
+}
+
+// To record a life does not change it.
+func TestRecordedLivesAreTheSame(t *testing.T) {
+	for _, seed := range []uint64{3, 4} {
+		recorded, _ := RecordChaos(seed)
+		if plain := RunChaos(seed, nil); plain.Counts != recorded.Counts || plain.Now() != recorded.Now() {
+			t.Errorf("seed %d: %v when recorded, %v otherwise", seed, recorded.Counts, plain.Counts)
+		}
+	}
+}
