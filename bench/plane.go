@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,17 +70,29 @@ func (p *plane) get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-func (p *plane) metrics(ctx context.Context, server string) (rig.Metrics, error) {
+// metric returns a counter or a gauge of a server.
+func (p *plane) metric(ctx context.Context, server, name string) (float64, error) {
 	body, err := p.get(ctx, server+"/metrics")
-	return rig.Metrics(body), err
+	if err != nil {
+		return 0, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		return 0, fmt.Errorf("metrics of %s: %w", server, err)
+	}
+	for _, m := range families[name].GetMetric() {
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue(), nil
+	}
+	return 0, fmt.Errorf("%s has no metric %s", server, name)
 }
 
 // processorTime returns the processor seconds of the API server and etcd since their start.
 func (p *plane) processorTime(ctx context.Context) (api, etcd float64, err error) {
 	const seconds = "process_cpu_seconds_total"
-	a, errA := p.metrics(ctx, p.Config.Host)
-	e, errE := p.metrics(ctx, p.Plane.Etcd()[0])
-	return a.Sum(seconds), e.Sum(seconds), errors.Join(errA, errE)
+	api, errAPI := p.metric(ctx, p.Config.Host, seconds)
+	etcd, errEtcd := p.metric(ctx, p.Plane.Etcd()[0], seconds)
+	return api, etcd, errors.Join(errAPI, errEtcd)
 }
 
 // heap makes the API server collect garbage, and returns the bytes of the remaining heap.
@@ -88,8 +103,8 @@ func (p *plane) heap(ctx context.Context) (uint64, error) {
 			return 0, err
 		}
 	}
-	m, err := p.metrics(ctx, p.Config.Host)
-	return uint64(m.Sum("go_memstats_heap_alloc_bytes")), err
+	heap, err := p.metric(ctx, p.Config.Host, "go_memstats_heap_alloc_bytes")
+	return uint64(heap), err
 }
 
 // version is the API server's; "unknown" if it does not tell.

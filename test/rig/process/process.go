@@ -213,15 +213,6 @@ type EndError struct {
 	Tail []byte
 }
 
-// How says in one line how a process ended, without its log; of another error, what it says.
-func How(err error) string {
-	var end *EndError
-	if errors.As(err, &end) {
-		return end.How()
-	}
-	return err.Error()
-}
-
 // How says in one line what happened, without the log.
 func (e *EndError) How() string { return fmt.Sprintf("%s ended (%v)", e.Name, e.State) }
 
@@ -243,17 +234,6 @@ func Tell(err error, log func(format string, args ...any)) {
 	for line := range strings.Lines(string(end.Tail)) {
 		log("  | %s", strings.TrimRight(line, "\n"))
 	}
-}
-
-// TellAll is Tell for each of the processes that has a Failure, and returns how they ended.
-func TellAll(of []*Process, log func(format string, args ...any)) (how []string) {
-	for _, p := range of {
-		if err := p.Failure(); err != nil {
-			Tell(err, log)
-			how = append(how, How(err))
-		}
-	}
-	return how
 }
 
 // Killed says whether it ended by SIGKILL.

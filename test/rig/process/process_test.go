@@ -97,9 +97,8 @@ func told(t *testing.T, err error, killed bool) {
 	t.Helper()
 	var lines []string
 	process.Tell(err, func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) })
-	text := strings.Join(append(lines, process.How(err)), "")
-	if strings.Contains(text, "\n") || !strings.HasPrefix(lines[0], "child ended (") {
-		t.Errorf("told %q, in short %q", lines, process.How(err))
+	if strings.Contains(strings.Join(lines, ""), "\n") || !strings.HasPrefix(lines[0], "child ended (") {
+		t.Errorf("told %q", lines)
 	}
 	if shown := slices.Contains(lines, "  | the child runs"); shown == killed {
 		t.Errorf("killed: %t, told %q", killed, lines)
