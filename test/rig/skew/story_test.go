@@ -3,7 +3,6 @@ package skew
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,15 +20,12 @@ import (
 	"github.com/rota-dev/rota/demo"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/rig"
 )
 
 // root is the repository's, as the tests see it.
 const root = "../../.."
-
-var record = flag.String("record", "", "write the tables and reports of this run to a folder")
 
 // chosen returns the releases to test with: those of BEFORE, or the one whose commit begins with the variable's digits.
 func chosen(t *testing.T) []Release {
@@ -122,9 +118,7 @@ func (s *story) tell(ctx context.Context, show *demo.Show) (err error) {
 	s.Log("All members are of the old release.")
 	s.works(ctx, s.new)
 	s.refusesPlaces(ctx)
-	if err := s.withOrders(ctx, "old", func() {
-		s.ask(ctx, s.old, "status", 0, "drained") // its own table
-	}); err != nil {
+	if err := s.withOrders(ctx); err != nil {
 		return err
 	}
 	if err := show.Update(ctx, rig.Update{Build: "new", Command: s.member, Kill: true, Mixed: s.mixed}); err != nil {
@@ -216,13 +210,12 @@ func (s *story) refusesPlaces(ctx context.Context) {
 	}
 }
 
-// withOrders pauses moves and drains a member while it calls do.
-func (s *story) withOrders(ctx context.Context, by string, do func()) error {
+// withOrders has the old command look at a table in which this release's command has paused moves and drained a member.
+func (s *story) withOrders(ctx context.Context) error {
 	pod := s.show.Fleet.Pods()[1]
 	s.ask(ctx, s.new, "drain "+pod+" --wait --reason skew", 0, "")
 	s.ask(ctx, s.new, "pause --reason skew", 0, "")
-	do()
-	s.record(ctx, by)
+	s.ask(ctx, s.old, "status", 0, "drained")
 	s.ask(ctx, s.new, "resume", 0, "")
 	s.ask(ctx, s.new, "undrain "+pod, 0, "")
 	return s.show.Quiet(ctx)
@@ -248,7 +241,6 @@ func (s *story) places(ctx context.Context) error {
 	} {
 		s.ask(ctx, s.new, line, 0, "")
 	}
-	s.record(ctx, "new")
 	before := s.text(ctx)
 	if before["format"] != "5" {
 		return fmt.Errorf("the table is of format %s, want 5", before["format"])
@@ -353,17 +345,4 @@ func (s *story) tried(ctx context.Context, p program, line string) (out string, 
 		return err.Error(), -1
 	}
 	return string(text), 0
-}
-
-// record writes the table, and the members' Leases and reports, where the flag says so.
-func (s *story) record(ctx context.Context, by string) {
-	if *record == "" {
-		return
-	}
-	if _, err := table.Decode(s.text(ctx)); err != nil {
-		s.Error(err)
-	}
-	if err := s.write(ctx, filepath.Join(*record, by)); err != nil {
-		s.Error(err)
-	}
 }
