@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/names"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 var lease = flag.Duration("lease", 5*time.Second, "LeaseDuration of the operator; the default of members is 15s")
@@ -50,25 +50,17 @@ func incidents() []incident {
 		name:      "a replica is killed",
 		happens:   func(n *night) { n.kill("web-1") },
 		questions: []question{{check, "Expelled|MemberSilent|web-1", anyCode}, {history, "xpelled.*web-1|web-1.*xpelled", 0}},
-		repaired:  func(n *night) { n.start("web-3") },
+		repaired:  func(n *night) { n.start(nil) },
 	}, {
 		name:      "a replica stands still",
-		happens:   func(n *night) { n.signal("web-1", syscall.SIGSTOP) },
+		happens:   func(n *night) { n.signal(syscall.SIGSTOP, "web-1") },
 		questions: []question{{check, "Expelled|MemberSilent|web-1", anyCode}, {history, "xpelled.*web-1|web-1.*xpelled", 0}},
-		repaired:  func(n *night) { n.signal("web-1", syscall.SIGCONT) },
+		repaired:  func(n *night) { n.signal(syscall.SIGCONT, "web-1") },
 	}, {
-		name: "all replicas stand still",
-		happens: func(n *night) {
-			for i := range 3 {
-				n.signal(fmt.Sprint("web-", i), syscall.SIGSTOP)
-			}
-		},
+		name:      "all replicas stand still",
+		happens:   func(n *night) { n.signal(syscall.SIGSTOP, n.fleet.Pods()...) },
 		questions: []question{{check, "× .*nobody takes its slots", 1}, {status, "MemberSilent.*nobody takes", 0}},
-		repaired: func(n *night) {
-			for i := range 3 {
-				n.signal(fmt.Sprint("web-", i), syscall.SIGCONT)
-			}
-		},
+		repaired:  func(n *night) { n.signal(syscall.SIGCONT, n.fleet.Pods()...) },
 	}, {
 		name: "the Role is taken away",
 		happens: func(n *night) {
@@ -106,19 +98,19 @@ func incidents() []incident {
 		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "somebody deleted its Lease", 0}},
 	}, {
 		name:      "a replica has another number of slots",
-		happens:   func(n *night) { n.startWith("web-9", slot.Count(128)) },
-		questions: []question{{logOf + "web-9", "64 slots.*was started with 128", 0}},
-		repaired:  func(n *night) { n.kill("web-9") },
+		happens:   func(n *night) { n.start(func(o *rig.Operator) { o.Slots = 128 }) },
+		questions: []question{{logOf + "web-4", "64 slots.*was started with 128", 0}},
+		repaired:  func(n *night) { n.kill("web-4") },
 	}, {
 		name:    "an object hangs",
-		happens: func(n *night) { n.change("site-1", hangs) },
+		happens: func(n *night) { n.change("site-1", rig.TitleHangs) },
 		questions: []question{
 			{who("site-1"), "has been running for", 0}, {"status " + name + " -o wide", "site-1.*has been running for", anyCode},
 			{check, "KeyHangs.*site-1|site-1.*has been running for", anyCode},
 		},
 	}, {
 		name:    "an object fails for ever",
-		happens: func(n *night) { n.change("site-1", fails) },
+		happens: func(n *night) { n.change("site-1", rig.TitleFails) },
 		questions: []question{
 			{who("site-1"), "has failed.*bucket", 0}, {"status " + name + " -o wide", "site-1.*has failed.*bucket", anyCode},
 			{check, "site-1 has failed.*bucket", anyCode},
@@ -126,12 +118,12 @@ func incidents() []incident {
 		repaired: func(n *night) { n.change("site-1", "Hello again") },
 	}, {
 		name:      "an object panics",
-		happens:   func(n *night) { n.change("site-1", panics) },
+		happens:   func(n *night) { n.change("site-1", rig.TitlePanics) },
 		questions: []question{{who("site-1"), "has failed.*panic", 0}, {check, "site-1 has failed.*panic", anyCode}},
 		repaired:  func(n *night) { n.change("site-1", "Hello again") },
 	}, {
 		name:      "an object ends the process",
-		happens:   func(n *night) { n.change("site-1", kills) },
+		happens:   func(n *night) { n.change("site-1", rig.TitleKills) },
 		questions: []question{{check, "was expelled .* times.*one object may end them", anyCode}},
 		repaired:  func(n *night) { n.change("site-1", "Hello again") },
 	}, {
@@ -174,6 +166,15 @@ func wholeCluster() []incident {
 type results struct {
 	mu   sync.Mutex
 	rows map[string][]told
+}
+
+// The test binary is also the replicas'.
+func TestMain(m *testing.M) {
+	if os.Getenv(rig.EnvOperator) != "" {
+		os.Exit(rig.OperatorMain())
+	}
+	controlplane.Parallel(4)
+	controlplane.Main(m, controlplane.Options{ControllerManager: true})
 }
 
 func TestIncidents(t *testing.T) {

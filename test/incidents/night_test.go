@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,15 +19,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/permission"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/rig/process"
+	"github.com/rota-dev/rota/test/rig"
 )
 
 const (
@@ -53,18 +51,12 @@ var command = sync.OnceValues(func() (string, error) {
 
 // night is an operator with three replicas in a namespace of its own, and somebody on call.
 type night struct {
-	t          *testing.T
-	plane      *controlplane.ControlPlane
-	namespace  string
-	kubeconfig string // the operator's
-	client     client.Client
-	dir        string
-	rota       string
-
-	mu    sync.Mutex
-	pods  map[string]*process.Process
-	going sync.WaitGroup
-	over  context.Context
+	t         *testing.T
+	plane     *controlplane.ControlPlane
+	namespace string
+	client    client.Client
+	fleet     *rig.Fleet
+	rota      string
 }
 
 func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
@@ -73,21 +65,26 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), webv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &night{
-		t: t, plane: plane, namespace: plane.Namespace(t), client: c, dir: t.TempDir(), rota: path,
-		pods: map[string]*process.Process{}, over: t.Context(),
-	}
-	n.kubeconfig = filepath.Join(n.dir, "kubeconfig")
-	if err := plane.WriteUserKubeconfig(n.kubeconfig, n.user()); err != nil {
+	c, err := client.New(plane.Config(), client.Options{Scheme: rig.Scheme()})
+	if err != nil {
 		t.Fatal(err)
+	}
+	n := &night{t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path}
+	operator, err := plane.UserConfig(n.user())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.fleet = &rig.Fleet{
+		Dir: t.TempDir(), Command: []string{self}, Restart: true,
+		Operator: rig.Operator{
+			Rota: name, Namespace: n.namespace, Sites: n.namespace, Slots: slots, Lease: *lease, StatusOnly: true,
+			Titles: true, NoDuties: true,
+		},
+		Identify: func(context.Context, string) (rig.Identity, error) { return rig.Identity{Config: operator}, nil },
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
 	if err := c.Create(t.Context(), account); err != nil {
@@ -98,10 +95,10 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 		n.create(fmt.Sprintf("site-%d", i), "Hello")
 	}
 	t.Cleanup(n.end)
-	for i := range 3 {
-		n.start(fmt.Sprintf("web-%d", i))
+	for range 3 {
+		n.start(nil)
 	}
-	n.until("all is well", func() string { return n.wrong() })
+	n.until("all is well", n.wrong)
 	return n
 }
 
@@ -146,83 +143,45 @@ func (n *night) change(site, title string) {
 	}
 }
 
-// start runs a replica as a Pod would: its container is started again a second after it has ended by itself.
-func (n *night) start(pod string) {
+// start starts a replica in a new Pod: web-1, web-2 and so on.
+func (n *night) start(change func(*rig.Operator)) {
 	n.t.Helper()
-	n.startWith(pod, slots)
+	if _, err := n.fleet.Start(n.t.Context(), nil, change); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
-func (n *night) startWith(pod string, count slot.Count) {
+func (n *night) pod(pod string) *rig.Replica {
 	n.t.Helper()
-	p := n.spawn(pod, count)
-	if p == nil {
-		n.t.Fatalf("%s does not start", pod)
+	all := n.fleet.All()
+	i := slices.IndexFunc(all, func(r *rig.Replica) bool { return r.Pod == pod })
+	if i < 0 {
+		n.t.Fatalf("there is no %s", pod)
 	}
-	n.going.Go(func() {
-		for p != nil {
-			select {
-			case <-n.over.Done():
-				return
-			case <-p.Done():
-			}
-			if p.Failure() == nil {
-				return
-			}
-			select {
-			case <-n.over.Done():
-				return
-			case <-time.After(time.Second):
-			}
-			p = n.spawn(pod, count)
+	return all[i]
+}
+
+// kill ends a replica, with its Pod. Its process may have ended by itself just before.
+func (n *night) kill(pod string) {
+	n.t.Helper()
+	_ = n.pod(pod).Kill()
+}
+
+func (n *night) signal(s syscall.Signal, pods ...string) {
+	n.t.Helper()
+	for _, pod := range pods {
+		if err := n.pod(pod).Process().Signal(s); err != nil {
+			n.t.Error(err)
 		}
-	})
-}
-
-func (n *night) spawn(pod string, count slot.Count) *process.Process {
-	argv, err := process.Command(nil)
-	if err != nil {
-		n.t.Error(err)
-		return nil
-	}
-	p, err := process.Start(process.Options{
-		Name: pod, Command: argv, Variable: variable, Log: filepath.Join(n.dir, pod+".log"),
-		Config: replica{n.kubeconfig, n.namespace, pod, count, *lease},
-	})
-	if err != nil {
-		n.t.Error(err)
-		return nil
-	}
-	n.mu.Lock()
-	n.pods[pod] = p
-	n.mu.Unlock()
-	return p
-}
-
-func (n *night) pod(pod string) *process.Process {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.pods[pod]
-}
-
-// kill ends a replica, with its Pod.
-func (n *night) kill(pod string) { n.pod(pod).Kill() }
-
-func (n *night) signal(pod string, s syscall.Signal) {
-	n.t.Helper()
-	if err := n.pod(pod).Signal(s); err != nil {
-		n.t.Error(err)
 	}
 }
 
-// end ends all replicas. The test's context has ended, so nothing starts them again.
+// end ends all replicas.
 func (n *night) end() {
-	n.going.Wait()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for pod, p := range n.pods {
-		p.Kill()
+	n.fleet.Close()
+	for _, r := range n.fleet.All() {
 		if n.t.Failed() {
-			n.t.Logf("the end of the log of %s:\n%s", pod, p.Tail())
+			n.t.Logf("the end of the log of %s:\n%s", r.Pod, r.Process().Tail())
 		}
 	}
 }
@@ -268,7 +227,7 @@ type answer struct {
 // ask runs a command of rota, as an administrator. There are other rotas of that name in the cluster.
 func (n *night) ask(line string) answer {
 	if pod, ok := strings.CutPrefix(line, logOf); ok {
-		return answer{string(n.pod(pod).Tail()), 0}
+		return answer{string(n.pod(pod).Process().Tail()), 0}
 	}
 	args := append(strings.Fields(line), "-n", n.namespace, "--kubeconfig", n.plane.Kubeconfig())
 	if args[0] == "check" { // there are no Pods that say so

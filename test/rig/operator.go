@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -53,9 +54,20 @@ type Operator struct {
 	Election string
 	// Metrics is the address of the replica's metrics; "" serves none.
 	Metrics string
+	// Titles has objects with certain titles go wrong: see TitleHangs and the following. NoDuties leaves out the duties.
+	Titles, NoDuties bool
 	// Fails is for how many objects of a thousand reconciles fail. Reconciles take Slow times as long; 0 is 1.
 	Fails, Slow int
 }
+
+// What the reconciles of objects with these titles do, with Operator.Titles: they never return, return an error, panic,
+// or end the process.
+const (
+	TitleHangs  = "hangs"
+	TitleFails  = "fails"
+	TitlePanics = "panics"
+	TitleKills  = "kills"
+)
 
 // StockRuns is in the log of a stock replica that waits for its election, or has won it.
 const StockRuns = "This replica has leader election, and no Rota"
@@ -80,7 +92,7 @@ func (o *Operator) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // each record was written when it was made
-	worker := worker{journal: w, stops: &stops{}, process: processName(o.Journal), fails: o.Fails, slow: o.Slow}
+	worker := worker{journal: w, stops: &stops{}, process: processName(o.Journal), of: o}
 	cfg.QPS = -1
 	cfg.Wrap(worker.stops.wrap) // below Rota's own transport: after the check of a write, before it is sent
 	mgr, r, err := NewManager(cfg, rota.Options{
@@ -99,10 +111,13 @@ func (o *Operator) run(ctx context.Context) error {
 	if err := sites.AddTo(ctx, mgr, &worker); err != nil {
 		return err
 	}
-	if o.Stock {
+	switch {
+	case o.Stock:
 		ctrl.Log.Info(StockRuns)
-	} else if err := (&duties{worker, o.Sites}).declare(mgr, r); err != nil {
-		return err
+	case !o.NoDuties:
+		if err := (&duties{worker, o.Sites}).declare(mgr, r); err != nil {
+			return err
+		}
 	}
 	process.Answer(3, worker.stops.obey)
 	return mgr.Start(ctx)
@@ -128,12 +143,12 @@ func (o *Operator) managerOptions() (m ctrl.Options) {
 
 // worker journals reconciles, and does what the operator's configuration and its standard input ask for.
 type worker struct {
-	client      client.Client
-	journal     *journal.Writer
-	stops       *stops
-	process     string
-	inner       reconcile.Reconciler // nil: StatusOnly
-	fails, slow int
+	client  client.Client
+	journal *journal.Writer
+	stops   *stops
+	process string
+	inner   reconcile.Reconciler // nil: StatusOnly
+	of      *Operator
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -146,17 +161,22 @@ func (w *worker) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	n, end := w.journal.Start(start, req.NamespacedName, string(site.UID), site.Generation, epoch)
 	defer end()
+	if w.of.Titles {
+		if err := goWrong(&site); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	if w.inner == nil {
 		return reconcile.Result{}, w.writeStatus(ctx, &site, n)
 	}
 	if err := await.Sleep(ctx, time.Duration(w.stops.work.Load())); err != nil {
 		return reconcile.Result{}, err
 	}
-	if failing(req.NamespacedName, w.fails) {
+	if failing(req.NamespacedName, w.of.Fails) {
 		return reconcile.Result{}, errBadBuild
 	}
 	result, err := w.inner.Reconcile(ctx, req)
-	more := time.Duration(max(w.slow-1, 0)) * (journal.Now() - start)
+	more := time.Duration(max(w.of.Slow-1, 0)) * (journal.Now() - start)
 	return result, errors.Join(err, await.Sleep(ctx, more))
 }
 
@@ -173,6 +193,21 @@ func (w *worker) writeStatus(ctx context.Context, site *webv1.Website, n uint64)
 	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"checksum":%q}}`, site.Generation, checksum)
 	err := w.client.Status().Patch(ctx, site, client.RawPatch(types.MergePatchType, status))
 	return client.IgnoreNotFound(err)
+}
+
+// goWrong does what an object's title asks for.
+func goWrong(site *webv1.Website) error {
+	switch site.Spec.Title {
+	case TitleHangs:
+		select {}
+	case TitleFails:
+		return fmt.Errorf("the bucket of %s is not there", site.Name)
+	case TitlePanics:
+		panic("assignment to entry in nil map")
+	case TitleKills:
+		os.Exit(2)
+	}
+	return nil
 }
 
 // failing is true if reconciles of an object fail in a build that fails for so many of a thousand.
