@@ -156,22 +156,9 @@ func (f *Front) lookAtBacklogs(ctx context.Context) {
 // readBacklogs asks all dispatchers. Those that do not answer are left out.
 func (f *Front) readBacklogs(ctx context.Context) shares {
 	out := shares{own: backlogsOf(f.figures())}
-	ctx, cancel := context.WithTimeoutCause(ctx, figuresPatience, errSlow)
-	defer cancel()
-	var mu sync.Mutex
-	var asked sync.WaitGroup
-	for _, p := range f.peers.answering() {
-		asked.Go(func() {
-			var stats wire.Stats
-			if f.peers.send(ctx, p, f.o.Self, wire.PathStats, nil, &stats) != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out.others = append(out.others, theirs{p, backlogsOf(stats.Kinds)})
-		})
-	}
-	asked.Wait()
+	everywhere(ctx, f, f.o.Self, wire.PathStats, func(p Process, stats wire.Stats) {
+		out.others = append(out.others, theirs{p, backlogsOf(stats.Kinds)})
+	})
 	slices.SortFunc(out.others, func(a, b theirs) int { return bytes.Compare(a.of[:], b.of[:]) })
 	return out
 }

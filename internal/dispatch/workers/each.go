@@ -2,7 +2,9 @@ package workers
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,16 +14,15 @@ import (
 // errBoth refuses a request about several takes that has fields of a request about one.
 var errBoth = problem(wire.ProblemInvalid, "takes: send them alone, or the fields of one take without takes")
 
-// each says how a request about several takes is answered: with an Out for each In, in their order, as if each were
-// alone.
-type each[In, Out any] struct {
+// each says how a request about takes is answered: with an Out for each In.
+type each[In comparable, Out any] struct {
 	path  string
 	token func(In) string
 	// check is about fields. One take that fails it has the whole request refused, before anything is done.
 	check func(In) error
 	// own answers for a take of this dispatcher.
 	own func(token, In) (Out, error)
-	// problem is the answer for a take that is refused.
+	// problem is the answer for a take that is refused, if there are several.
 	problem func(wire.Problem) Out
 	// late corrects the answer of another dispatcher, which was asked so much later than this one; nil: it need not be.
 	late func(out *Out, by time.Duration)
@@ -32,8 +33,48 @@ type list[T any] struct {
 	Takes []T `json:"takes"`
 }
 
-// answerAll answers a request about several takes. Each other dispatcher is asked once about those that are its own.
-func answerAll[In, Out any](f *Front, r *request, e each[In, Out], takes []In) error {
+// answer answers a request about several takes, or about one if takes is nil. reply sends the answer about one.
+func (e *each[In, Out]) answer(f *Front, r *request, one In, takes []In, reply func(Out) error) error {
+	var none In
+	switch {
+	case takes == nil:
+		out, err := e.answerOne(f, r, one)
+		if err != nil {
+			return err
+		}
+		return reply(out)
+	case one != none:
+		return errBoth
+	}
+	return e.answerAll(f, r, takes)
+}
+
+func (e *each[In, Out]) answerOne(f *Front, r *request, in In) (out Out, err error) {
+	if err := e.check(in); err != nil {
+		return out, err
+	}
+	t, own, err := f.own(r, tokenTake, e.token(in))
+	if err != nil {
+		return out, err
+	}
+	if own {
+		out, err = e.own(t, in)
+		return out, refused(err)
+	}
+	before := time.Since(r.started)
+	if err := f.pass(r, t, e.path, in, &out); err != nil {
+		return out, err
+	}
+	if e.late != nil {
+		e.late(&out, before)
+	}
+	return out, nil
+}
+
+// answerAll answers for the takes in their order, as if each were alone. Each other dispatcher is asked once about those
+// that are its own. Which dispatchers there are is looked up once: a token of another one may be forged, and must not
+// cost more than an element of the answer.
+func (e *each[In, Out]) answerAll(f *Front, r *request, takes []In) error {
 	if err := e.checkAll(takes); err != nil {
 		return err
 	}
@@ -44,9 +85,8 @@ func answerAll[In, Out any](f *Front, r *request, e each[In, Out], takes []In) e
 		switch {
 		case err != nil:
 		case own:
-			if out[i], err = e.own(t, in); err != nil {
-				err = refused(err)
-			}
+			out[i], err = e.own(t, in)
+			err = refused(err)
 		case r.forwarded:
 			err = problem(wire.ProblemEnded, "%s", hasEnded)
 		default:
@@ -56,8 +96,15 @@ func answerAll[In, Out any](f *Front, r *request, e each[In, Out], takes []In) e
 			out[i] = e.refuse(err)
 		}
 	}
+	missing := f.peers.missing(r.http.Context(), slices.Collect(maps.Keys(elsewhere)))
 	var asked sync.WaitGroup
 	for process, which := range elsewhere {
+		if err := missing[process]; err != nil {
+			for _, i := range which {
+				out[i] = e.refuse(err)
+			}
+			continue
+		}
 		asked.Go(func() { e.pass(f, r, process, which, takes, out) })
 	}
 	asked.Wait()

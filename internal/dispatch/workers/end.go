@@ -16,32 +16,7 @@ func (f *Front) done(r *request) error {
 	if err := r.read(&in); err != nil {
 		return err
 	}
-	if in.Takes != nil {
-		if in.DoneRequest != (wire.DoneRequest{}) {
-			return errBoth
-		}
-		return answerAll(f, r, f.eachDone(), in.Takes)
-	}
-	result, err := resultOf(in.DoneRequest)
-	if err != nil {
-		return err
-	}
-	t, own, err := f.own(r, tokenTake, in.Token)
-	if err != nil {
-		return err
-	}
-	if !own {
-		return f.pass(r, t, wire.PathDone, in.DoneRequest, nil)
-	}
-	if err := f.d.Done(t.id, t.worker, result); err != nil {
-		return refused(err)
-	}
-	return r.answer(http.StatusNoContent, "", nil)
-}
-
-// eachDone answers DoneAllRequest.
-func (f *Front) eachDone() each[wire.DoneRequest, wire.DoneAnswer] {
-	return each[wire.DoneRequest, wire.DoneAnswer]{
+	e := each[wire.DoneRequest, wire.DoneAnswer]{
 		path:  wire.PathDone,
 		token: func(in wire.DoneRequest) string { return in.Token },
 		check: func(in wire.DoneRequest) error {
@@ -57,6 +32,9 @@ func (f *Front) eachDone() each[wire.DoneRequest, wire.DoneAnswer] {
 		},
 		problem: func(p wire.Problem) wire.DoneAnswer { return wire.DoneAnswer{Problem: &p} },
 	}
+	return e.answer(f, r, in.DoneRequest, in.Takes, func(wire.DoneAnswer) error {
+		return r.answer(http.StatusNoContent, "", nil)
+	})
 }
 
 // resultOf reads how the work ended.
@@ -81,11 +59,13 @@ func (f *Front) release(r *request) error {
 	if err != nil {
 		return err
 	}
-	if !own {
-		return f.pass(r, t, wire.PathRelease, in, nil)
+	if own {
+		err = refused(f.d.Release(t.id, t.worker))
+	} else {
+		err = f.pass(r, t, wire.PathRelease, in, nil)
 	}
-	if err := f.d.Release(t.id, t.worker); err != nil {
-		return refused(err)
+	if err != nil {
+		return err
 	}
 	return r.answer(http.StatusNoContent, "", nil)
 }
@@ -98,37 +78,7 @@ func (f *Front) extend(r *request) error {
 	if err := r.read(&in); err != nil {
 		return err
 	}
-	if in.Takes != nil {
-		if in.ExtendRequest != (wire.ExtendRequest{}) {
-			return errBoth
-		}
-		return answerAll(f, r, f.eachExtend(r), in.Takes)
-	}
-	length, err := lengthOf(in.ExtendRequest)
-	if err != nil {
-		return err
-	}
-	t, own, err := f.own(r, tokenTake, in.Token)
-	if err != nil {
-		return err
-	}
-	var out wire.ExtendResponse
-	if !own {
-		before := time.Since(r.started)
-		return f.pass(r, t, wire.PathExtend, in.ExtendRequest, &out,
-			func() { out.ExpiresInSeconds += before.Seconds() })
-	}
-	e, err := f.d.Extend(t.id, t.worker, length)
-	if err != nil {
-		return refused(err)
-	}
-	out = wire.ExtendResponse{ExpiresInSeconds: f.expires(e.Deadline, r.started), Draining: e.Draining}
-	return r.answer(http.StatusOK, wire.TypeJSON, out)
-}
-
-// eachExtend answers ExtendAllRequest.
-func (f *Front) eachExtend(r *request) each[wire.ExtendRequest, wire.ExtendAnswer] {
-	return each[wire.ExtendRequest, wire.ExtendAnswer]{
+	e := each[wire.ExtendRequest, wire.ExtendAnswer]{
 		path:  wire.PathExtend,
 		token: func(in wire.ExtendRequest) string { return in.Token },
 		check: func(in wire.ExtendRequest) error {
@@ -150,6 +100,10 @@ func (f *Front) eachExtend(r *request) each[wire.ExtendRequest, wire.ExtendAnswe
 			}
 		},
 	}
+	return e.answer(f, r, in.ExtendRequest, in.Takes, func(out wire.ExtendAnswer) error {
+		answer := wire.ExtendResponse{ExpiresInSeconds: out.ExpiresInSeconds, Draining: out.Draining}
+		return r.answer(http.StatusOK, wire.TypeJSON, answer)
+	})
 }
 
 // lengthOf reads for how long a take should last.
@@ -158,19 +112,10 @@ func lengthOf(in wire.ExtendRequest) (time.Duration, error) {
 }
 
 // pass has another dispatcher answer a request about a take or a stream of its own. Its answer is read into out, unless
-// that is nil, and then corrected.
-func (f *Front) pass(r *request, t token, path string, in, out any, correct ...func()) error {
+// that is nil.
+func (f *Front) pass(r *request, t token, path string, in, out any) error {
 	if r.forwarded {
 		return problem(wire.ProblemEnded, "%s", hasEnded)
 	}
-	if err := f.peers.send(r.http.Context(), t.process, r.user, path, in, out); err != nil {
-		return err
-	}
-	if out == nil {
-		return r.answer(http.StatusNoContent, "", nil)
-	}
-	for _, c := range correct {
-		c()
-	}
-	return r.answer(http.StatusOK, wire.TypeJSON, out)
+	return f.peers.send(r.http.Context(), t.process, r.user, path, in, out)
 }

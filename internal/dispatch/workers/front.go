@@ -90,6 +90,7 @@ type Front struct {
 	sizes   map[string]int // how many groups each user has
 	streams map[uint64]*stream
 	sharing sharing
+	sum     sum
 }
 
 // New returns a Front.

@@ -85,12 +85,14 @@ type peers struct {
 	scheme string // of all dispatchers' URLs
 	found  func()
 
-	// looking is held by who reads the reports.
-	looking chan struct{}
+	// looking is held by who reads the reports, and asking by requests that wait for that.
+	looking, asking chan struct{}
 
-	mu     sync.Mutex
-	known  map[Process]*peer
-	looked time.Duration // when the last reading of the reports that succeeded began; negative: there was none
+	mu    sync.Mutex
+	known map[Process]*peer
+	// looked is when the last reading of the reports began, negative before the first, and failed its error.
+	looked time.Duration
+	failed error
 }
 
 type peer struct {
@@ -109,7 +111,8 @@ var errSlow = errors.New("it does not answer in time")
 func newPeers(o Options, found func()) *peers {
 	scheme, _, _ := strings.Cut(o.URL, ":")
 	return &peers{
-		o: o, scheme: scheme, found: found, looking: make(chan struct{}, 1), known: map[Process]*peer{}, looked: -1,
+		o: o, scheme: scheme, found: found, looking: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
+		known: map[Process]*peer{}, looked: -1,
 	}
 }
 
@@ -131,7 +134,7 @@ func (p *peers) run(ctx context.Context) {
 	}
 }
 
-// look reads the reports, unless they have been read since a time.
+// look reads the reports, unless that was tried since a time.
 func (p *peers) look(ctx context.Context, since time.Duration) error {
 	select {
 	case p.looking <- struct{}{}:
@@ -140,10 +143,10 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 		return context.Cause(ctx)
 	}
 	p.mu.Lock()
-	last := p.looked
+	last, failed := p.looked, p.failed
 	p.mu.Unlock()
 	if last >= since {
-		return nil
+		return failed
 	}
 	if err := await.Sleep(ctx, last+lookSoon-p.o.Dispatcher.Now()); err != nil {
 		return err
@@ -153,6 +156,9 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	defer cancel()
 	reports, err := p.o.Reports(ctx)
 	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.looked, p.failed = begun, err
 		return err
 	}
 	now := map[Process]peer{}
@@ -173,7 +179,7 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	}
 	fresh := false
 	p.mu.Lock()
-	p.looked = begun
+	p.looked, p.failed = begun, nil
 	for id, k := range now {
 		old := p.known[id]
 		if k.reported && (old == nil || old.url != k.url || !old.reported) {
@@ -221,19 +227,39 @@ func (p *peers) has(id Process) bool {
 	return k != nil && k.reported
 }
 
-// find returns where a process is. A process that nobody knows has ended, since none hands out anything before it has
-// a report.
-func (p *peers) find(ctx context.Context, id Process) (at peer, err error) {
-	if k := p.get(id); k != nil {
-		return *k, nil
+// maxAsking is how many requests may wait for the reports to be read because of processes that are not known. Their
+// tokens may be forged, and they hold memory meanwhile.
+const maxAsking = 100
+
+// missing returns the processes that cannot be asked, and why. One that nobody knows has ended, since none hands out
+// anything before it has a report. The reports are read once at the most.
+func (p *peers) missing(ctx context.Context, all []Process) map[Process]error {
+	unknown := slices.DeleteFunc(all, func(id Process) bool { return p.get(id) != nil })
+	if len(unknown) == 0 {
+		return nil
 	}
-	if err := p.look(ctx, p.o.Dispatcher.Now()); err != nil {
-		return peer{}, problem(wire.ProblemUnavailable, "cannot find the dispatcher that handed it out: %v", err)
+	out, why := make(map[Process]error, len(unknown)), p.ask(ctx)
+	for _, id := range unknown {
+		switch {
+		case p.get(id) != nil:
+		case why != nil:
+			out[id] = problem(wire.ProblemUnavailable, "cannot find the dispatcher that handed it out: %v", why)
+		default:
+			out[id] = problem(wire.ProblemEnded, "%s", hasEnded)
+		}
 	}
-	if k := p.get(id); k != nil {
-		return *k, nil
+	return out
+}
+
+// ask has the reports read for a request.
+func (p *peers) ask(ctx context.Context) error {
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	default:
+		return errors.New("too many requests are about dispatchers that are not known")
 	}
-	return peer{}, problem(wire.ProblemEnded, "%s", hasEnded)
+	return p.look(ctx, p.o.Dispatcher.Now())
 }
 
 // hasEnded is told of a take whose dispatcher has ended.
@@ -254,13 +280,16 @@ func (p *peers) get(id Process) *peer {
 // send sends a request for a user to a process, and reads the answer into out, if that is not nil. The error is for the
 // user.
 func (p *peers) send(ctx context.Context, id Process, user, path string, in, out any) error {
-	at, err := p.find(ctx, id)
-	if err != nil {
+	if err := p.missing(ctx, []Process{id})[id]; err != nil {
 		return err
+	}
+	at := p.get(id)
+	if at == nil { // it was forgotten a moment ago
+		return problem(wire.ProblemEnded, "%s", hasEnded)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errSlow)
 	defer cancel()
-	return p.request(ctx, id, at, user, path, in, out)
+	return p.request(ctx, id, *at, user, path, in, out)
 }
 
 // answers notes whether a process does.
@@ -324,7 +353,7 @@ func (p *peers) request(ctx context.Context, id Process, at peer, user, path str
 	case err != nil:
 		return problem(wire.ProblemUnavailable, "another dispatcher broke off its answer: %v", err)
 	case answer.StatusCode < http.StatusBadRequest:
-		if out == nil {
+		if out == nil || answer.StatusCode == http.StatusNoContent {
 			return nil
 		}
 		if err := json.Unmarshal(text, out); err != nil {

@@ -1,11 +1,17 @@
 package workers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,34 +114,130 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, context.Cause(r.Context())
 }
 
+// alone returns a Front that knows one other dispatcher, over the transport.
+func alone(t *testing.T, others http.RoundTripper, read func()) *Front {
+	t.Helper()
+	other := NewProcess().At("https://10.0.0.1:8443")
+	f, err := New(Options{
+		Dispatcher: unstarted(t), Guard: anyone{}, Process: NewProcess(), Self: "dispatcher", URL: "https://10.0.0.9:8443",
+		Reports: func(context.Context) ([]Address, error) {
+			read()
+			return []Address{{At: other}}, nil
+		},
+		Client: &http.Client{Transport: others}, Logger: logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.peers.look(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// answers has a Front answer a request.
+func answers(t *testing.T, f *Front, method, path string, in, out any) {
+	t.Helper()
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(text))
+	r.Header.Set("Content-Type", wire.TypeJSON)
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != http.StatusOK {
+		t.Errorf("%d %s: %v", w.Code, w.Body, err)
+	}
+}
+
 // TestSilentDispatcher: the figures come within a second although another dispatcher does not answer, and at once where
 // it did not a moment ago.
 func TestSilentDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, err := New(Options{
-			Dispatcher: unstarted(t), Guard: anyone{}, Process: NewProcess(), Self: "dispatcher", URL: "https://10.0.0.9:8443",
-			Reports: func(context.Context) ([]Address, error) {
-				return []Address{{At: NewProcess().At("https://10.0.0.1:8443")}}, nil
-			},
-			Client: &http.Client{Transport: silent{}}, Logger: logr.Discard(),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.peers.look(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		f := alone(t, silent{}, func() {})
 		for _, want := range []time.Duration{time.Second, 0} {
-			w := httptest.NewRecorder()
 			begun := time.Now()
-			f.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.PathStats, nil))
 			var stats wire.Stats
-			if err := json.Unmarshal(w.Body.Bytes(), &stats); err != nil || stats.Dispatchers != 2 || stats.Silent != 1 {
-				t.Errorf("%d %s: %v", w.Code, w.Body, err)
+			answers(t, f, http.MethodGet, wire.PathStats, nil, &stats)
+			if took := time.Since(begun); took != want || stats.Dispatchers != 2 || stats.Silent != 1 {
+				t.Errorf("%+v after %v, want %v", stats, took, want)
 			}
-			if took := time.Since(begun); took != want {
-				t.Errorf("it took %v, want %v", took, want)
-			}
+			time.Sleep(sumFor)
+		}
+	})
+}
+
+// counted are dispatchers that answer with no figures, and count requests.
+type counted struct{ atomic.Int32 }
+
+func (c *counted) RoundTrip(*http.Request) (*http.Response, error) {
+	c.Add(1)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+}
+
+// TestStatsAreShared: however many ask for the figures, other dispatchers are asked a few times a second.
+func TestStatsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var others counted
+		f := alone(t, &others, func() {})
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				for range 10 {
+					answers(t, f, http.MethodGet, wire.PathStats, nil, &wire.Stats{})
+					time.Sleep(sumFor / 10)
+				}
+			})
+		}
+		all.Wait()
+		if n := others.Load(); n > 2 {
+			t.Errorf("another dispatcher was asked %d times by 1,000 requests", n)
+		}
+	})
+}
+
+// TestForgedTakes: tokens that name processes that nobody knows cost one reading of the reports for all, whoever sends
+// how many of them.
+func TestForgedTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const requests = 3 * maxAsking
+		read, most := 0, 0
+		f := alone(t, silent{}, func() {
+			read++
+			time.Sleep(time.Second)
+			most = max(most, runtime.NumGoroutine())
+		})
+		before := runtime.NumGoroutine()
+		var ended, unavailable atomic.Int32
+		var all sync.WaitGroup
+		for range requests {
+			all.Go(func() {
+				var in wire.DoneAllRequest
+				for range wire.MaxTakes {
+					forged := &Front{o: Options{Process: NewProcess()}}
+					in.Takes = append(in.Takes, wire.DoneRequest{Token: forged.seal(token{process: forged.o.Process, what: tokenTake}, "x")})
+				}
+				var out wire.DoneAllResponse
+				answers(t, f, http.MethodPost, wire.PathDone, in, &out)
+				for _, each := range out.Takes {
+					switch each.Problem.Type {
+					case wire.ProblemBase + wire.ProblemEnded:
+						ended.Add(1)
+					case wire.ProblemBase + wire.ProblemUnavailable:
+						unavailable.Add(1)
+					default:
+						t.Error(each.Problem)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := int(ended.Load() + unavailable.Load()); n != requests*wire.MaxTakes || ended.Load() == 0 {
+			t.Errorf("%d takes have ended, and of %d nothing is known", ended.Load(), unavailable.Load())
+		}
+		if read > 3 || most > before+requests+10 {
+			t.Errorf("the reports were read %d times, with %d goroutines at most", read, most)
 		}
 	})
 }

@@ -17,29 +17,26 @@ import (
 // figuresPatience is how long other dispatchers may take to answer with their figures.
 const figuresPatience = time.Second
 
-// everywhere asks the other dispatchers, and calls add with what each answers. Those that did not answer a moment ago
-// are not waited for.
-func everywhere[T any](f *Front, r *request, path string, add func(T)) (others, silent int) {
-	if r.forwarded {
-		return 0, 0
-	}
+// everywhere asks the other dispatchers for a user, and calls add with what each answers. Those that did not answer a
+// moment ago are not waited for.
+func everywhere[T any](ctx context.Context, f *Front, user, path string, add func(Process, T)) (others, silent int) {
 	all, answering := f.peers.all(), f.peers.answering()
 	others, silent = len(all), max(len(all)-len(answering), 0)
-	ctx, cancel := context.WithTimeoutCause(r.http.Context(), figuresPatience, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, figuresPatience, errSlow)
 	defer cancel()
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, p := range answering {
 		asked.Go(func() {
 			var theirs T
-			err := f.peers.send(ctx, p, r.user, path, nil, &theirs)
+			err := f.peers.send(ctx, p, user, path, nil, &theirs)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				silent++
 				return
 			}
-			add(theirs)
+			add(p, theirs)
 		})
 	}
 	asked.Wait()
@@ -70,12 +67,39 @@ func figuresOf(now time.Duration, k queue.Stats) wire.KindStats {
 	return s
 }
 
-// stats sums up all dispatchers. Names of kinds are no secret, so that any user may see them.
-func (f *Front) stats(r *request) error {
+// sumFor is how long the figures of all dispatchers do for all who ask. Anybody with a token may ask for them.
+const sumFor = 200 * time.Millisecond
+
+// sum has the figures of all dispatchers.
+type sum struct {
+	mu    sync.Mutex // held while others are asked
+	at    time.Time
+	stats wire.Stats
+}
+
+// get sums up all dispatchers, unless that was done a moment ago.
+func (s *sum) get(f *Front) wire.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.at.IsZero() && time.Since(s.at) < sumFor {
+		return s.stats
+	}
 	out := wire.Stats{Kinds: f.figures()}
-	others, silent := everywhere(f, r, wire.PathStats, func(theirs wire.Stats) { add(&out, theirs) })
+	others, silent := everywhere(f.life, f, f.o.Self, wire.PathStats, func(_ Process, theirs wire.Stats) {
+		add(&out, theirs)
+	})
 	out.Dispatchers, out.Silent = 1+others, silent
-	return r.answer(http.StatusOK, wire.TypeJSON, out)
+	s.at, s.stats = time.Now(), out
+	return out
+}
+
+// stats are those of all dispatchers, or of this one if another one asks. Names of kinds are no secret, so that any user
+// may see them.
+func (f *Front) stats(r *request) error {
+	if r.forwarded {
+		return r.answer(http.StatusOK, wire.TypeJSON, wire.Stats{Kinds: f.figures(), Dispatchers: 1})
+	}
+	return r.answer(http.StatusOK, wire.TypeJSON, f.sum.get(f))
 }
 
 // add adds the figures of another dispatcher. In a rollout it may have other kinds.
@@ -129,12 +153,15 @@ func (f *Front) failing(r *request) error {
 		}
 		out.Keys = append(out.Keys, key)
 	}
-	path := wire.PathFailing + "?" + url.Values{"kind": kinds, "max": {strconv.Itoa(most)}}.Encode()
-	others, silent := everywhere(f, r, path, func(theirs wire.Failing) {
-		out.Total += theirs.Total
-		out.Keys = append(out.Keys, theirs.Keys...)
-	})
-	out.Dispatchers, out.Silent = 1+others, silent
+	out.Dispatchers = 1
+	if !r.forwarded {
+		path := wire.PathFailing + "?" + url.Values{"kind": kinds, "max": {strconv.Itoa(most)}}.Encode()
+		others, silent := everywhere(r.http.Context(), f, r.user, path, func(_ Process, theirs wire.Failing) {
+			out.Total += theirs.Total
+			out.Keys = append(out.Keys, theirs.Keys...)
+		})
+		out.Dispatchers, out.Silent = 1+others, silent
+	}
 	slices.SortStableFunc(out.Keys, func(a, b wire.FailingKey) int { return cmp.Compare(b.SinceSeconds, a.SinceSeconds) })
 	out.Keys = out.Keys[:min(len(out.Keys), most)]
 	return r.answer(http.StatusOK, wire.TypeJSON, out)

@@ -227,7 +227,10 @@ func (f *Front) credit(r *request) error {
 		return err
 	}
 	if !own {
-		return f.pass(r, t, wire.PathCredit, in, nil)
+		if err := f.pass(r, t, wire.PathCredit, in, nil); err != nil {
+			return err
+		}
+		return r.answer(http.StatusNoContent, "", nil)
 	}
 	f.mu.Lock()
 	s := f.streams[t.id]
