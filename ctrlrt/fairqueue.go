@@ -2,6 +2,7 @@ package ctrlrt
 
 import (
 	"container/heap"
+	"container/list"
 	"sync"
 	"time"
 
@@ -50,8 +51,10 @@ type fairQueue struct {
 	items  map[request]*queued
 	locked map[request]bool
 	// ready are the items that may be taken, apart from those that are locked, and length is how many are ready in all.
-	ready   *turns.Turns[request]
-	length  int
+	ready  *turns.Turns[request]
+	length int
+	// lists are the items that are ready, by tenant, in the order in which they became so.
+	lists   map[string]*list.List
 	waiting waiting
 	added   uint64
 }
@@ -64,6 +67,8 @@ type queued struct {
 	since    time.Time // when it became ready
 	added    uint64    // the number of the call that counts for the order
 	index    int       // in waiting
+	tenant   string    // since it is ready
+	listed   *list.Element
 }
 
 func newFairQueue(
@@ -75,7 +80,7 @@ func newFairQueue(
 	q := &fairQueue{
 		name: name, limiter: limiter, metrics: newQueueMetrics(name), done: make(chan struct{}),
 		wake: make(chan struct{}, 1), items: map[request]*queued{}, locked: map[request]bool{},
-		ready: turns.New(o.Tenant, o.Weight, every),
+		ready: turns.New(o.Tenant, o.Weight, every), lists: map[string]*list.List{},
 	}
 	q.some = sync.NewCond(&q.mu)
 	go q.wait()
@@ -152,7 +157,11 @@ func (q *fairQueue) next() uint64 { q.added++; return q.added }
 
 // makeReady has an item be ready.
 func (q *fairQueue) makeReady(is *queued) {
-	is.at, is.since = time.Time{}, time.Now()
+	is.at, is.since, is.tenant = time.Time{}, time.Now(), q.ready.TenantOf(is.item)
+	if q.lists[is.tenant] == nil {
+		q.lists[is.tenant] = list.New()
+	}
+	is.listed = q.lists[is.tenant].PushBack(is)
 	q.length++
 	q.metrics.add(is.item, is.priority)
 	if !q.locked[is.item] {
@@ -207,7 +216,12 @@ func (q *fairQueue) GetWithPriority() (item request, priority int, shutdown bool
 		return request{}, 0, true
 	}
 	item, priority = q.ready.Pop()
+	is := q.items[item]
 	delete(q.items, item)
+	all := q.lists[is.tenant]
+	if all.Remove(is.listed); all.Len() == 0 {
+		delete(q.lists, is.tenant)
+	}
 	q.locked[item] = true
 	q.length--
 	q.metrics.get(item, priority)
@@ -292,18 +306,25 @@ type tenantItems struct {
 func (q *fairQueue) tenants(now time.Time) []tenantItems {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	oldest := map[string]time.Duration{}
-	for _, is := range q.items {
-		if is.at.IsZero() && !q.locked[is.item] {
-			name := q.ready.TenantOf(is.item)
-			oldest[name] = max(oldest[name], now.Sub(is.since))
-		}
-	}
 	var out []tenantItems
 	for _, t := range q.ready.Tenants() {
-		out = append(out, tenantItems{t, oldest[t.Name]})
+		out = append(out, tenantItems{t, q.oldest(t.Name, now)})
 	}
 	return out
+}
+
+// oldest is for how long the oldest item of a tenant has been waiting for a worker. q.mu is held.
+func (q *fairQueue) oldest(tenant string, now time.Time) time.Duration {
+	all := q.lists[tenant]
+	if all == nil {
+		return 0
+	}
+	for e := all.Front(); e != nil; e = e.Next() {
+		if is := e.Value.(*queued); !q.locked[is.item] { // there are no more of those than workers
+			return now.Sub(is.since)
+		}
+	}
+	return 0
 }
 
 // waiting is a heap of items that are not ready, by time.

@@ -5,11 +5,13 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/rota-dev/rota/fair"
+	"github.com/rota-dev/rota/internal/turns"
 	"github.com/rota-dev/rota/test/queuetest"
 )
 
@@ -170,6 +173,73 @@ func TestTenantsWhileQueuesEnd(t *testing.T) {
 	}
 	close(end)
 	asking.Wait()
+}
+
+// The oldest item of a tenant is the one that became ready first and that no worker has, whatever is taken and raised.
+func TestOldestOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFairQueue("", queueLimiter(), fair.Options[request]{}, 0)
+		defer q.ShutDown()
+		want := func(when string, seconds int) {
+			t.Helper()
+			got := q.tenants(time.Now())
+			if len(got) != 1 || got[0].oldest != time.Duration(seconds)*time.Second {
+				t.Errorf("%s: %+v, want %d s", when, got, seconds)
+			}
+		}
+		for n := range 3 {
+			q.Add(requestOf(n))
+			time.Sleep(time.Second)
+		}
+		want("three", 3)
+		first, _ := q.Get()
+		want("two", 2)
+		q.Add(first)
+		high := 5
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &high}, requestOf(1))
+		time.Sleep(time.Second)
+		want("the second is raised, the first waits for itself", 3)
+		q.Get()
+		q.Get()
+		want("only the first, which a worker has", 0)
+		q.Done(first)
+		want("it is done", 1)
+	})
+}
+
+// Tenants are any text, and a scrape does not look at every item.
+func TestTenantsOfAnyName(t *testing.T) {
+	var all []tenantItems
+	for n := range 2 * mostTenants {
+		all = append(all, tenantItems{Tenant: turns.Tenant{Name: fmt.Sprintf("team-%02d", n), Waiting: 1}})
+	}
+	for _, name := range []string{otherTenants, "caf\xc3", "caf\xc4"} {
+		all = append(all, tenantItems{Tenant: turns.Tenant{Name: name, Waiting: 2}})
+	}
+	got := map[string]int{}
+	for _, is := range most(all) {
+		if _, twice := got[is.Name]; twice || !utf8.ValidString(is.Name) {
+			t.Errorf("tenant %q", is.Name)
+		}
+		got[is.Name] = is.Waiting
+	}
+	if got["caf\uFFFD"] != 4 || got[otherTenants] != 2+mostTenants+1 || len(got) != mostTenants+1 {
+		t.Errorf("tenants %v", got)
+	}
+	q := newFairQueue("", queueLimiter(), fair.Options[request]{}, 0)
+	defer q.ShutDown()
+	for n := range 100_000 {
+		q.Add(request{NamespacedName: types.NamespacedName{Namespace: strconv.Itoa(n % 100), Name: strconv.Itoa(n)}})
+	}
+	least := time.Hour
+	for range 10 {
+		begun := time.Now()
+		q.tenants(begun)
+		least = min(least, time.Since(begun))
+	}
+	if least > 20*time.Millisecond {
+		t.Errorf("the queue is locked for %v", least)
+	}
 }
 
 // What triggers itself does not keep what has a low priority waiting without end, as it does in a stock queue.

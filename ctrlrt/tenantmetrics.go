@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ type tenantMetrics struct {
 }
 
 // mostTenants is how many tenants of a queue have series of their own, and otherTenants what stands for the others. No
-// namespace has such a name.
+// namespace has such a name; a tenant that has it is one of the others.
 const (
 	mostTenants  = 10
 	otherTenants = "(others)"
@@ -78,20 +79,34 @@ func (m *tenantMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// most returns the tenants with most items, and what the others have together.
+// most returns the tenants with most items, and what the others have together. Labels must be UTF-8, so that tenants may
+// be one there.
 func most(all []tenantItems) []tenantItems {
-	slices.SortFunc(all, func(a, b tenantItems) int {
+	byName := map[string]tenantItems{}
+	for _, t := range all {
+		t.Name = strings.ToValidUTF8(t.Name, "\uFFFD")
+		byName[t.Name] = t.with(byName[t.Name])
+	}
+	others, some := byName[otherTenants]
+	delete(byName, otherTenants)
+	out := slices.SortedFunc(maps.Values(byName), func(a, b tenantItems) int {
 		return cmp.Or(cmp.Compare(b.Waiting+b.Working, a.Waiting+a.Working), cmp.Compare(a.Name, b.Name))
 	})
-	if len(all) <= mostTenants {
-		return all
+	for _, t := range out[min(len(out), mostTenants):] {
+		others, some = others.with(t), true
 	}
-	others := tenantItems{}
-	others.Name = otherTenants
-	for _, t := range all[mostTenants:] {
-		others.Waiting += t.Waiting
-		others.Working += t.Working
-		others.oldest = max(others.oldest, t.oldest)
+	out = out[:min(len(out), mostTenants)]
+	if some {
+		others.Name = otherTenants
+		out = append(out, others)
 	}
-	return append(all[:mostTenants:mostTenants], others)
+	return out
+}
+
+// with adds the items of another tenant.
+func (t tenantItems) with(o tenantItems) tenantItems {
+	t.Waiting += o.Waiting
+	t.Working += o.Working
+	t.oldest = max(t.oldest, o.oldest)
+	return t
 }

@@ -15,8 +15,8 @@ import (
 // Options say whose items take turns. The zero value is one turn for each namespace.
 type Options[T comparable] struct {
 	// Tenant returns the tenant of an item; any string. It is called while the queue is locked: it must not block, nor use
-	// the queue. An item has the same tenant always. Default: the namespace, of items with a field of that name, such as
-	// reconcile.Request, and of strings of the form namespace/name; "" for others.
+	// the queue. An item counts for the tenant that it had when it was added. Default: the namespace, of items with a
+	// field of that name, such as reconcile.Request, and of strings of the form namespace/name; "" for others.
 	Tenant func(T) string
 	// Weight returns how many turns a tenant has for each turn of another; less than 1 counts as 1. It is called as Tenant
 	// is. Default 1.

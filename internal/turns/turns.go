@@ -13,9 +13,10 @@ import (
 //
 // Items of a higher priority come before others, but for one turn in every, which is one of the lower priorities'.
 // Within a priority it is a tenant's turn that has fewer items in work than its weight, and has waited longest for it;
-// if there is none, the turn of one that has fewest in work for its weight. A tenant takes as many items in a row as
-// its weight, by deficit round robin with items of equal cost (Shreedhar and Varghese, 1996). Its items come by the
-// numbers that they were pushed with.
+// if there is none, the turn of one that has fewest in work for its weight. A tenant that has as many in work is passed
+// over so often at most (see patience), so that it does not wait as long as its longest item works. A tenant takes as
+// many items in a row as its weight, by deficit round robin with items of equal cost (Shreedhar and Varghese, 1996).
+// Its items come by the numbers that they were pushed with, and have the tenant that they had then.
 type Turns[T comparable] struct {
 	tenantOf func(T) string
 	weightOf func(tenant string) int
@@ -24,8 +25,9 @@ type Turns[T comparable] struct {
 	where map[T][]place // in the order in which they come
 	len   int
 	bands []*band // by falling priority; none is empty
-	// inWork says how often an item is in work, and working how many a tenant has there.
-	inWork  map[T]int
+	// inWork has the tenants of an item that is in work, once for each time that it is, and working how many a tenant
+	// has there.
+	inWork  map[T][]string
 	working map[string]int
 	// passed is how many turns of the first band went by while others had items, and next which of these is next.
 	passed, next int
@@ -58,6 +60,17 @@ type tenant struct {
 	turn   *list.Element
 	items  list.List // of entries, by rising number
 	credit int       // items that it may still take in a row
+	passed int       // how often it was passed over
+}
+
+// patience is how often a tenant is passed over that has n items in work, for a weight of w: 10 times if it has one,
+// 100 times if it has two. So a tenant whose items never end gets another worker now and then, and not all of them soon.
+func patience(n, w int) int {
+	most := 1
+	for range min(n/w, 6) {
+		most *= 10
+	}
+	return most
 }
 
 // entry is an item and its number.
@@ -96,7 +109,7 @@ func New[T comparable](tenantOf func(T) string, weightOf func(tenant string) int
 		return max(1, weightOf(tenant))
 	}
 	return &Turns[T]{
-		tenantOf: tenantOf, weightOf: weight, every: every, where: map[T][]place{}, inWork: map[T]int{},
+		tenantOf: tenantOf, weightOf: weight, every: every, where: map[T][]place{}, inWork: map[T][]string{},
 		working: map[string]int{}, tenants: map[string]*Tenant{},
 	}
 }
@@ -163,7 +176,7 @@ func (q *Turns[T]) Pop() (item T, priority int) {
 		b.turns.MoveToFront(t.turn)
 	}
 	q.take(item)
-	q.inWork[item]++
+	q.inWork[item] = append(q.inWork[item], t.name)
 	q.working[t.name]++
 	q.count(t.name).Working++
 	return item, b.priority
@@ -171,13 +184,14 @@ func (q *Turns[T]) Pop() (item T, priority int) {
 
 // Done says that an item is in work no more. One that is not is no matter.
 func (q *Turns[T]) Done(item T) {
-	if q.inWork[item] == 0 {
+	tenants := q.inWork[item]
+	if len(tenants) == 0 {
 		return
 	}
-	if q.inWork[item]--; q.inWork[item] == 0 {
+	name := tenants[0]
+	if q.inWork[item] = tenants[1:]; len(tenants) == 1 {
 		delete(q.inWork, item)
 	}
-	name := q.tenantOf(item)
 	if q.working[name]--; q.working[name] == 0 {
 		delete(q.working, name)
 	}
@@ -238,13 +252,16 @@ func (b *band) turn(working map[string]int, weightOf func(string) int) *tenant {
 	for e := b.turns.Front(); e != nil; e = e.Next() {
 		t := e.Value.(*tenant)
 		n, w := working[t.name], weightOf(t.name)
-		if n < w {
+		if n < w || t.passed >= patience(n, w) {
+			t.passed = 0
 			return t
 		}
+		t.passed++
 		if best == nil || n*weightOf(best.name) < working[best.name]*w {
 			best = t
 		}
 	}
+	best.passed = 0
 	return best
 }
 

@@ -97,6 +97,54 @@ func TestLongItemsOfATenant(t *testing.T) {
 	}
 }
 
+// A tenant with an item that never ends has turns beside tenants that always have items. If none of its items ends, it
+// gets few workers.
+func TestItemsThatNeverEnd(t *testing.T) {
+	for _, c := range []struct{ workers, busy, waits int }{{2, 1, 11}, {3, 2, 11}, {10, 9, 11}, {10, 1, 3}} {
+		q, number, stuck := newTurns(0, nil), uint64(0), 1
+		push := func(item string) { number++; q.Push(item, 0, number) }
+		push("a0")
+		q.Pop()
+		for i := range 10 {
+			push(fmt.Sprint("a", 1+i))
+		}
+		var work []string
+		came := 0 // the turn in which a's second item came
+		for turn := 1; turn <= 2000 && stuck < c.workers; turn++ {
+			for b := range c.busy {
+				push(fmt.Sprint(string(rune('b'+b)), turn))
+			}
+			item, _ := q.Pop()
+			if item[0] != 'a' {
+				work = append(work, item)
+			} else if stuck++; came == 0 {
+				came = turn
+			}
+			if len(work)+stuck >= c.workers && len(work) > 0 {
+				q.Done(work[0])
+				work = work[1:]
+			}
+		}
+		if came == 0 || came > c.waits || stuck < min(3, c.workers) || stuck > 5 {
+			t.Errorf("%d workers, %d busy tenants: the second item came in turn %d, want %d at most; %d are stuck", c.workers,
+				c.busy, came, c.waits, stuck)
+		}
+	}
+}
+
+// The tenant of an item changes while it is in work.
+func TestATenantChanges(t *testing.T) {
+	name := "old"
+	q := turns.New(func(string) string { return name }, nil, 0)
+	q.Push("x", 0, 1)
+	q.Pop()
+	name = "new"
+	q.Done("x")
+	if left := q.Tenants(); len(left) > 0 {
+		t.Errorf("nothing waits and nothing is in work, but %+v", left)
+	}
+}
+
 func TestPriorities(t *testing.T) {
 	q := newTurns(0, nil)
 	push(q, -1, "a1 b1")
