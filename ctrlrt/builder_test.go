@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -32,22 +31,11 @@ func TestBuilderCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := managerOptions()
-	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
-	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: leaseDuration,
-		RetryPeriod: leaseDuration / 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
 	channel := make(chan event.GenericEvent)
 	seen := make(chan string, 100)
 	reader := mgr.GetClient()
-	err = ctrlrt.NewControllerManagedBy(mgr).
+	err := ctrlrt.NewControllerManagedBy(mgr).
 		For(&corev1.ConfigMap{}, builder.OnlyMetadata).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []reconcile.Request {
 			name := types.NamespacedName{Namespace: namespace, Name: obj.GetLabels()["wakes"]}
@@ -69,15 +57,7 @@ func TestBuilderCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	begin(t, mgr)
 	wait := func(why, want string) {
 		t.Helper()
 		select {

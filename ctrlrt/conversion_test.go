@@ -15,9 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -93,8 +93,8 @@ func (c *converter) install(t *testing.T, group string) {
 func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	cfg := controlplane.For(t).Config()
-	r := newRota(t, cfg)
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
+	r := mgr.Rota()
 	webhook := &converter{ready: func() error { return r.Ready(nil) }}
 	group := namespace + ".rota.dev"
 	webhook.install(t, group)
@@ -105,16 +105,10 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	if err := c.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	o := managerOptions()
-	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	gauge := &unstructured.Unstructured{}
 	gauge.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v2", Kind: "Gauge"})
 	reconciled := make(chan string, 100)
-	err = ctrlrt.NewControllerManagedBy(mgr).For(gauge).Complete(reconcile.Func(
+	err := ctrlrt.NewControllerManagedBy(mgr).For(gauge).Complete(reconcile.Func(
 		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			read := gauge.DeepCopy()
 			if err := mgr.GetClient().Get(ctx, req.NamespacedName, read); err != nil {
@@ -126,9 +120,7 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	ended := begin(t, mgr).done
 	eventually(t, time.Minute, func() string {
 		err := r.Ready(nil)
 		if err == nil || !strings.Contains(err.Error(), "conversion webhook for "+group) ||
@@ -153,9 +145,5 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	}
 	if err := r.Ready(nil); err != nil {
 		t.Errorf("it works, and is not ready: %v", err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("the manager ended with %v", err)
 	}
 }

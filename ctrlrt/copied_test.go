@@ -93,7 +93,7 @@ func TestLabelsThatAreCopied(t *testing.T) {
 	start := func(pod string) *replica {
 		cfg := rest.CopyConfig(controlplane.For(t).Config())
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return transport(func(r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodGet && strings.Contains(r.URL.Path, namespace+"/configmaps/") {
 					writes.add(path.Base(r.URL.Path))
 				}

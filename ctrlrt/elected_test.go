@@ -88,25 +88,15 @@ func TestElectedWithAnElectionOrAlone(t *testing.T) {
 func TestElectedOfAMemberIsLogged(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
-	cfg := controlplane.For(t).Config()
-	o := managerOptions()
-	o.Logger = funcr.New(h.write, funcr.Options{})
-	mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	mgr := newMember(t, controlplane.For(t).Config(), controlplane.Namespace(t), "a", rota.Options{}, func(o *ctrl.Options) {
+		o.Logger = funcr.New(h.write, funcr.Options{})
+	})
+	begin(t, mgr)
 	<-mgr.Rota().Joined()
 	for range 3 {
 		<-mgr.Elected()
 	}
 	if n := h.count("Elected of the manager", "elected_test.go:", "AddDuty"); n != 1 {
 		t.Errorf("told %d times, want once, in %s", n, h.lines)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("the manager ended with %v", err)
 	}
 }

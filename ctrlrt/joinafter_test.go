@@ -8,12 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -23,16 +23,10 @@ import (
 func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	cfg := controlplane.For(t).Config()
-	r := newRota(t, cfg)
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
+	r := mgr.Rota()
 	built := make(chan struct{})
 	if err := r.JoinAfter("the controllers, which are built once there are certificates", built); err != nil {
-		t.Fatal(err)
-	}
-	o := managerOptions()
-	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
 		t.Fatal(err)
 	}
 	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
@@ -50,10 +44,7 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-
+	ended := begin(t, mgr).done
 	parent := &corev1.Secret{}
 	parent.Namespace, parent.Name, parent.Labels = namespace, "a", map[string]string{"size": "1"}
 	if err := c.Create(t.Context(), parent); err != nil {
@@ -84,7 +75,7 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 		return reconcile.Result{}, err
 	}
 	bySize := client.MatchingFields{"size": "1"}
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 		func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			var list corev1.ConfigMapList
 			return report("child", mgr.GetClient().List(ctx, &list, ctrlrt.Share, bySize))
@@ -128,9 +119,5 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatalf("still missing: %v; ready: %v", missing, r.Ready(nil))
 		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("the manager ended with %v", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +24,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -188,16 +183,8 @@ func ending(t *testing.T, run func(context.Context) error) (leave func()) {
 // withManager is a member of controller-runtime.
 func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nursery) func() {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	r := lagRota(t, namespace, pod)
-	mgr, err := ctrlrt.NewManager(lagging(controlplane.For(t).Config(), lag), r, ctrl.Options{
-		Logger: testLogger(t, pod), Metrics: server.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, lagging(controlplane.For(t).Config(), lag), namespace, pod, rota.Options{
+		LeaseDuration: 9 * time.Second, RetryPeriod: 300 * time.Millisecond})
 	c := mgr.GetClient()
 	raise := &raiser{
 		pod: pod, nursery: n,
@@ -215,7 +202,7 @@ func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nurs
 			return c.Delete(ctx, child, client.Preconditions{UID: &child.UID})
 		},
 	}
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).Named("lag").
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).Named("lag").
 		Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			var parent corev1.ConfigMap
 			if err := c.Get(ctx, req.NamespacedName, &parent); err != nil {

@@ -18,12 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
@@ -117,7 +114,6 @@ type replica struct {
 
 type replicaOptions struct {
 	logger    logr.Logger
-	build     string
 	reconcile func(context.Context, client.Client, reconcile.Request) (reconcile.Result, error)
 	setup     func(*ctrlrt.Manager)
 	// leaderElection is for unsharded controllers.
@@ -138,45 +134,60 @@ type replicaOptions struct {
 // share two cores with others.
 const leaseDuration = 5 * time.Second
 
+// newMember returns the manager of a member named pod of the namespace's rota, which sees that namespace alone.
+func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options, change ...func(*ctrl.Options),
+) *ctrlrt.Manager {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	o.Name, o.Namespace, o.Identity.Pod = "test", namespace, pod
+	if o.Logger.GetSink() == nil {
+		o.Logger = testLogger(t, pod)
+	}
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, leaseDuration)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.LeaseDuration/10)
+	r, err := rota.New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := managerOptions()
+	options.Logger, options.Controller.MaxConcurrentReconciles = o.Logger, 4
+	options.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	for _, f := range change {
+		f(&options)
+	}
+	mgr, err := ctrlrt.NewManager(cfg, r, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mgr
+}
+
+// begin starts a manager, which ends with the test.
+func begin(t *testing.T, mgr *ctrlrt.Manager) *replica {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
+	go func() { out.done <- mgr.Start(ctx) }()
+	t.Cleanup(func() { out.leave(t) })
+	return out
+}
+
 // startReplica starts a member named pod of the namespace's rota.
 func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOptions) *replica {
 	t.Helper()
-	cfg := controlplane.For(t).Config()
-	if o.logger.GetSink() == nil {
-		ctrl.SetLogger(logr.Discard())
-		o.logger = testLogger(t, pod)
-	}
-	lease := cmp.Or(o.lease, leaseDuration)
-	r, err := rota.New(cfg, rota.Options{
-		Name: "test", Namespace: namespace, Logger: o.logger,
-		Identity:      rota.Identity{Pod: pod, Build: o.build},
-		LeaseDuration: lease, RetryPeriod: lease / 10,
-		Delivery: o.delivery, LabelNamespaces: []string{namespace},
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, pod, rota.Options{Logger: o.logger,
+		LeaseDuration: o.lease, Delivery: o.delivery, LabelNamespaces: []string{namespace}}, func(c *ctrl.Options) {
+		c.LeaderElection, c.LeaderElectionID, c.LeaderElectionNamespace = o.leaderElection, "leader", namespace
+		c.LeaderElectionReleaseOnCancel = true
+		c.Controller.MaxConcurrentReconciles = cmp.Or(o.workers, 4)
+		c.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector,
+			Transform: o.transform}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Logger:         o.logger,
-		Metrics:        server.Options{BindAddress: "0"},
-		LeaderElection: o.leaderElection, LeaderElectionID: "leader", LeaderElectionNamespace: namespace,
-		LeaderElectionReleaseOnCancel: true,
-		Controller: config.Controller{SkipNameValidation: ptr.To(true),
-			MaxConcurrentReconciles: cmp.Or(o.workers, 4)},
-		Cache: cache.Options{
-			DefaultNamespaces: map[string]cache.Config{namespace: {}},
-			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector,
-				Transform: o.transform}},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if o.setup != nil {
 		o.setup(mgr)
 	}
 	c := mgr.GetClient()
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			epoch, ok := gate.EpochFrom(ctx)
 			if !ok {
@@ -198,11 +209,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-	go func() { out.done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { out.leave(t) })
-	return out
+	return begin(t, mgr)
 }
 
 // startMember starts a member named pod of the namespace's rota, with the controllers that build makes. It sees that
@@ -217,42 +224,22 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 	build func(*ctrlrt.Manager) error,
 ) *replica {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	logger := testLogger(t, pod)
-	o.Name, o.Namespace, o.Logger, o.Identity.Pod = "test", namespace, logger, pod
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration, o.RetryPeriod = leaseDuration, leaseDuration/10
-	}
 	if o.LabelNamespaces == nil {
 		o.LabelNamespaces = []string{namespace}
 	}
-	namespaces := map[string]cache.Config{}
-	for _, ns := range o.LabelNamespaces {
-		namespaces[ns] = cache.Config{}
-	}
-	if _, all := namespaces[metav1.NamespaceAll]; all {
-		namespaces = nil
-	}
-	r, err := rota.New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-		Logger: logger, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-		Cache:      cache.Options{DefaultNamespaces: namespaces},
+	mgr := newMember(t, cfg, namespace, pod, o, func(c *ctrl.Options) {
+		c.Cache.DefaultNamespaces = map[string]cache.Config{}
+		for _, ns := range o.LabelNamespaces {
+			c.Cache.DefaultNamespaces[ns] = cache.Config{}
+		}
+		if slices.Contains(o.LabelNamespaces, metav1.NamespaceAll) {
+			c.Cache.DefaultNamespaces = nil
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := build(mgr); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-	go func() { out.done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { out.leave(t) })
-	return out
+	return begin(t, mgr)
 }
 
 // testLogger returns a logger of the test's. A manager that stops leaves a goroutine behind that may log when the test

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,18 +46,8 @@ func TestCacheWithoutShares(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
-			r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Logger: testLogger(t, "a")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			o := managerOptions()
-			o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-			o.NewCache = test.newCache
-			mgr, err := ctrlrt.NewManager(cfg, r, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mgr := newMember(t, controlplane.For(t).Config(), controlplane.Namespace(t), "a", rota.Options{},
+				func(o *ctrl.Options) { o.NewCache = test.newCache })
 			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
 				Complete(nothing); err != nil {
 				t.Fatal(err)
@@ -66,35 +57,6 @@ func TestCacheWithoutShares(t *testing.T) {
 			wantError(t, mgr.Start(ctx), `"configmap"`, "informer of "+test.kind, "NewCache", "NewInformer")
 		})
 	}
-}
-
-// A cache of the options that NewCache is given holds shares, whatever else it changes.
-func TestCacheWithShares(t *testing.T) {
-	t.Parallel()
-	cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Logger: testLogger(t, "a"),
-		LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := managerOptions()
-	o.NewCache = func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
-		given.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-		return cache.New(cfg, given)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
-		Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	m := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-	go func() { m.done <- mgr.Start(ctx) }()
-	t.Cleanup(func() { m.leave(t) })
-	eventually(t, 30*time.Second, settled(m))
 }
 
 // What NewCache changes of the options shows in the cache alone. The first answer in place of the cache says so.
@@ -110,26 +72,18 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 	}
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("NewCache: ", made), func(t *testing.T) {
-			cfg, h := controlplane.For(t).Config(), &heard{}
-			r, err := rota.New(cfg, rota.Options{Solo: true, Namespace: namespace, Logger: testLogger(t, "solo")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			o, want := managerOptions(), 1
-			o.Logger = funcr.New(h.write, funcr.Options{})
-			if made {
-				want = 2 // the answer that the line is about
-				o.NewCache = func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
-					given.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-					return cache.New(cfg, given)
+			h, want := &heard{}, 1
+			mgr := newMember(t, controlplane.For(t).Config(), namespace, "solo", rota.Options{Solo: true}, func(o *ctrl.Options) {
+				o.Logger = funcr.New(h.write, funcr.Options{})
+				if made {
+					want = 2 // the answer that the line is about
+					o.Cache.DefaultNamespaces = nil
+					o.NewCache = func(cfg *rest.Config, given cache.Options) (cache.Cache, error) {
+						given.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+						return cache.New(cfg, given)
+					}
 				}
-			} else {
-				o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-			}
-			mgr, err := ctrlrt.NewManager(cfg, r, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -53,22 +52,12 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 	create(foreign, nil)
 	create(child(foreign.Name, foreign.UID), nil)
 
-	o := managerOptions()
-	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
-	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Solo: true, Namespace: namespace, Logger: testLogger(t, "solo")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, "solo", rota.Options{Solo: true})
 	seen := make(chan string, 100)
 	classed := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetLabels()["class"] == "mine"
 	}))
-	err = ctrlrt.NewControllerManagedBy(mgr).Named("chooses").
+	err := ctrlrt.NewControllerManagedBy(mgr).Named("chooses").
 		For(&corev1.ConfigMap{}, classed).
 		Owns(&corev1.Secret{}, classed).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(
@@ -82,7 +71,7 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, mgr)
+	begin(t, mgr)
 	want := map[string]bool{"mine": true, "child-is-mine": true, "watch-is-mine": true, "gone": true}
 	for len(want) > 0 {
 		select {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -142,45 +141,27 @@ func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
 		watches: &watches{}}
 	ready, done := &atomic.Bool{}, make(chan struct{})
 	ready.Store(true)
-	cfg := m.watches.config(t)
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Logger: testLogger(t, pod),
-		Identity: rota.Identity{Pod: pod}, LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10,
-		LeaveTimeout: leave})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := managerOptions()
-	o.Logger, o.Controller.MaxConcurrentReconciles = testLogger(t, pod), 4
-	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	o = readingOwnWrites(t, o)
-	for _, set := range options {
-		set(&o)
-	}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, m.watches.config(t), namespace, pod, rota.Options{LeaveTimeout: leave}, func(o *ctrl.Options) {
+		*o = readingOwnWrites(t, *o)
+		for _, set := range options {
+			set(o)
+		}
+	})
 	reconciler := reconcile.Reconciler(&session{calls: m.calls, ready: ready, done: done})
 	if build != nil {
 		reconciler = build(mgr)
 	} else {
-		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(reconcile.Func(
-			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(nothing)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	m.replica = &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-	go func() { m.replica.done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		close(done)
-		m.leave(t)
-	})
+	m.replica = begin(t, mgr)
+	t.Cleanup(func() { close(done) }) // before it leaves
 	return m
 }
 

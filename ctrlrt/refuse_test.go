@@ -211,74 +211,27 @@ func TestMissingPermissionToLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: sharding.SlotLabel,
-		LabelNamespaces: []string{namespace}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := managerOptions()
-	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, cfg, namespace, "a", rota.Options{Delivery: sharding.SlotLabel, LabelNamespaces: []string{namespace}})
 	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
 }
 
-// R9: a second process with a pod name in use ends with an error, and the first goes on.
-func TestIdentityInUse(t *testing.T) {
-	t.Parallel()
-	namespace := controlplane.Namespace(t)
-	first := startReplica(t, namespace, "a", newJournal(), replicaOptions{})
-	eventually(t, 30*time.Second, settled(first))
-	id := first.Rota().ID()
-	cfg := controlplane.For(t).Config()
-	second, err := rota.New(cfg, rota.Options{
-		Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: "a"},
-		LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	wantError(t, second.Run(ctx), "identity is in use", id, "pod name")
-	if problem := settled(first)(); problem != "" || first.Rota().ID() != id {
-		t.Errorf("the first was disturbed: %s", problem)
-	}
-	select {
-	case <-second.Joined():
-		t.Error("the second joined")
-	default:
-	}
-}
-
 // A kind that does not exist does not keep those that do from being worked on; the error names it.
 func TestMissingKind(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	cfg := controlplane.For(t).Config()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, LeaseDuration: leaseDuration,
-		RetryPeriod: leaseDuration / 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := managerOptions()
-	o.Controller.CacheSyncTimeout = 25 * time.Second
-	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{}, func(o *ctrl.Options) {
+		o.Controller.CacheSyncTimeout = 25 * time.Second
+	})
 	gadget := &unstructured.Unstructured{}
 	gadget.SetGroupVersionKind(schema.GroupVersionKind{Group: "missing.rota.dev", Version: "v1", Kind: "Gadget"})
 	if err := ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing); err != nil {
 		t.Fatal(err)
 	}
 	reconciled := make(chan string, 100)
-	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
 		func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
 			if r.Namespace == namespace {
 				reconciled <- r.Name

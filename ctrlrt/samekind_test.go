@@ -11,11 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -99,29 +97,18 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 	start := func(pod string) *replica {
 		cfg := controlplane.For(t).Config()
 		cfg.QPS = -1
-		r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Logger: testLogger(t, pod),
-			Identity: rota.Identity{Pod: pod}, LeaseDuration: leaseDuration, RetryPeriod: leaseDuration / 10})
-		if err != nil {
-			t.Fatal(err)
-		}
 		caches := 0
-		mgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{
-			Logger: testLogger(t, pod), Metrics: managerOptions().Metrics,
-			Controller: config.Controller{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 4},
-			Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-			NewCache: func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
+		mgr := newMember(t, cfg, namespace, pod, rota.Options{}, func(o *ctrl.Options) {
+			o.NewCache = func(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 				if caches++; caches > 1 { // that of Whole
 					slow := *o.HTTPClient
 					slow.Transport = watchesLag(slow.Transport, lag)
 					o.HTTPClient = &slow
 				}
 				return cache.New(cfg, o)
-			},
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field, func(o client.Object) []string {
+		err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field, func(o client.Object) []string {
 			return []string{o.(*corev1.ConfigMap).Data["kind"]}
 		})
 		if err != nil {
@@ -162,11 +149,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 				t.Fatal(err)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		out := &replica{Manager: mgr, stop: cancel, done: make(chan error, 1)}
-		go func() { out.done <- mgr.Start(ctx) }()
-		t.Cleanup(func() { out.leave(t) })
-		return out
+		return begin(t, mgr)
 	}
 	a := start("a")
 	eventually(t, 30*time.Second, settled(a))

@@ -2,12 +2,10 @@ package ctrlrt_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,10 +15,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
@@ -201,7 +196,7 @@ func TestLabelsAreApplied(t *testing.T) {
 	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
 	namespace, writes := controlplane.Namespace(t), atomic.Int64{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return transport(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet {
 				writes.Add(1)
 			}
@@ -287,65 +282,5 @@ func TestLabelsAreApplied(t *testing.T) {
 	}
 	if err := c.Apply(ctx, want("foreign"), field); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
-	}
-}
-
-// A controller that is not sharded, of a kind that is, in one manager.
-func TestWholeCache(t *testing.T) {
-	t.Parallel()
-	c, namespace := adminClient(t), controlplane.Namespace(t)
-	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		if err := c.Create(t.Context(), configMap(namespace, name, "1")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen := map[string]chan string{"x": make(chan string, 100), "y": make(chan string, 100)}
-	start := func(pod string) *replica {
-		return startMember(t, namespace, pod, rota.Options{Delivery: sharding.SlotLabel}, func(mgr *ctrlrt.Manager) error {
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-				return err
-			}
-			whole, err := mgr.Whole()
-			if err != nil {
-				return err
-			}
-			return ctrl.NewControllerManagedBy(whole).For(&corev1.ConfigMap{}).Named("whole").
-				WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(reconcile.Func(
-				func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-					var list corev1.ConfigMapList
-					if err := whole.GetClient().List(ctx, &list); err != nil || len(list.Items) < 8 {
-						t.Errorf("%s lists %d objects of all, %v", pod, len(list.Items), err)
-					}
-					seen[pod] <- req.Name
-					return reconcile.Result{}, nil
-				}))
-		})
-	}
-	x, y := start("x"), start("y")
-	eventually(t, 30*time.Second, settled(x, y))
-	for pod, names := range seen {
-		got := map[string]bool{}
-		eventually(t, 20*time.Second, func() string {
-			for len(names) > 0 {
-				got[<-names] = true
-			}
-			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-				if !got[name] {
-					return fmt.Sprintf("the controller of %s that is not sharded has not seen %s", pod, name)
-				}
-			}
-			return ""
-		})
-	}
-	for _, m := range []*replica{x, y} {
-		var list corev1.ConfigMapList
-		if err := m.GetClient().List(t.Context(), &list, ctrlrt.Share); err != nil {
-			t.Fatal(err)
-		}
-		for _, cm := range list.Items {
-			if key := client.ObjectKeyFromObject(&cm); !m.Rota().Owns(configMapKind, key) {
-				t.Errorf("%s lists %s, which is not in its share", m.Rota().ID(), key)
-			}
-		}
 	}
 }

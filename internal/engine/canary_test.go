@@ -117,32 +117,3 @@ func TestCanary(t *testing.T) {
 		})
 	}
 }
-
-// Members tell their labels while there are pins, and pinned slots go to them.
-func TestPins(t *testing.T) {
-	inLab(t, func(l *lab) {
-		a := l.start("a")
-		b := l.start("b", func(o *Options) { o.MemberLabels = map[string]string{"pool": "large", "zone": ""} })
-		l.wait(time.Minute)
-		n := 0
-		for l.owner(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}) != a.ID() {
-			n++
-		}
-		l.order(func(t *table.Table) error {
-			t.PutPin(table.Pin{Object: fmt.Sprintf("a/%d", n), Labels: "pool=large", Since: 1})
-			return nil
-		})
-		l.wait(time.Minute)
-		if owner := l.owner(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}); owner != b.ID() {
-			t.Errorf("the pinned object is with %s, want %s", owner, b.ID())
-		}
-		b.stop()
-		l.wait(time.Minute)
-		if owner := l.owner(types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}); owner != a.ID() {
-			t.Errorf("the pinned object is with %s, want %s", owner, a.ID())
-		}
-		if n := l.events()["PinUnmet"]; n != 1 {
-			t.Errorf("events %v, want one PinUnmet", l.events())
-		}
-	})
-}

@@ -7,14 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/metadatalister"
 	"k8s.io/client-go/tools/cache"
 
@@ -59,71 +55,6 @@ func workFor(t *testing.T, r *Engine, run func(context.Context)) {
 	if err := r.Work(ctx, run); err != nil {
 		t.Error(err)
 	}
-}
-
-// A second queue whose items are children is one about their owners: it is given the owners of a slot that comes,
-// whether they exist or not, and finds the children itself.
-func TestSecondQueueAboutChildren(t *testing.T) {
-	type orphan struct{ namespace, owner, pod string }
-	child := func(name, owner string) *corev1.Pod {
-		yes := true
-		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: types.UID(owner), Controller: &yes}
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name,
-			OwnerReferences: []metav1.OwnerReference{ref}}}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(child("one", "gone"), child("two", "gone"), child("three", "here"),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "here", UID: "here"}})
-		r, err := New(nil, Options{Solo: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
-		owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
-			client.CoreV1().ConfigMaps(metav1.NamespaceAll))
-		owners = withHandler(t, owners, err)
-		pods, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
-			client.CoreV1().Pods(metav1.NamespaceAll), Children{Of: schema.GroupKind{Kind: "ConfigMap"}})
-		pods = withHandler(t, pods, err)
-		jobs, err := NewQueue(r, "jobs", owners, testInner[string](t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		jobs.OnReset(nil)
-		orphans, err := NewQueueOf(r, "orphans", owners, testInner[orphan](t), Items[orphan]{
-			Name: func(o orphan) (types.NamespacedName, error) {
-				return types.NamespacedName{Namespace: o.namespace, Name: o.owner}, nil
-			},
-			Item: func(owner types.NamespacedName) orphan { return orphan{owner.Namespace, owner.Name, ""} },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		orphans.OnReset(nil)
-		var synced, cleaned []string
-		workFor(t, r, func(ctx context.Context) {
-			factory.Start(ctx.Done())
-			go serve(ctx, jobs, func(_ context.Context, key string) error { synced = append(synced, key); return nil })
-			serve(ctx, orphans, func(_ context.Context, o orphan) error {
-				if _, exists, _ := owners.GetIndexer().GetByKey(o.namespace + "/" + o.owner); exists {
-					return nil
-				}
-				for _, obj := range pods.GetIndexer().List() {
-					pod := obj.(*corev1.Pod)
-					if by := metav1.GetControllerOf(pod); by != nil && by.Name == o.owner && (o.pod == "" || o.pod == pod.Name) {
-						cleaned = append(cleaned, pod.Name)
-					}
-				}
-				return nil
-			})
-			factory.Shutdown()
-		})
-		slices.Sort(synced)
-		slices.Sort(cleaned)
-		if !slices.Equal(synced, []string{"a/gone", "a/here"}) || !slices.Equal(cleaned, []string{"one", "two"}) {
-			t.Errorf("synced %v, cleaned up %v; want both owners, and the children of the one that is gone", synced, cleaned)
-		}
-	})
 }
 
 // Without a factory that can be shared, an informer of metadata holds the share, and a lister of it works as ever. Two

@@ -214,64 +214,6 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 	})
 }
 
-// R15: a drain waits for deletions as long as some are dealt with, however many they are, and not for ever for one that
-// keeps failing.
-func TestR15DrainWaitsForDeletionsThatMakeProgress(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		fails bool
-		want  time.Duration
-	}{{"one worker", false, 30 * time.Second}, {"failing", true, work.DeletionPatience}} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := testRota(t)
-				c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
-				if err != nil {
-					t.Fatal(err)
-				}
-				var keys []types.NamespacedName
-				for n := 0; len(keys) < 30; n++ {
-					key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}
-					if len(keys) == 0 || slotOf(r, key) == slotOf(r, keys[0]) {
-						keys = append(keys, key)
-					}
-				}
-				var mine slot.Set
-				mine.Add(slotOf(r, keys[0]))
-				r.share.Hold(mine)
-				r.gate.SetDeadline(time.Hour)
-				r.gate.Open(mine, 7)
-				for _, key := range keys {
-					c.Add(key)
-				}
-				begun := time.Now()
-				drained, end := drainOf(r, mine)
-				defer end()
-				go func() {
-					for len(keys) > 0 {
-						key := keys[0]
-						keys = keys[1:]
-						c.Take(key)
-						if _, ok := c.Admit(t.Context(), key); !ok {
-							return
-						}
-						<-time.After(time.Second)
-						if test.fails {
-							c.AddLater(key)
-							keys = append(keys, key)
-						}
-						c.Done(key)
-					}
-				}()
-				<-drained
-				if took := time.Since(begun); took < test.want || took > test.want+2*time.Second {
-					t.Errorf("the slot is given up after %v, want %v", took, test.want)
-				}
-			})
-		})
-	}
-}
-
 // drainOf drains slots, and looks at the drain as an incarnation does until end is called. drained is closed when one of
 // them is given up.
 func drainOf(r *Engine, set slot.Set) (drained <-chan struct{}, end func()) {

@@ -31,7 +31,6 @@ import (
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
-	"github.com/rota-dev/rota/test/store/memory"
 )
 
 // shift is a run of a duty.
@@ -249,61 +248,6 @@ func TestR18OwnDutiesInARollout(t *testing.T) {
 	}
 }
 
-// R18: the rota's own duties are in the table as users' duties are. While they are suspended, hash slots say who does
-// them.
-func TestR18OwnDuties(t *testing.T) {
-	inLab(t, func(l *lab) {
-		one := func(when string) *labMember {
-			l.t.Helper()
-			var who []*labMember
-			for _, m := range l.members {
-				if m.doesOwn(report.ScrubDuty) {
-					who = append(who, m)
-				}
-			}
-			if len(who) != 1 {
-				l.t.Fatalf("%s: %d members compare, want 1", when, len(who))
-			}
-			return who[0]
-		}
-		inTable := func(when string, want bool) {
-			l.t.Helper()
-			if _, there := l.members[len(l.members)-1].state.Table().DutySlot(report.ScrubDuty); there != want {
-				l.t.Errorf("%s: the table has the duty: %v, want %v", when, there, want)
-			}
-		}
-		l.start("web-0")
-		l.start("web-1")
-		l.wait(time.Minute)
-		inTable("two members", true)
-		dead := one("two members")
-		dead.crash()
-		l.wait(2 * time.Minute)
-		if one("one died") == dead {
-			l.t.Error("the dead member still has the duty")
-		}
-		l.start("web-2")
-		l.wait(time.Minute)
-		one("another joined")
-		older := l.memory.Client(func(context.Context, memory.Op, bool) error { return nil })
-		lease := member.Lease{ID: "old-0", Format: table.DutyFormat - 1}
-		if _, outcome, err := older.CreateLease(l.t.Context(), lease, time.Second); outcome != member.OutcomeDone {
-			l.t.Fatal(outcome, err)
-		}
-		l.wait(time.Minute)
-		inTable("an older process wants to join", false)
-		who := one("an older process wants to join")
-		before := who.Status().Scrubs
-		l.wait(time.Minute)
-		if now := who.Status().Scrubs; now < before+5 {
-			l.t.Errorf("%d comparisons in a minute, want some", now-before)
-		}
-		l.wait(12 * time.Minute)
-		inTable("it has gone", true)
-		one("it has gone")
-	})
-}
-
 // A function that ignores its context holds its own duty back and nothing else, and that is reported.
 func TestR18DutyThatDoesNotReturn(t *testing.T) {
 	inLab(t, func(l *lab) {
@@ -432,31 +376,6 @@ func TestDutiesThatEnd(t *testing.T) {
 // lapsed says that a context ended because the Lease was not renewed in time.
 func lapsed(cause error) bool {
 	return errors.Is(cause, gate.ErrExpired) || errors.Is(cause, gate.ErrLost)
-}
-
-// A member that cannot renew its Lease stops its duties, and begins again when it can; never are there two runs.
-func TestR18DutiesStopAtTheDeadline(t *testing.T) {
-	inLab(t, func(l *lab) {
-		r := newRoster(l.t)
-		l.declare(r, "a")
-		m := l.start("web-0")
-		l.wait(time.Minute)
-		m.cutOff()
-		begun := time.Now()
-		l.wait(time.Minute)
-		s := r.last("a")
-		if lasted := s.ended.Sub(begun); !lapsed(s.cause) || lasted > m.cfg.RenewDeadline {
-			l.t.Errorf("the run ended %v after the last renewal, because %v", lasted, s.cause)
-		}
-		if who := r.now(); len(who) > 0 {
-			l.t.Errorf("without a Lease: %v", who)
-		}
-		m.fault.Store(nil)
-		l.wait(time.Minute)
-		if who := r.now(); who["a"] != "web-0" {
-			l.t.Errorf("with a Lease again: %v", who)
-		}
-	})
 }
 
 // R2, R6: a duty writes while it has its slot: after its context ended for a handover until it returns, and after a

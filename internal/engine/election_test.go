@@ -247,53 +247,6 @@ func TestRotaTakesTurnsWithLeaderElection(t *testing.T) {
 	})
 }
 
-// A leader that is killed keeps the Lease until it has run out. Members that are killed do, too.
-func TestElectionAfterCrashes(t *testing.T) {
-	inLab(t, func(l *lab) {
-		stock := l.startStock("stock-0", false)
-		l.until("the stock replica leads", 5*time.Second, stock.leads.Load)
-		a := l.start("web-0", withElection)
-		defer l.watchSides(stock)()
-		l.wait(time.Minute)
-		stock.cut.Store(true) // it ends by itself, after its RenewDeadline
-		took := l.until("the member works", time.Minute, a.works)
-		if took < 15*time.Second {
-			t.Errorf("the member worked %v after the leader was cut off, before its Lease had run out", took)
-		}
-		stock.stop()
-		back := l.startStock("stock-1", false)
-		defer back.stop()
-		defer l.watchSides(back)()
-		l.wait(time.Minute)
-		a.cutOff()
-		took = l.until("the stock replica leads", time.Minute, back.leads.Load)
-		t.Logf("the stock replica led %v after the only member was cut off", took)
-		if a.works() {
-			t.Error("the member works")
-		}
-	})
-}
-
-// Somebody deletes the Lease of a leader that works. The leader creates it again at its next renewal. Until then it
-// works, so no member may.
-func TestElectionsLeaseIsDeletedUnderTheLeader(t *testing.T) {
-	inLab(t, func(l *lab) {
-		stock := l.startStock("stock-0", true)
-		defer stock.stop()
-		l.until("the stock replica leads", 5*time.Second, stock.leads.Load)
-		a, b := l.start("web-0", withElection), l.start("web-1", withElection)
-		defer l.watchSides(stock)()
-		l.wait(time.Minute)
-		for range 20 {
-			l.memory.DeleteElection(electionLease)
-			l.wait(5*time.Second + 300*time.Millisecond)
-		}
-		if !stock.leads.Load() || a.works() || b.works() {
-			t.Errorf("the stock replica leads: %t; members work: %t, %t", stock.leads.Load(), a.works(), b.works())
-		}
-	})
-}
-
 // A stock leader that stood still in the middle of a renewal clears the Lease when it wakes, although the rota has it by
 // then: client-go's release goes by the record that it saw before. A stock replica that waits takes it. Members hear of
 // that and stop at once; without a watch at their next look.
@@ -470,33 +423,6 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 		}
 		if n := l.events(); n["Lapsed"] != 3 || n["Elected"] < 4 {
 			t.Errorf("events %v", n)
-		}
-	})
-}
-
-// What a controller sees when the rota's turn comes is at least what the leader wrote last, also where watches lag.
-func TestElectionWaitsForWhatTheLeaderWrote(t *testing.T) {
-	inLab(t, func(l *lab) {
-		stock := l.startStock("stock-0", true)
-		l.until("the stock replica leads", 5*time.Second, stock.leads.Load)
-		a := l.start("web-0", withElection)
-		l.wait(time.Minute)
-		resume := a.requests.Pause()
-		defer resume()
-		var before []string
-		for n := range 20 {
-			name := fmt.Sprintf("written-last-%d", n)
-			if _, err := l.objects.Create(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, nil); err != nil {
-				t.Fatal(err)
-			}
-			before = append(before, "default/"+name)
-		}
-		stock.stop()
-		l.until("the member works", 10*time.Second, a.works)
-		for _, key := range before {
-			if _, there, err := a.informer.GetStore().GetByKey(key); !there || err != nil {
-				t.Errorf("the member works without %s, which was there when the leader ended (%v)", key, err)
-			}
 		}
 	})
 }

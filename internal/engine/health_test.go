@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
 )
@@ -195,40 +194,5 @@ func TestReconcilesThatHangAreReported(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		p.want(coverage.Health{})
-	})
-}
-
-// However many objects fail, a member remembers a bounded number and names the five that have failed for longest. One
-// that hangs is named beside them.
-func TestReportedObjectsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPatient(t)
-		release := make(chan struct{})
-		defer close(release)
-		go p.work("hangs", func() error {
-			<-release
-			return nil
-		})
-		synctest.Wait()
-		for n := range 8 {
-			for range 3 {
-				p.work(fmt.Sprint("early-", n), fails(errors.New("denied")))
-			}
-			time.Sleep(10 * time.Second)
-		}
-		for n := range work.CountedAilments + 100 {
-			for range 3 {
-				p.work(fmt.Sprint("late-", n), fails(errors.New("denied")))
-			}
-		}
-		h := p.rota.Status().Health
-		var names []string
-		for _, k := range h.Worst {
-			names = append(names, k.Object.Name)
-		}
-		want := []string{"hangs", "early-0", "early-1", "early-2", "early-3", "early-4"}
-		if diff := cmp.Diff(want, names); diff != "" || h.Hanging != 1 || h.Failing != work.CountedAilments {
-			t.Errorf("%d hang, %d fail, those named: %s", h.Hanging, h.Failing, diff)
-		}
 	})
 }

@@ -121,27 +121,6 @@ func TestHandoverMetrics(t *testing.T) {
 	})
 }
 
-// A key that waits for a worker shows in the metric, and no longer when a worker took it.
-func TestOldestWaitingKey(t *testing.T) {
-	inLab(t, func(l *lab) {
-		a := l.start("a")
-		l.wait(time.Minute)
-		a.want("without keys", "rota_oldest_waiting_seconds", "", 0)
-		a.idle.Store(true)
-		key := types.NamespacedName{Namespace: "a", Name: "waits"}
-		if !a.controller.Add(key) {
-			t.Fatal("not added")
-		}
-		l.wait(time.Minute)
-		if v, _ := a.value("rota_oldest_waiting_seconds", ""); v < 60 || v > 61 {
-			t.Errorf("the oldest key has waited for %v s, want a minute", v)
-		}
-		a.controller.Take(key)
-		a.want("with a worker", "rota_oldest_waiting_seconds", "", 0)
-		a.controller.Done(key)
-	})
-}
-
 // What a worker is busy with is the load of its slot and of the member, also before it is done.
 func TestLoadOfAMember(t *testing.T) {
 	inLab(t, func(l *lab) {

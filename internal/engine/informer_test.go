@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -44,17 +43,6 @@ func TestShareInformer(t *testing.T) {
 	}
 	if !r.share.Sharded(schema.GroupKind{Kind: "Secret"}) {
 		t.Error("NewQueue did not shard the kind")
-	}
-}
-
-// A member does not join before the informers run: the slots would look empty.
-func TestRunWaitsForInformers(t *testing.T) {
-	r := testRota(t)
-	testQueue(t, r)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := r.Run(ctx); err != nil || r.ID() != "" {
-		t.Errorf("Run joined as %q and returned %v, want it not to join", r.ID(), err)
 	}
 }
 

@@ -118,29 +118,6 @@ func TestQueueAdmit(t *testing.T) {
 	}
 }
 
-// A worker that gives an item up without Admit does not hold its slot back for ever.
-func TestQueueDoneWithoutAdmit(t *testing.T) {
-	r := testRota(t)
-	q, _ := testQueue(t, r)
-	own(r, testItem)
-	q.Add(testItem)
-	item, _ := q.Get()
-	q.Done(item)
-	if waiting := waitingIn(q.queue.Controller(), slotOf(r, types.NamespacedName(item))); len(waiting) != 0 {
-		t.Errorf("waiting after Done: %v, want nothing", waiting)
-	}
-}
-
-func TestQueueGetsWhatASlotBrings(t *testing.T) {
-	r := testRota(t)
-	q, _ := testQueue(t, r)
-	mine := own(r, testItem)
-	q.queue.Controller().Opened(mine, delivery.Opened{Changed: []types.NamespacedName{types.NamespacedName(testItem)}}, nil)
-	if item, _ := q.Get(); item != testItem {
-		t.Errorf("got %v, want the object of the slot", item)
-	}
-}
-
 // labelled is an item that is no name.
 type labelled struct{ object, reason string }
 
@@ -189,74 +166,6 @@ func checkItems[T comparable](t *testing.T, r *Engine, q *Queue[T], object types
 	q.Add(mine)
 	if item, _ := q.Get(); item != mine || q.Len() != 0 {
 		t.Errorf("got %v and %d more, want only %v", item, q.Len(), mine)
-	}
-}
-
-func TestNewQueueOf(t *testing.T) {
-	r := testRota(t)
-	q, err := NewQueueOf(r, "test", testInformer(r), testInner[labelled](t), Items[labelled]{
-		Name: func(item labelled) (types.NamespacedName, error) { return types.NamespacedName{Name: item.object}, nil },
-		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkItems(t, r, q, types.NamespacedName{Name: "a"}, labelled{"a", "opened"}, labelled{"not-mine", "changed"})
-}
-
-// Items about one object are synced one at a time, and neither takes the other's context.
-func TestItemsAboutOneObject(t *testing.T) {
-	r := testRota(t)
-	q, err := NewQueueOf(r, "test", testInformer(r), testInner[labelled](t), Items[labelled]{
-		Name: func(item labelled) (types.NamespacedName, error) { return types.NamespacedName{Name: item.object}, nil },
-		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := own(r, cache.ObjectName{Name: "a"})
-	first, second := labelled{"a", "first"}, labelled{"a", "second"}
-	q.Add(first)
-	q.Add(second)
-	if item, _ := q.Get(); item != first {
-		t.Fatalf("got %v", item)
-	}
-	synced := 0
-	sync := q.Admit(func(ctx context.Context, item labelled) error {
-		if synced++; item != first {
-			return nil
-		}
-		if other, _ := q.Get(); other != second {
-			t.Fatalf("got %v", other)
-		}
-		if err := q.Admit(func(context.Context, labelled) error {
-			t.Error("two workers sync one object")
-			return nil
-		})(t.Context(), second); err != nil {
-			t.Error(err)
-		}
-		q.Forget(second)
-		q.Done(second)
-		if ctx.Err() != nil {
-			t.Errorf("the first one's context ended because of %v", context.Cause(ctx))
-		}
-		return nil
-	})
-	if err := sync(t.Context(), first); err != nil {
-		t.Error(err)
-	}
-	q.Done(first)
-	if item, _ := q.Get(); item != second { // it waited
-		t.Fatalf("got %v", item)
-	}
-	if err := sync(t.Context(), second); err != nil || synced != 2 {
-		t.Errorf("%d items were synced, want 2 (%v)", synced, err)
-	}
-	q.Done(second)
-	drained := false
-	r.gate.Drain(set, func(s slot.Slot) bool { return q.queue.Controller().Work.Waits(s) }, func(slot.Slot) { drained = true })
-	if n := r.gate.InFlight(); n != 0 || !drained {
-		t.Errorf("%d in flight at the end, drained: %t", n, drained)
 	}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,33 +189,6 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 		stops[0]()
 		stops[2]()
 		look()
-	})
-}
-
-// Whatever keeps a shadow from going on, the operator's manager does not hear of it.
-func TestShadowNeverEndsTheOperator(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
-			Options{Name: "website", Namespace: "operators", Logger: logr.Discard()}, website)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tries := 0
-		shadow.made = func(r *Engine) {
-			tries++
-			r.rest, r.setup.ran = nil, true // Run returns an error at once
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*shadowRetry-time.Second)
-		defer cancel()
-		if err := shadow.Start(ctx); err != nil {
-			t.Errorf("Start: %v", err)
-		}
-		if tries != 10 {
-			t.Errorf("%d tries in 10 minutes, want one a minute", tries)
-		}
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) || shadow.NeedLeaderElection() {
-			t.Error("it ended early, or runs on the leader only")
-		}
 	})
 }
 

@@ -290,44 +290,6 @@ func TestGoroutinesOfDuties(t *testing.T) {
 	})
 }
 
-// They end when the reconcile of the object's deletion begins, and the key comes again when they have returned.
-func TestGoroutinesOfDeletedObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		defer p.end()
-		key := p.long[0]
-		ctx, ok := p.c[0].Admit(t.Context(), key)
-		if !ok {
-			t.Fatal("not admitted")
-		}
-		var cause error
-		if err := work.Start(ctx, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) }); err != nil {
-			t.Fatal(err)
-		}
-		p.c[0].Done(key)
-		if _, ok := p.c[0].Admit(t.Context(), key); !ok {
-			t.Fatal("not admitted")
-		}
-		p.c[0].Done(key)
-		synctest.Wait()
-		if cause != nil {
-			t.Errorf("it ended because of %v, although its object is there", cause)
-		}
-		if err := p.inf[0].GetIndexer().Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
-			Name: key.Name}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := p.c[0].Admit(t.Context(), key); !ok {
-			t.Fatal("not admitted")
-		}
-		p.c[0].Done(key)
-		synctest.Wait()
-		if !errors.Is(cause, gate.ErrDeleted) {
-			t.Errorf("it ended because of %v", cause)
-		}
-	})
-}
-
 // An object that is made anew under its name while the key is with a worker is another one.
 func TestGoroutinesOfObjectsThatWereMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -212,37 +212,6 @@ func TestR02TimeoutThatIsNone(t *testing.T) {
 	}
 }
 
-// R6: a write for a reconcile that has ended, or whose slot was lost, is not sent, whatever context it is made with.
-func TestR06WritesEndWithTheirReconcile(t *testing.T) {
-	for name, end := range map[string]func(r *Engine, leave func()){
-		"the reconcile has returned": func(_ *Engine, leave func()) { leave() },
-		"the slot was lost":          func(r *Engine, _ func()) { r.gate.Shut(slot.SetOf(slot.Range{First: 3, Last: 3})) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := testRota(t)
-			mayWrite(r, time.Minute)
-			r.gate.SetDeadline(r.now() + time.Minute)
-			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 1)
-			ctx, leave, verdict := r.gate.Enter(t.Context(), 3, gate.Key{Name: "a"}, false)
-			if verdict != gate.Admitted {
-				t.Fatal(verdict)
-			}
-			defer leave()
-			ctx = context.WithoutCancel(r.withSlot(ctx, 3)) // as for a clean-up that is to be done in any case
-			sent := false
-			answer := func(*http.Request) (*http.Response, error) { sent = true; return status(200), nil }
-			if err := send(ctx, t, r, http.MethodPut, answer); err != nil || !sent {
-				t.Fatalf("while it is reconciled: error %v, sent %v", err, sent)
-			}
-			end(r, leave)
-			sent = false
-			if err := send(ctx, t, r, http.MethodPut, answer); err == nil || sent {
-				t.Errorf("error %v, sent %v; want it not to be sent", err, sent)
-			}
-		})
-	}
-}
-
 // R6: the outcome of a reconcile that has run into its own timeout, or that is cut short because its member leaves, may
 // still be written: its slot does not move before it returns. Once the slot is lost nothing is written, whatever ended
 // the context first.
