@@ -46,6 +46,18 @@ type priorityQueue struct {
 	*shardedQueue
 	controller *controllers.Controller
 	priorities prioritized
+	arrivals   arrivals
+}
+
+// promoted is the priority of an arrival whose turn it is: above that of events.
+const promoted = 1
+
+// arrived adds keys that came with slots.
+func (q *priorityQueue) arrived(keys []request, priority int) {
+	if priority < 0 {
+		q.arrivals.came(keys)
+	}
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)
 }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
@@ -64,13 +76,21 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	q.priorities.AddWithOpts(o, mine...)
 }
 
-// GetWithPriority implements priorityqueue.PriorityQueue.
+// GetWithPriority implements priorityqueue.PriorityQueue. controller-runtime requeues an item with the priority that it
+// returns. So an arrival's is that of an event: it waited behind the others once.
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 	q.controller.Started()
-	r, priority, shutdown := q.priorities.GetWithPriority()
-	if !shutdown {
-		q.controller.Take(r.NamespacedName)
+	if r, ok := q.arrivals.next(); ok {
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(promoted)}, r)
 	}
+	r, priority, shutdown := q.priorities.GetWithPriority()
+	if shutdown {
+		return r, priority, shutdown
+	}
+	if q.arrivals.taken(r) {
+		priority = 0
+	}
+	q.controller.Take(r.NamespacedName)
 	return r, priority, shutdown
 }
 
@@ -116,8 +136,8 @@ func innerQueue(o controller.Options) newQueue {
 
 // enqueue adds keys to a queue, with a priority if the queue has priorities.
 func enqueue(q plainQueue, keys []request, priority int) {
-	if p, ok := q.(prioritized); ok {
-		p.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys...)
+	if p, ok := q.(*priorityQueue); ok {
+		p.arrived(keys, priority)
 		return
 	}
 	for _, key := range keys {
