@@ -94,8 +94,8 @@ type Options struct {
 	// be longer than WriteTimeout. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
 	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not be
-	// handed over wait until the Lease expires. When half of it has passed, reconciles that keep a slot from being handed
-	// over are cut short: their contexts end. Keep it below terminationGracePeriodSeconds. Default 25 s.
+	// handed over wait until the Lease expires. When 6 s of it are left, or half of it if that is less, reconciles that
+	// keep a slot from being handed over are cut short: their contexts end, and the event CutShort names them. Keep it below terminationGracePeriodSeconds. Default 25 s.
 	LeaveTimeout time.Duration
 
 	// ScrubPeriod is the time between two lists of all objects. The member with the scrub duty compares them with what

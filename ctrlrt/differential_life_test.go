@@ -92,7 +92,7 @@ func (s lifeScript) has(do string) bool {
 	return slices.ContainsFunc(s.steps, func(s lifeStep) bool { return s.do == do })
 }
 
-// leave is the LeaveTimeout. A member cuts reconciles short at half of it.
+// leave is the LeaveTimeout. A member cuts reconciles short 6 s before it is over, or at half of it.
 func (s lifeScript) leave() time.Duration {
 	if s.has(anOccupation) {
 		return 6 * time.Second

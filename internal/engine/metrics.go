@@ -101,7 +101,7 @@ func (m *metrics) histogram(name, help, by string, values ...string) *prometheus
 func reasons() []string {
 	return []string{
 		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage",
-		"DutiesSuspended", "DutyFails", "DutyWorks",
+		"CutShort", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed",
 		"Leaving", "LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing", "PinUnmet",

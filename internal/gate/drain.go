@@ -191,8 +191,9 @@ func (g *Gate) LeaveGone(set slot.Set) {
 
 // Cut cancels with ErrHandover what has been in flight for at least the given time, in those of the slots that drain,
 // and all tasks. These drains count as settled from now on. The cancelled keys are parked when they leave. Keys whose
-// object is gone go on, unless the drain leaves deletions to the next owner: nobody else would know of them.
-func (g *Gate) Cut(set slot.Set, older time.Duration) {
+// object is gone go on, unless the drain leaves deletions to the next owner: nobody else would know of them. It returns
+// the keys whose contexts this call ended.
+func (g *Gate) Cut(set slot.Set, older time.Duration) (cut []Key) {
 	g.mu.Lock()
 	var entries []*entry
 	g.each(set, func(_ slot.Slot, s *slotState) {
@@ -204,11 +205,15 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) {
 		for _, e := range s.entries(nil) {
 			if !e.task && g.now()-e.since >= older && (!e.gone || s.drain.leaves) {
 				entries = append(entries, e)
+				if e.Err() == nil {
+					cut = append(cut, e.key)
+				}
 			}
 		}
 	})
 	g.mu.Unlock()
 	cancel(entries, ErrHandover)
+	return cut
 }
 
 // horizon is how much longer the drain of a slot is expected to wait for what is in flight before it becomes hard.

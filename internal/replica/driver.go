@@ -3,10 +3,12 @@ package replica
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -403,7 +405,7 @@ func (d *Driver) beginDrain(p Part, a member.Drain) {
 	defer d.mu.Unlock()
 	set := d.stillDraining(a)
 	look := p.Drain(Drain{
-		Slots: set, Room: a.Room, LeaveBy: d.leaveBy,
+		Slots: set, Room: a.Room, LeaveBy: d.leaveBy, Cut: d.cut,
 		Idle: func(s slot.Slot, gone []table.Gone) {
 			d.env.Settle(s, func() { d.box.idle(a.Round, s, gone) }) // the member ignores a drain that was called off meanwhile
 		},
@@ -435,13 +437,36 @@ func (d *Driver) lease() string {
 	return ""
 }
 
-// leaveBy is when a leaving member has used a part of its time, on the monotonic clock; never if it does not leave.
+// handoverTime is how much of LeaveTimeout a leaving member keeps for the handover, but at most half. What runs longer
+// is cut short then: a reconcile whose context has ended takes a moment to return, and the write that it waits for up to
+// a few seconds. Then come a change of the table, and the deletion of the Lease.
+const handoverTime = 6 * time.Second
+
+// leaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on the monotonic
+// clock; never if it does not leave.
 func (d *Driver) leaveBy(part float64) time.Duration {
 	since := d.leaving.Load()
 	if since == 0 {
 		return math.MaxInt64
 	}
-	return time.Duration(since + int64(part*float64(d.env.LeaveTimeout)))
+	keeps := min(handoverTime, d.env.LeaveTimeout/2)
+	return time.Duration(since) + d.env.LeaveTimeout - time.Duration(part*float64(keeps))
+}
+
+// cut reports reconciles that were cut short.
+func (d *Driver) cut(keys []gate.Key) {
+	const named = 5
+	var names []string
+	for _, k := range keys[:min(len(keys), named)] {
+		names = append(names, fmt.Sprintf("%s of %s", strings.TrimPrefix(k.Namespace+"/"+k.Name, "/"), k.Queue))
+	}
+	if more := len(keys) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	d.notify(member.Notify{Reason: "CutShort", Warning: true, Message: fmt.Sprintf("leaving: the contexts of %d "+
+		"reconciles ended after %v, since the rest of LeaveTimeout is needed to hand over; other members repeat them: %s; "+
+		"if they need longer, raise LeaveTimeout, and the Pod's terminationGracePeriodSeconds with it",
+		len(keys), d.env.Clock.Mono()-time.Duration(d.leaving.Load()), strings.Join(names, ", "))})
 }
 
 // stillDraining needs the lock.

@@ -79,20 +79,24 @@ type Drain struct {
 	// Idle is called once for each slot in which nothing is in flight any more, with the deletions left to its next owner.
 	// It does not block.
 	Idle func(s slot.Slot, gone []table.Gone)
-	// LeaveBy is when a leaving member has used a part of its time, on its monotonic clock; never if it does not leave.
+	// LeaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on its monotonic
+	// clock; never if it does not leave.
 	LeaveBy func(part float64) time.Duration
+	// Cut is told of keys whose reconciles were cut short. It does not block.
+	Cut func(keys []gate.Key)
 }
 
 // cutAfter is how long a reconcile must have been in flight before a leaving member cuts it short to let its slot move.
 // Most end by themselves sooner.
 const cutAfter = time.Second
 
-// Review has the gate look at the drain. A leaving member that has used half of its time cuts short what has been in
-// flight for long; the other half is for the handover. The slot's next owner repeats the reconcile. parked is as with
-// gate.Review.
+// Review has the gate look at the drain. A leaving member that has left no more time than the handover needs cuts short
+// what has been in flight for long. The slot's next owner repeats the reconcile. parked is as with gate.Review.
 func (d Drain) Review(g *gate.Gate, now time.Duration) (parked []gate.Key, more bool) {
-	if now >= d.LeaveBy(0.5) {
-		g.Cut(d.Slots, cutAfter)
+	if now >= d.LeaveBy(1) {
+		if cut := g.Cut(d.Slots, cutAfter); len(cut) > 0 {
+			d.Cut(cut)
+		}
 	}
 	return g.Review(d.Slots)
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -30,7 +31,8 @@ type Leftover struct {
 	Waits slot.Set
 	// Room is for how many bytes of deletions there is room in the table, as counted by table.GoneSize.
 	Room int
-	// LeaveBy is when a leaving member has used a part of its time, on the monotonic clock; never if it does not leave.
+	// LeaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on the monotonic
+	// clock; never if it does not leave.
 	LeaveBy func(part float64) time.Duration
 	// Hopeless reports whether no deletion in a slot will be reconciled here any more.
 	Hopeless func(s slot.Slot) bool
@@ -65,14 +67,14 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 // controller, but not for ever. A member that leaves does not wait for controllers whose informers have stopped: those
 // do not come back, and nothing is reconciled without them.
 func (l *Leftover) patience(now time.Duration, s slot.Slot) time.Duration {
-	if now >= l.LeaveBy(0) && l.Hopeless(s) {
+	if l.LeaveBy(0) != math.MaxInt64 && l.Hopeless(s) {
 		return l.Begun + leaveAfter
 	}
 	last := l.Begun
 	for _, c := range l.Of() {
 		last = max(last, c.deleted(s))
 	}
-	return min(last+DeletionPatience, l.Begun+DeletionLimit, l.LeaveBy(0.75))
+	return min(last+DeletionPatience, l.Begun+DeletionLimit, l.LeaveBy(0.5))
 }
 
 // Fit returns those of the deletions in a slot that its next owner can be told of, since there is room in the table,
