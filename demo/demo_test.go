@@ -157,7 +157,8 @@ func TestInterrupted(t *testing.T) {
 func TestReport(t *testing.T) {
 	none, one := 0, 1
 	r := &Report{
-		Objects: 10, Members: 3, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, ForeignWrites: &none,
+		Settled: rig.Settled{Objects: 10, Reconciled: 10, Children: 30, ChildrenRight: 30},
+		Members: 3, Slots: 256, ForeignWrites: &none,
 		TakenOverSeconds: 17.7, TakeOverBoundSeconds: 21.5,
 		Phases: []Phase{{
 			Name: "join", MovedSlots: 64, MovesPerSlot: 1, ObjectWrites: &none, Stall: judge.Spread{P99: 12.3, Max: 12345},

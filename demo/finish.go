@@ -26,12 +26,9 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 		Migrated: s.migrates, Members: len(s.Fleet.Live()), Slots: int(s.Slots), Rate: s.Rate, Delivery: s.o.Delivery,
 	}
 	updates, deletions := s.Load.Take()
-	settled, err := s.Settle(ctx)
-	if err != nil {
+	if r.Settled, err = s.Settle(ctx); err != nil {
 		return nil, err
 	}
-	r.Objects, r.Reconciled = settled.Objects, settled.Reconciled
-	r.Children, r.ChildrenRight, r.ChildrenStray = settled.Children.Total, settled.Children.Right, settled.Children.Stray
 	if !s.migrates {
 		missed, _, err := s.Missed(ctx, deletions, rec)
 		if err != nil {

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota-demo --output json`. What could not be measured
 // for want of an audit log is null.
 type Report struct {
-	Objects int `json:"objects"`
+	rig.Settled
 	Members int `json:"members"`
 	Slots   int `json:"slots"`
 	// Rate is the number of changes per second of the load.
@@ -26,15 +27,8 @@ type Report struct {
 	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
 	// time.
 	LabelWritesBefore *int `json:"label_writes_before"`
-	// Reconciled are the Websites whose status shows their latest generation, after the load has ended.
-	Reconciled int `json:"reconciled"`
 	// Overlaps are pairs of reconciles of one namespace/name by two replicas that overlap in time.
 	Overlaps int `json:"overlaps"`
-	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that
-	// are in their desired state, after the load has ended. ChildrenStray are those that belong to no Website.
-	Children      int `json:"children"`
-	ChildrenRight int `json:"children_right"`
-	ChildrenStray int `json:"children_stray"`
 	// ForeignWrites are accepted writes to a Website or its children by a member that did not own its slot.
 	ForeignWrites *int `json:"foreign_writes"`
 	UnownedAtEnd  int  `json:"unowned_at_end"`
@@ -108,18 +102,10 @@ func (r *Report) verdicts() []judge.Claim {
 			"no replica wrote to a Website that was not its own, or to a child of one (by the API server's audit log)",
 			"write by a replica that did not own the Website", "writes by a replica that did not own the Website"))
 	}
-	right := []judge.Claim{
-		judge.ClaimOf(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
-			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
-		judge.ClaimOf(r.ChildrenRight == r.Children && r.ChildrenStray == 0,
-			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
-			fmt.Sprintf("%d of %d children are in their desired state, and %d belong to no Website",
-				r.ChildrenRight, r.Children, r.ChildrenStray)),
-	}
 	if r.Migrated {
 		sides := zero(r.SidesOverlap, "no member reconciled anything while a stock replica did",
 			"reconcile began while the other side worked", "reconciles began while the other side worked")
-		return append(append(all, sides), right...)
+		return append(append(all, sides), r.Claims()...)
 	}
 	all = append(all, zero(r.UnownedAtEnd, "every slot has an owner", "slot has no owner", "slots have no owner"))
 	all = append(all, r.Story...)
@@ -137,7 +123,7 @@ func (r *Report) verdicts() []judge.Claim {
 	}
 	within("duty was done again", r.DutyTakenOverSeconds)
 	within("slots had new owners at work", r.TakenOverSeconds)
-	return append(append(all, right...), zero(r.DeletionsMissed, "no deletion was missed while slots moved",
+	return append(append(all, r.Claims()...), zero(r.DeletionsMissed, "no deletion was missed while slots moved",
 		"page was left behind by a deletion that no replica noticed",
 		"pages were left behind by deletions that no replica noticed"))
 }

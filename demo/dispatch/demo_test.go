@@ -96,7 +96,8 @@ func TestOptions(t *testing.T) {
 // Each thing that is judged can fail, and then the text and the exit status tell.
 func TestReport(t *testing.T) {
 	good := Report{
-		Objects: 10, Dispatchers: 3, Workers: 6, Slots: 256, Reconciled: 10, Children: 30, ChildrenRight: 30, Takes: 500,
+		Settled:     rig.Settled{Objects: 10, Reconciled: 10, Children: 30, ChildrenRight: 30},
+		Dispatchers: 3, Workers: 6, Slots: 256, Takes: 500,
 		TakesLost: 4, RetakenSeconds: 6.1, RetakenBoundSeconds: 7, TakenOverSeconds: 18, TakeOverBoundSeconds: 18.5,
 		Deletions: 20, DeletionsInCrash: 5, DeletionsMissedInCrash: 2, RememberNames: true,
 		Phases: []Phase{{Name: "join", MovedSlots: 64, Takes: 100, Wait: judge.Spread{P50: 1, P99: 12.3, Max: 12345}, Seconds: 3}},

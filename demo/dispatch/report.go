@@ -6,12 +6,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
 // Report is what a run showed. Its JSON form is the output of `rota-demo --dispatch --output json`.
 type Report struct {
-	Objects         int `json:"objects"`
+	rig.Settled
 	Dispatchers     int `json:"dispatchers"`
 	Workers         int `json:"workers"`
 	WorkersInPython int `json:"workers_in_python"`
@@ -28,12 +29,6 @@ type Report struct {
 	// Overdue are takes that a worker went on with for more than a second after they had expired, though nobody had
 	// stopped it.
 	Overdue int `json:"overdue"`
-	// Reconciled are the Websites whose status and page show their latest generation, after the load has ended.
-	Reconciled int `json:"reconciled"`
-	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are
-	// in their desired state.
-	Children      int `json:"children"`
-	ChildrenRight int `json:"children_right"`
 	// KeysLost are Websites whose last change no take has seen.
 	KeysLost int `json:"keys_lost"`
 	// WorkersKilled and WorkersStopped are how many workers were, and TakesLost what they had in hand then. RetakenSeconds
@@ -85,12 +80,8 @@ func (r *Report) verdicts() []judge.Claim {
 			judge.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
 		judge.ClaimOf(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
 			fmt.Sprintf("the last change of %s was seen by no worker", judge.Count(r.KeysLost, "Website", "Websites"))),
-		judge.ClaimOf(r.Reconciled == r.Objects, fmt.Sprintf("all %d Websites are up to date", r.Objects),
-			fmt.Sprintf("%d of %d Websites are not up to date", r.Objects-r.Reconciled, r.Objects)),
-		judge.ClaimOf(r.ChildrenRight == r.Children,
-			fmt.Sprintf("all their %d children are there, in their desired state", r.Children),
-			fmt.Sprintf("%d of %d children are in their desired state", r.ChildrenRight, r.Children)),
 	}
+	all = append(all, r.Claims()...)
 	lost := judge.Count(r.TakesLost, "key that workers had", "keys that workers had") +
 		" when they were killed or stopped"
 	switch took, bound := r.RetakenSeconds, r.RetakenBoundSeconds; {

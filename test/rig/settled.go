@@ -13,10 +13,28 @@ import (
 // settleLimit is how long after the load's end everything may take to be reconciled.
 const settleLimit = 30 * time.Second
 
-// Settled counts what there is when the load has ended: the Websites, those that are up to date, and their children.
+// Settled counts what there is when the load has ended.
 type Settled struct {
-	Objects, Reconciled int
-	Children            Children
+	// Objects are the Websites, Reconciled those of them whose status and page show their latest generation.
+	Objects    int `json:"objects"`
+	Reconciled int `json:"reconciled"`
+	// Children are the ConfigMaps, Deployments and Services that the Websites have to have, ChildrenRight those that are
+	// in their desired state. ChildrenStray are those that belong to no Website.
+	Children      int `json:"children"`
+	ChildrenRight int `json:"children_right"`
+	ChildrenStray int `json:"children_stray"`
+}
+
+// Claims are what has to be right in the end.
+func (s Settled) Claims() []judge.Claim {
+	return []judge.Claim{
+		judge.ClaimOf(s.Reconciled == s.Objects, fmt.Sprintf("all %d Websites are up to date", s.Objects),
+			fmt.Sprintf("%d of %d Websites are not up to date", s.Objects-s.Reconciled, s.Objects)),
+		judge.ClaimOf(s.ChildrenRight == s.Children && s.ChildrenStray == 0,
+			fmt.Sprintf("all their %d children are there, in their desired state", s.Children),
+			fmt.Sprintf("%d of %d children are in their desired state, and %d belong to no Website",
+				s.ChildrenRight, s.Children, s.ChildrenStray)),
+	}
 }
 
 // Settle waits until the load's last changes are worked in, which may be in vain, and counts what is right.
@@ -40,9 +58,10 @@ func (s *Stage) Settle(ctx context.Context) (out Settled, err error) {
 		s.Log("Not reconciled: %s and %d more", example, behind-1)
 	}
 	out.Objects, out.Reconciled = total, total-behind
-	out.Children, err = s.Cluster.SurveyChildren(ctx, s.Pages)
-	if out.Children.Example != "" {
-		s.Log("Wrong about children: %s", out.Children.Example)
+	children, err := s.Cluster.SurveyChildren(ctx, s.Pages)
+	out.Children, out.ChildrenRight, out.ChildrenStray = children.Total, children.Right, children.Stray
+	if children.Example != "" {
+		s.Log("Wrong about children: %s", children.Example)
 	}
 	if c := s.Load.Counts(); c.Failures > 0 {
 		s.Log("%d requests of the load failed, the last one: %v", c.Failures, c.Err)

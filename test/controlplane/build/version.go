@@ -10,16 +10,8 @@ import (
 	"strings"
 )
 
-// Versions returns the minor versions of Kubernetes, such as "1.33", of which there is a rota-kube: that of
+// versionsIn returns the minor versions of Kubernetes, such as "1.33", of which there is a rota-kube: that of
 // kube/go.mod, which is the default, and those of kube/versions/*.mod. They are in ascending order.
-func Versions() (all []string, byDefault string, err error) {
-	root, err := Root()
-	if err != nil {
-		return nil, "", err
-	}
-	return versionsIn(filepath.Join(root, "kube"))
-}
-
 func versionsIn(kube string) (all []string, byDefault string, err error) {
 	modfile, err := os.ReadFile(filepath.Join(kube, "go.mod"))
 	if err != nil {
