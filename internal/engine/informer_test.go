@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -68,5 +69,16 @@ func TestNewInformer(t *testing.T) {
 	r.setup.ran = true
 	if err := r.Shard(gadgetKind); err == nil || !strings.Contains(err.Error(), "call Shard first") {
 		t.Errorf("Shard after Run: error %v, want one", err)
+	}
+}
+
+// A member does not join before the informers run: the slots would look empty.
+func TestRunWaitsForInformers(t *testing.T) {
+	r := testRota(t)
+	testQueue(t, r)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil || r.ID() != "" {
+		t.Errorf("Run joined as %q and returned %v, want it not to join", r.ID(), err)
 	}
 }

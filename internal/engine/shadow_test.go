@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -231,4 +232,31 @@ func TestShadowOptions(t *testing.T) {
 	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != sharding.Filter {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
+}
+
+// Whatever keeps a shadow from going on, the operator's manager does not hear of it.
+func TestShadowNeverEndsTheOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
+			Options{Name: "website", Namespace: "operators", Logger: logr.Discard()}, website)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		shadow.made = func(r *Engine) {
+			tries++
+			r.rest, r.setup.ran = nil, true // Run returns an error at once
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*shadowRetry-time.Second)
+		defer cancel()
+		if err := shadow.Start(ctx); err != nil {
+			t.Errorf("Start: %v", err)
+		}
+		if tries != 10 {
+			t.Errorf("%d tries in 10 minutes, want one a minute", tries)
+		}
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) || shadow.NeedLeaderElection() {
+			t.Error("it ended early, or runs on the leader only")
+		}
+	})
 }
