@@ -115,6 +115,7 @@ const (
 	codeShadow      = "Shadow"
 	codeEarlier     = "EarlierWarnings"
 	codeWebhook     = "WebhookWaits"
+	codeSlowWebhook = "WebhookSlow"
 )
 
 // Codes that are also reasons of events.
@@ -206,6 +207,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 			r.lacks(ctx)
 			r.free(ctx)
 			r.webhooks(ctx)
+			r.slowWebhooks(ctx)
 		} else if v != nil {
 			r.rota(ctx, v)
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/names"
 )
@@ -165,6 +166,7 @@ type admission struct {
 	failure             *admissionv1.FailurePolicyType
 	namespaces, objects *metav1.LabelSelector
 	conditions          int
+	timeout             *int32 // in seconds
 }
 
 // admissions are webhooks without which a member cannot write what it has to.
@@ -207,7 +209,8 @@ func (r *run) admissionWebhooks(ctx context.Context) ([]admission, error) {
 	for _, c := range validating.Items {
 		for _, w := range c.Webhooks {
 			out = append(out, admission{"ValidatingWebhookConfiguration " + c.Name, w.Name, w.ClientConfig, w.Rules,
-				w.FailurePolicy, w.NamespaceSelector, w.ObjectSelector, len(w.MatchConditions)})
+				w.FailurePolicy, w.NamespaceSelector, w.ObjectSelector, len(w.MatchConditions),
+				w.TimeoutSeconds})
 		}
 	}
 	mutating, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
@@ -217,7 +220,8 @@ func (r *run) admissionWebhooks(ctx context.Context) ([]admission, error) {
 	for _, c := range mutating.Items {
 		for _, w := range c.Webhooks {
 			out = append(out, admission{"MutatingWebhookConfiguration " + c.Name, w.Name, w.ClientConfig, w.Rules,
-				w.FailurePolicy, w.NamespaceSelector, w.ObjectSelector, len(w.MatchConditions)})
+				w.FailurePolicy, w.NamespaceSelector, w.ObjectSelector, len(w.MatchConditions),
+				w.TimeoutSeconds})
 		}
 	}
 	return out, nil
@@ -238,6 +242,40 @@ func (a *admission) holdsUp(namespace, object labels.Set) []string {
 		}
 	}
 	return out
+}
+
+// usualTimeout is the timeout of an admission webhook that does not say any, and about what a write of a member has with
+// the default LeaseDuration of 15 s.
+const usualTimeout = 10
+
+// slowWebhooks warns of webhooks for the rota's kinds that may take longer than a member's writes.
+func (r *run) slowWebhooks(ctx context.Context) {
+	var resources []schema.GroupResource
+	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
+		if mapping, err := r.mapper.RESTMapping(kind); err == nil {
+			resources = append(resources, mapping.Resource.GroupResource())
+		}
+	}
+	if len(resources) == 0 {
+		return
+	}
+	all, err := r.admissionWebhooks(ctx)
+	if err != nil {
+		r.unknown(groupCluster, "how long admission webhooks may take", err)
+		return
+	}
+	for _, a := range all {
+		seconds := ptr.Deref(a.timeout, usualTimeout)
+		asked := slices.ContainsFunc(a.rules, func(rule admissionv1.RuleWithOperations) bool {
+			return slices.ContainsFunc(resources, func(of schema.GroupResource) bool { return covers(rule, of) })
+		})
+		if seconds > usualTimeout && asked {
+			r.warn(groupCluster, codeSlowWebhook, fmt.Sprintf("lower its timeoutSeconds, or set LeaseDuration to %ds or more "+
+				"(--rota-lease-duration with Options.BindFlags)", seconds*3/2),
+				"webhook %s of %s may take %d s, and a write of a member has about 10 s with the default LeaseDuration of 15 s",
+				a.name, a.of, seconds)
+		}
+	}
 }
 
 // selects is about selectors in which unset selects everything.

@@ -82,6 +82,42 @@ func TestWebhooksThatWaitForThemselves(t *testing.T) {
 	}
 }
 
+// A webhook that may take longer than a member's writes is named, if it is asked about the rota's kinds.
+func TestSlowWebhooks(t *testing.T) {
+	website := schema.GroupVersionKind{Group: "web.example.com", Version: "v1", Kind: "Website"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{website.GroupVersion()})
+	mapper.Add(website, meta.RESTScopeNamespace)
+	for _, c := range []struct {
+		group   string
+		seconds *int32
+		want    bool
+	}{
+		{"web.example.com", nil, false},
+		{"web.example.com", ptr.To[int32](10), false},
+		{"web.example.com", ptr.To[int32](30), true},
+		{"*", ptr.To[int32](11), true},
+		{"other.example.com", ptr.To[int32](30), false},
+	} {
+		w := newWebhookWorld()
+		w.hook.TimeoutSeconds = c.seconds
+		w.hook.Rules[0].Rule = admissionv1.Rule{APIGroups: []string{c.group}, Resources: []string{"*"}}
+		server := httptest.NewServer(w)
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
+			ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &run{client: client, mapper: mapper, lines: map[string][]Line{},
+			Options: Options{Kinds: []schema.GroupKind{website.GroupKind()}}}
+		r.slowWebhooks(t.Context())
+		server.Close()
+		got := told(r, groupCluster)
+		if named := strings.Contains(got, "webhook policy.example.com of ValidatingWebhookConfiguration policy"); named != c.want {
+			t.Errorf("%s, %v s: %q", c.group, ptr.Deref(c.seconds, 0), got)
+		}
+	}
+}
+
 func notIn(namespace string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{namespace},
