@@ -176,7 +176,7 @@ check-versions: kube
 check-slow: kube
 	$(GO) test -race -count=1 -timeout 30m -run '^TestScenarios$$' ./internal/engine
 	SLOW=1 ROTA_RUNS=5 $(GO) test -count=1 -timeout 30m ./ctrlrt ./internal/delivery ./test/rig/chaos \
-		./test/controlplane ./demo ./apiservers/front/agent ./test/habits ./rotatest ./examples/website/sharded
+		./test/controlplane ./demo ./test/habits ./rotatest ./examples/website/sharded
 
 # Do to an operator what goes wrong at night, ask the command what is wrong, and print what it says, and how soon.
 check-incidents: kube

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +86,7 @@ func TestSplitForReal(t *testing.T) {
 	if problem := s.led(undividedName); problem != "" {
 		t.Errorf("the undivided one no longer leads: %s", problem)
 	}
-	log("groups: %d replicas wait; memory in MB: %s", len(s.all())-1, s.memory())
+	log("groups: %d replicas wait", len(s.all())-1)
 
 	// The undivided one ends by itself.
 	held := time.Now()
@@ -115,7 +114,7 @@ func TestSplitForReal(t *testing.T) {
 	s.until("the undivided one is healthy", back.health)
 
 	s.checkWork("all")
-	log("all groups: everything works; memory in MB: %s", s.memory())
+	log("all groups: everything works")
 	s.checkCommand()
 
 	// Without the garbage group the others go on, and garbage stays until it is back.
@@ -331,8 +330,13 @@ func (p *kcm) health() string {
 		text, _ := os.ReadFile(p.log)
 		return fmt.Sprintf("it ended: %s", text[max(0, len(text)-2000):])
 	}
-	config := &rest.Config{Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	return p.get(config, "/healthz", func([]byte) error { return nil })
+	return p.get(p.anonymous(), "/healthz", func([]byte) error { return nil })
+}
+
+func (p *kcm) anonymous() *rest.Config {
+	return &rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}
 }
 
 func (p *kcm) get(config *rest.Config, path string, use func([]byte) error, params ...string) string {
@@ -364,13 +368,10 @@ func (s *splitStage) all() []*kcm {
 // runs returns the controllers that a leader runs: its health has a check for each.
 func (s *splitStage) runs(p *kcm) []string {
 	s.t.Helper()
-	config := &rest.Config{
-		Host: fmt.Sprintf("https://127.0.0.1:%d", p.port), TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-	}
 	var out []string
 	s.until("the controllers of "+p.name, func() string {
 		out = nil
-		problem := p.get(config, "/healthz", func(body []byte) error {
+		problem := p.get(p.anonymous(), "/healthz", func(body []byte) error {
 			for _, k := range split.Known() {
 				if strings.Contains(string(body), "[+]"+k.Name+" ok\n") {
 					out = append(out, k.Name)
@@ -384,23 +385,6 @@ func (s *splitStage) runs(p *kcm) []string {
 		return problem
 	})
 	return out
-}
-
-// memory lists the resident memory of all processes, with a star at those that lead.
-func (s *splitStage) memory() string {
-	var out []string
-	for _, p := range s.all() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)) // elsewhere than on Linux there is none
-		_, resident, _ := strings.Cut(string(text), "VmRSS:")
-		kB := 0
-		fmt.Sscan(resident, &kB)
-		star := ""
-		if p.leads() {
-			star = "*"
-		}
-		out = append(out, fmt.Sprintf("%s%s %d", p.name, star, kB/1024))
-	}
-	return strings.Join(out, ", ")
 }
 
 // leader returns the process of a group that leads.
@@ -592,8 +576,7 @@ func gone(what string, get func() error) func() string {
 	}
 }
 
-// makeGarbage leaves a dependent without its owner, a namespace to empty and a Job that has expired. It returns a check
-// that all are gone.
+// makeGarbage leaves a dependent without its owner and a namespace to empty. It returns a check that both are gone.
 func (s *splitStage) makeGarbage() func() string {
 	s.t.Helper()
 	ctx, ns := s.t.Context(), s.namespace()
@@ -628,12 +611,11 @@ func (s *splitStage) makeGarbage() func() string {
 	}
 }
 
-// checkWork has controllers work: all, those of workloads, or the others than garbage.
+// checkWork has the controllers of groups work: of all, of workloads, or of the others than garbage.
 func (s *splitStage) checkWork(which string) {
 	s.t.Helper()
 	ns := s.namespace()
 	s.checkDeployment(ns)
-	s.checkJob(ns, which == "all")
 	if which != "workloads" {
 		s.checkAccounts(ns)
 	}
@@ -642,114 +624,33 @@ func (s *splitStage) checkWork(which string) {
 	}
 }
 
-// checkDeployment: a Deployment gets Pods, and its Service their addresses.
+// checkDeployment: a Deployment gets its Pods.
 func (s *splitStage) checkDeployment(ns string) {
 	s.t.Helper()
 	ctx, labels := s.t.Context(), map[string]string{"app": "web"}
-	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-	}
 	_, err := s.client.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, err = s.client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		// There are no Nodes, and endpoints of Pods without one need this.
-		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}, PublishNotReadyAddresses: true},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.podsOf(ns, "app=web", 2, func(i int, pod *corev1.Pod) {
-		pod.Status.Phase = corev1.PodRunning
-		pod.Status.PodIP = fmt.Sprintf("10.9.0.%d", i+1)
-		pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	})
-	s.until("the Deployment is available", func() string {
-		d, err := s.client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
-		if err != nil || d.Status.AvailableReplicas != 2 {
-			return fmt.Sprintf("%v, %d replicas", err, d.Status.AvailableReplicas)
-		}
-		return ""
-	})
-	s.until("the Service has endpoints", func() string {
-		slices, err := s.client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
-		if err != nil {
-			return err.Error()
-		}
-		n := 0
-		for _, slice := range slices.Items {
-			n += len(slice.Endpoints)
-		}
-		if n != 2 {
-			return fmt.Sprintf("%d endpoints", n)
-		}
-		return ""
-	})
-}
-
-// podsOf waits for Pods and does to their status what a kubelet would.
-func (s *splitStage) podsOf(ns, selector string, n int, status func(int, *corev1.Pod)) {
-	s.t.Helper()
-	ctx, pods := s.t.Context(), s.client.CoreV1().Pods(ns)
-	s.until("Pods of "+selector, func() string {
-		list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil || len(list.Items) != n {
+	s.until("the Deployment has Pods", func() string {
+		list, err := s.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil || len(list.Items) != 2 {
 			return fmt.Sprintf("%v, %d Pods", err, len(list.Items))
 		}
-		for i := range list.Items {
-			status(i, &list.Items[i])
-			if _, err := pods.UpdateStatus(ctx, &list.Items[i], metav1.UpdateOptions{}); err != nil {
-				return err.Error()
-			}
-		}
 		return ""
 	})
 }
 
-// checkJob: a Job completes, and is deleted if someone looks for what has expired.
-func (s *splitStage) checkJob(ns string, expires bool) {
-	s.t.Helper()
-	ctx, jobs := s.t.Context(), s.client.BatchV1().Jobs(ns)
-	_, err := jobs.Create(ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "once"},
-		Spec: batchv1.JobSpec{
-			TTLSecondsAfterFinished: ptr.To[int32](0),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "none"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.podsOf(ns, "job-name=once", 1, func(_ int, pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
-	get := func() error { _, err := jobs.Get(ctx, "once", metav1.GetOptions{}); return err }
-	if expires {
-		s.until("the Job expires", gone("a Job that has ended", get))
-		return
-	}
-	s.until("the Job completes", func() string {
-		job, err := jobs.Get(ctx, "once", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return "" // it has expired
-		}
-		if err != nil || job.Status.Succeeded != 1 {
-			return fmt.Sprintf("%v, %+v", err, job.Status)
-		}
-		return ""
-	})
-}
-
-// checkAccounts: a namespace gets its ServiceAccount and the root certificate, and a Secret its token.
+// checkAccounts: a namespace gets its ServiceAccount and the root certificate.
 func (s *splitStage) checkAccounts(ns string) {
 	s.t.Helper()
 	ctx, core := s.t.Context(), s.client.CoreV1()
@@ -760,20 +661,6 @@ func (s *splitStage) checkAccounts(ns string) {
 		}
 		if err != nil {
 			return err.Error()
-		}
-		return ""
-	})
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
-		Type:       corev1.SecretTypeServiceAccountToken,
-	}
-	if _, err := core.Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	s.until("a token", func() string {
-		secret, err := core.Secrets(ns).Get(ctx, "token", metav1.GetOptions{})
-		if err != nil || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-			return fmt.Sprintf("%v, no token", err)
 		}
 		return ""
 	})

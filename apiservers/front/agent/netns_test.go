@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
-	"github.com/rota-dev/rota/test/rig"
 )
 
 // envInside says that this process is in a network of its own.
@@ -22,9 +21,6 @@ const envInside = "ROTA_FRONT_INSIDE"
 // others, and this machine's own addresses are not for tests: there is only a loopback interface inside, which has all
 // of 10.0.0.0/8, too.
 func TestMain(m *testing.M) {
-	if os.Getenv(rig.EnvOperator) != "" {
-		os.Exit(rig.OperatorMain()) // TestDemo starts replicas
-	}
 	if os.Getenv(envInside) != "" {
 		if err := setUp(); err != nil {
 			fmt.Fprintln(os.Stderr, "the network of these tests:", err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/apiservers/front"
-	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // failOver is what the front promises for the time until a client's request is answered by another server. With
@@ -20,7 +19,7 @@ const failOver = 2 * time.Second
 // are killed one after the other, and all, and one hangs, and one leaves. At the end it is cold again.
 func TestFront(t *testing.T) {
 	begun := time.Now()
-	w := newWorld(t, controlplane.Options{})
+	w := newWorld(t)
 	if os.Getenv("MEASURE") == "" {
 		// The suite's machines are busy. A server that stops while a check waits for its answer is down only after that
 		// answer's time, and the second check's.

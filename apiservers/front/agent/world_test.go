@@ -52,7 +52,6 @@ type apiServer struct {
 	address string
 	binary  string
 	args    []string
-	audit   string // the path of its audit log; "" without
 	log     *os.File
 	client  *kubernetes.Clientset
 	cmd     *exec.Cmd
@@ -60,11 +59,11 @@ type apiServer struct {
 
 const limit = time.Minute
 
-func newWorld(t *testing.T, o controlplane.Options) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	needInside(t)
 	fronttest.HAProxy(t)
-	w := &world{t: t, plane: controlplane.New(t, o)}
+	w := &world{t: t, plane: controlplane.New(t, controlplane.Options{})}
 	config := w.plane.Config()
 	w.client = kubernetes.NewForConfigOrDie(config)
 	for i := range w.deploy {
@@ -124,10 +123,6 @@ func (w *world) newServer(i int) *apiServer {
 	s.args = append(slices.Clone(words[1:]), "--bind-address="+ip, "--secure-port=6443", "--cert-dir="+w.t.TempDir(),
 		// So that it says that it shuts down before it does.
 		"--shutdown-delay-duration=2s")
-	if i := slices.IndexFunc(s.args, func(a string) bool { return strings.HasPrefix(a, "--audit-log-path=") }); i >= 0 {
-		s.audit = filepath.Join(w.t.TempDir(), "audit.log")
-		s.args[i] = "--audit-log-path=" + s.audit
-	}
 	if s.log, err = os.Create(filepath.Join(w.t.TempDir(), "apiserver.log")); err != nil {
 		w.t.Fatal(err)
 	}
