@@ -17,8 +17,8 @@ demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 -
 	@$(GO) build -o bin/rota-demo ./cmd/rota-demo
 	@bin/rota-demo $(ARGS)
 
-# What has dependencies that the main module must not have is a module of its own. The longest tests come first.
-MODULES := bench/ tools/release
+# What has dependencies that the main module must not have, and tests, is a module of its own.
+MODULES := bench/
 
 # `make lint` runs go vet. Under -short tests use a control plane only if they call controlplane.Essential.
 .PHONY: test
@@ -151,12 +151,12 @@ check-fuzz:
 		done; \
 	done
 
-# Run the tests of charts, alerts, the commands of docs/start.md and benchmarks (SHORT=-short: no benchmarks).
+# Run the tests of charts, alerts, releases, the commands of docs/start.md and benchmarks (SHORT=-short: no benchmarks).
 check-tools: kube
 	@$(MAKE) --no-print-directory -j 3 $(MODULES) $(SCRIPTS)
 
-# Scripts around ready-made tools: Helm, kubectl, and promtool, which Debian has in the package prometheus.
-SCRIPTS := test/charts tools/alerts tools/start
+# Scripts around ready-made tools: Helm, kubectl, actionlint, and promtool, which Debian has in the package prometheus.
+SCRIPTS := test/charts tools/alerts tools/release tools/start
 .PHONY: $(SCRIPTS)
 test/charts: bin/helm
 $(SCRIPTS):

@@ -31,4 +31,4 @@ diff "$work/first/bin/dist.sha256" "$work/a/second/bin/dist.sha256" || {
 rm -rf bin/dist bin/dist.sha256
 mv "$work/first/bin/dist" "$work/first/bin/dist.sha256" bin/
 echo "both builds are the same: $(wc -l <bin/dist.sha256) files, all together $(sha256sum <bin/dist.sha256 | cut -c1-64)"
-tools/release/test.sh
+tools/release/inspect.sh

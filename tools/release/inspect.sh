@@ -2,6 +2,7 @@
 # Tests what is in the release in bin/dist: checksums, archives, SBOMs, licenses, and images and charts once they are
 # pushed to a registry on loopback. crane, helm and rota-release are in PATH, and go and jq.
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
 dist=$PWD/bin/dist failed=0
 tag=$(jq -r .tag "$dist/metadata.json") commit=$(jq -r .commit "$dist/metadata.json")
@@ -70,16 +71,20 @@ done <<<"$krew"
 crane registry serve --address 127.0.0.1:0 >"$work/registry" 2>&1 &
 registry=$!
 for _ in $(seq 100); do
-	host=$(grep -oE '127\.0\.0\.1:[0-9]+|\[::\]:[0-9]+' "$work/registry" | tail -n 1) && break
+	at=127.0.0.1:$(sed -n 's/.*serving on port //p' "$work/registry")
+	[ "$at" = 127.0.0.1: ] || break
 	sleep 0.1
 done
 publish() {
-	REGISTRY=127.0.0.1:${host##*:}/$1 HELM_FLAGS=--plain-http HOME=$work tools/release/publish.sh >/dev/null
+	REGISTRY=$at/$1 HELM_FLAGS=--plain-http HOME=$work tools/release/publish.sh >"$work/log" 2>&1 || {
+		cat "$work/log" >&2
+		exit 1
+	}
 	sed "s|^[^/]*/$1/||" "$dist/published.txt"
 	rm "$dist/published.txt"
 }
 first=$(publish rota-dev)
-at=127.0.0.1:${host##*:}/rota-dev
+at+=/rota-dev
 for program in rota website-operator; do
 	for arch in amd64 arm64; do
 		image=$at/$program:$tag platform=linux/$arch
@@ -114,5 +119,6 @@ done
 	application/vnd.cncf.artifacthub.config.v1+yaml ] || bad "Artifact Hub finds no metadata of the chart"
 # What is pushed again, from files of another time, has the same digests.
 touch -d '1 hour ago' "$dist"/*.tgz
+at=${at%/*}
 diff <(echo "$first") <(publish again) || bad "what is pushed again has other digests"
 exit $failed
