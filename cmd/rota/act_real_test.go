@@ -4,10 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -312,31 +307,17 @@ func TestWaitOutlastsErrors(t *testing.T) {
 		tab.Members[i].MaxFormat = table.Format
 	}
 	w := writeRota(t, tab)
-	cfg := w.plane.Config()
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var given, failed atomic.Bool
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
-	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+	path := w.proxied(t, func(out http.ResponseWriter, r *http.Request) bool {
 		mine := strings.HasSuffix(r.URL.Path, "/configmaps/web")
 		if mine && r.Method == http.MethodPut {
 			given.Store(true)
 		} else if mine && given.Load() && !failed.Swap(true) {
 			http.Error(out, "no etcd", http.StatusInternalServerError)
-			return
+			return true
 		}
-		proxy.ServeHTTP(out, r)
-	}))
-	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "proxied")
-	writeFile(t, path, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
-clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}`, server.URL))
+		return false
+	})
 	code, _, errOut := w.rota(t, "drain web-0 --wait --timeout 5s", path)
 	if !failed.Load() || code != exitConflict || !strings.Contains(errOut, "trying again") || !strings.Contains(errOut, "not done after 5s: web-0-a has 128 slots") {
 		t.Errorf("failed %v, exit code %d\n%s", failed.Load(), code, errOut)

@@ -93,9 +93,8 @@ func (w *written) workload(t *testing.T, set, pod string) {
 	}
 }
 
-// withKubelet returns a kubeconfig for a proxy in front of the API server that answers for the Pods: this control plane
-// has no nodes.
-func (w *written) withKubelet(t *testing.T, log string) (kubeconfig string) {
+// proxied returns a kubeconfig for a proxy in front of the API server. The proxy passes on what answer does not answer.
+func (w *written) proxied(t *testing.T, answer func(http.ResponseWriter, *http.Request) bool) (kubeconfig string) {
 	t.Helper()
 	cfg := w.plane.Config()
 	transport, err := rest.TransportFor(cfg)
@@ -108,14 +107,7 @@ func (w *written) withKubelet(t *testing.T, log string) (kubeconfig string) {
 	}
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		switch pods := "/api/v1/namespaces/" + w.namespace + "/pods/"; r.URL.Path {
-		case pods + "web-0/log":
-			_, _ = fmt.Fprintf(out, "previous=%s\n%s", r.URL.Query().Get("previous"), log)
-		case pods + "web-0:9090/proxy/metrics":
-			_, _ = io.WriteString(out, "rota_epoch 43\n")
-		case pods + "web-2:9090/proxy/metrics":
-			_, _ = io.WriteString(out, planted) // of some other program
-		default:
+		if !answer(out, r) {
 			proxy.ServeHTTP(out, r)
 		}
 	}))
@@ -124,6 +116,24 @@ func (w *written) withKubelet(t *testing.T, log string) (kubeconfig string) {
 	writeFile(t, kubeconfig, fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}]}`, server.URL))
 	return kubeconfig
+}
+
+// withKubelet returns a kubeconfig for a proxy that answers for the Pods: this control plane has no nodes.
+func (w *written) withKubelet(t *testing.T, log string) (kubeconfig string) {
+	t.Helper()
+	return w.proxied(t, func(out http.ResponseWriter, r *http.Request) bool {
+		switch pods := "/api/v1/namespaces/" + w.namespace + "/pods/"; r.URL.Path {
+		case pods + "web-0/log":
+			_, _ = fmt.Fprintf(out, "previous=%s\n%s", r.URL.Query().Get("previous"), log)
+		case pods + "web-0:9090/proxy/metrics":
+			_, _ = io.WriteString(out, "rota_epoch 43\n")
+		case pods + "web-2:9090/proxy/metrics":
+			_, _ = io.WriteString(out, planted) // of some other program
+		default:
+			return false
+		}
+		return true
+	})
 }
 
 // An archive has what helps, of the members' Pods and of others of their Deployment that have not joined; no secret is in
