@@ -56,6 +56,24 @@ func (a *actor) bindWait(cmd *cobra.Command, what string) {
 	cmd.Flags().DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long to --wait, at least 1s")
 }
 
+// on returns the function of a command [NAME], which gives an order to the rota of that name.
+func (a *actor) on(order func() error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.open(cmd, args); err != nil {
+			return err
+		}
+		defer a.close()
+		return order()
+	}
+}
+
+// onFirst returns the function of a command whose first argument, before [NAME], says what the order is about.
+func (a *actor) onFirst(order func(string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return a.on(func() error { return order(args[0]) })(cmd, args[1:])
+	}
+}
+
 // open finds the rota. The caller closes the actor.
 func (a *actor) open(cmd *cobra.Command, rota []string) error {
 	if len(a.reason) > table.MaxOrderText {

@@ -310,11 +310,7 @@ func newCanaryPromote() *cobra.Command {
 another build any more. Roll the other members out then. The canary is over when no member of another build is left.`,
 		Example: `  rota canary promote website -n operators`,
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args); err != nil {
-				return err
-			}
-			defer a.close()
+		RunE: a.on(func() error {
 			build := ""
 			_, changed, err := a.give(func(t *table.Table, _ orders.By) error {
 				build = t.Canary.Build
@@ -329,7 +325,7 @@ another build any more. Roll the other members out then. The canary is over when
 				a.tell("rota %s: build %s is promoted already", a.rota, build)
 			}
 			return nil
-		},
+		}),
 	}
 	a.bind(cmd)
 	cmd.ValidArgsFunction = a.target.completeRotas
@@ -346,13 +342,7 @@ as there are others, so that they can be taken away.`,
 		Example: `  rota canary abort website -n operators --reason "wrong image"
   rota canary abort -n operators --wait`,
 		Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args); err != nil {
-				return err
-			}
-			defer a.close()
-			return a.abortCanary()
-		},
+		RunE: a.on(a.abortCanary),
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)

@@ -27,13 +27,7 @@ keeps the duties that nobody else can do, and all that it has if there is nobody
 		Example: `  rota drain web-1-p3m9q website -n operators --reason "bad node"
   rota drain web-1 -n operators --wait`,
 		Args: oneMember,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args[1:]); err != nil {
-				return err
-			}
-			defer a.close()
-			return a.drain(args[0])
-		},
+		RunE: a.onFirst(a.drain),
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
@@ -132,13 +126,7 @@ func newUndrain() *cobra.Command {
 		Short:   "Have a drained member get slots and duties again",
 		Example: `  rota undrain web-1-p3m9q website -n operators`,
 		Args:    oneMember,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args[1:]); err != nil {
-				return err
-			}
-			defer a.close()
-			return a.undrain(args[0])
-		},
+		RunE: a.onFirst(a.undrain),
 	}
 	a.bind(cmd)
 	cmd.ValidArgsFunction = a.target.completeMembers

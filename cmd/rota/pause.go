@@ -32,13 +32,7 @@ release wants to join that does not understand it.`,
 		Example: `  rota pause website -n operators --reason "the API server is slow"
   rota pause -n operators --wait`,
 		Args: oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args); err != nil {
-				return err
-			}
-			defer a.close()
-			return a.pause()
-		},
+		RunE: a.on(a.pause),
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
@@ -81,11 +75,7 @@ func newResume() *cobra.Command {
 		Short:   "End a pause of moves",
 		Example: `  rota resume website -n operators`,
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args); err != nil {
-				return err
-			}
-			defer a.close()
+		RunE: a.on(func() error {
 			_, changed, err := a.give(func(t *table.Table, _ orders.By) error { return orders.Resume(t) },
 				eventResumed, says("moves between live members go on"))
 			switch {
@@ -97,7 +87,7 @@ func newResume() *cobra.Command {
 				a.tell("rota %s: moves are not paused", a.rota)
 			}
 			return nil
-		},
+		}),
 	}
 	a.bind(cmd)
 	cmd.ValidArgsFunction = a.target.completeRotas

@@ -136,27 +136,23 @@ func newUnpin() *cobra.Command {
 		Short:   "Let an object be with any member again",
 		Example: `  rota unpin team-a/huge website -n operators`,
 		Args:    oneObject,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.open(cmd, args[1:]); err != nil {
-				return err
-			}
-			defer a.close()
+		RunE: a.onFirst(func(name string) error {
 			found := false
 			_, _, err := a.give(func(t *table.Table, _ orders.By) error {
-				_, has := t.Pinned(args[0])
+				_, has := t.Pinned(name)
 				if found && !has {
 					return orders.ErrAsItIs // a write of which nobody knew took effect
 				}
 				found = has
-				return orders.Unpin(t, args[0])
+				return orders.Unpin(t, name)
 			}, eventUnpinned,
-				says(args[0]+" may be with any member"))
+				says(name+" may be with any member"))
 			if err != nil {
 				return err
 			}
-			a.tell("rota %s: %s is not pinned any more", a.rota, args[0])
+			a.tell("rota %s: %s is not pinned any more", a.rota, name)
 			return nil
-		},
+		}),
 	}
 	a.bind(cmd)
 	return cmd
