@@ -63,7 +63,7 @@ LONGER := $(GO) list $$(grep -rl --include='*_test.go' --exclude-dir=bench --exc
 # These packages use only types of Kubernetes, if anything, or are tools that users do not link: it is enough that they
 # compile.
 PURE := /(slot|dispatch/client)$$|/internal/(protocol|gate|work|delivery/stream|dispatch/(queue|wire))(/|$$)
-TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(conformance|controlplane|explore|mutant|rig|sim|streamtest)(/|$$)
+TOOLS := /cmd/|/(apiservers|demo)(/|$$)|/examples/dispatch(/|$$)|/examples/website/python$$|/internal/(server|dispatch/(access|workers|app))(/|$$)|/test/(conformance|controlplane|mutant|rig|sim|streamtest)(/|$$)
 
 # -modfile does not work with a go.work above. It is not in GOFLAGS, because tests start builds of other modules.
 LATEST := -modfile=go.latest.mod
@@ -105,7 +105,7 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := explore sim mutants mutate fuzz bench ranges tools versions slow front incidents site skew vulns kubernetes adopt
+CHECKS := scripts sim mutants mutate fuzz bench ranges tools versions slow front incidents site skew vulns kubernetes adopt
 .PHONY: check $(CHECKS:%=check-%)
 check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=sim, for instance. Without WHAT it names them all
 
@@ -113,10 +113,8 @@ check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=si
 check-what:
 	@echo 'make check WHAT=$(WHAT): must be one of $(sort $(CHECKS))' >&2; exit 2
 
-# Search small worlds exhaustively, then run mutants of the scripts
-# (STATES=50000000 MUTANTS=100000 ARGS="-scopes drain2").
-check-explore:
-	$(GO) run ./test/explore/cmd -states $(or $(STATES),4000000) $(ARGS)
+# Run mutants of the protocol's scripts (MUTANTS=100000).
+check-scripts:
 	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./internal/protocol/member
 
 # Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.
@@ -134,7 +132,7 @@ check-mutants: kube
 check-mutate: export GOFLAGS := -short
 check-mutate: export MUTANTS := 0
 check-mutate: $(GREMLINS)
-	@for p in $(or $(PACKAGES),gate protocol/table protocol/plan protocol/member); do \
+	@for p in $(or $(PACKAGES),gate protocol/table protocol/plan protocol/planner protocol/member); do \
 		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./internal/$$p || exit 1; \
 	done
 

@@ -22,7 +22,7 @@ var layers = []struct {
 }{
 	{"internal/resourceversion", pure}, {"slot", pure}, {"internal/protocol/table", pure},
 	{"internal/protocol/trial", pure},
-	{"internal/delivery/stream", pure}, {"internal/protocol/plan", pure}, {"internal/protocol/inspect", pure},
+	{"internal/delivery/stream", pure}, {"internal/protocol/plan", pure}, {"internal/protocol/planner", pure},
 	{"internal/protocol/member", pure}, {"internal/protocol/election", pure}, {"internal/dispatch/queue", pure},
 	{"internal/dispatch/wire", pure}, {"internal/elapsed", noKubernetes}, {"dispatch/client", workers},
 	{"internal/names", pure}, {"permission", noControllerRuntime}, {"internal/await", noKubernetes},

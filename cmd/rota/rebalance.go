@@ -17,7 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/cli/view"
-	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
 )
@@ -152,7 +152,7 @@ func (a *actor) even(seen *view.Rota, dryRun bool) (*view.Plan, error) {
 		}
 		free := before.Clone()
 		free.Pause = table.Pause{}
-		if after, err = member.Rebalance(free, time.Now().Unix(), loads); err != nil {
+		if after, err = planner.Rebalance(free, time.Now().Unix(), loads); err != nil {
 			return nil, withCode(exitConflict, fmt.Errorf("rota %s: %w", a.rota, err))
 		}
 		for _, id := range silent {
@@ -180,10 +180,10 @@ const loadsAfter = time.Minute
 
 // loads returns what members report of their loads. It is an error if some plan by load and nobody can know theirs yet,
 // and if there are no reports because they could not be read, unless moves are only shown.
-func (a *actor) loads(r *view.Rota, dryRun bool) ([]member.LoadReport, error) {
+func (a *actor) loads(r *view.Rota, dryRun bool) ([]planner.LoadReport, error) {
 	reports := slices.Collect(maps.Values(r.Reports))
 	loads := report.Loads(reports)
-	byLoad := slices.ContainsFunc(loads, func(r member.LoadReport) bool { return r.ByLoad })
+	byLoad := slices.ContainsFunc(loads, func(r planner.LoadReport) bool { return r.ByLoad })
 	for _, u := range r.Unknown {
 		switch {
 		case u.What != "reports" || !byLoad && len(reports) > 0:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 )
@@ -97,7 +97,7 @@ func (r *Engine) settings() map[string]string {
 }
 
 // memberLoads reads what members report of their loads.
-func (r *Engine) memberLoads(ctx context.Context) ([]member.LoadReport, error) {
+func (r *Engine) memberLoads(ctx context.Context) ([]planner.LoadReport, error) {
 	if r.reports == nil {
 		return nil, nil
 	}

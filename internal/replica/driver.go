@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -239,7 +240,7 @@ func (d *Driver) do(a member.Action) {
 		d.env.Turns.Swapping(a)
 		d.env.Send.SwapTable(a, d.swapped(a.Serial))
 	case member.ReadLoads:
-		d.env.Send.ReadLoads(func(reports []member.LoadReport) {
+		d.env.Send.ReadLoads(func(reports []planner.LoadReport) {
 			d.Post(member.LoadsSeen{Serial: a.Serial, Reports: reports})
 		})
 	case member.WatchLeases:

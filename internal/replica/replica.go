@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
@@ -49,7 +50,7 @@ type Env struct {
 	// SetDeadline has gate and writes end at a time, on the clock of deadlines. own is that of the member's own Lease.
 	SetDeadline func(at, own time.Duration)
 	// Loads reads what members report of their slots' loads. It blocks.
-	Loads func(ctx context.Context) ([]member.LoadReport, error)
+	Loads func(ctx context.Context) ([]planner.LoadReport, error)
 	// Tell tells people.
 	Tell func(ctx context.Context, n member.Notify)
 	// Failed is told of errors of requests. The member decides what to do about them.

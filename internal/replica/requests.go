@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/store"
 )
 
@@ -19,7 +20,7 @@ type Requests interface {
 	CreateTable(a member.CreateTable, answer func(member.Snapshot, member.Outcome))
 	SwapTable(a member.Swap, answer func(member.Snapshot, member.Outcome))
 	// ReadLoads answers without reports if they could not be read.
-	ReadLoads(answer func([]member.LoadReport))
+	ReadLoads(answer func([]planner.LoadReport))
 	// WatchLeases has the events come to the member, in place of those that an earlier call asked for.
 	WatchLeases(a member.WatchLeases)
 }
@@ -30,7 +31,7 @@ type requests struct {
 	calls *Calls
 	post  func(member.Event)
 	// loads reads the members' reports of loads. It blocks.
-	loads func(ctx context.Context) ([]member.LoadReport, error)
+	loads func(ctx context.Context) ([]planner.LoadReport, error)
 	// failed tells of an error. The member decides what to do about it.
 	failed  func(what string, err error)
 	unwatch context.CancelFunc
@@ -100,7 +101,7 @@ func (r *requests) table(send func() (member.Snapshot, member.Outcome, error),
 	})
 }
 
-func (r *requests) ReadLoads(answer func([]member.LoadReport)) {
+func (r *requests) ReadLoads(answer func([]planner.LoadReport)) {
 	r.calls.Go(func() {
 		reports, err := r.loads(r.calls.ctx)
 		r.complain("read how busy the members are", err)

@@ -4,22 +4,22 @@ import (
 	"math"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 )
 
 // Loads returns what reports say of the slots' loads and of a canary, for planners (rules R21 and R22).
-func Loads(reports []*coverage.Report) []member.LoadReport {
-	out := make([]member.LoadReport, 0, len(reports))
+func Loads(reports []*coverage.Report) []planner.LoadReport {
+	out := make([]planner.LoadReport, 0, len(reports))
 	for _, told := range reports {
-		one := member.LoadReport{
+		one := planner.LoadReport{
 			ID: told.Member, Serial: told.Serial, Open: told.Open,
 			ByLoad: told.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
 		}
 		for _, l := range told.Loads {
-			one.Loads = append(one.Loads, member.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
+			one.Loads = append(one.Loads, planner.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
 		}
 		if of := told.Trial; of != nil {
-			one.Trial = &member.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Side: of.Side}
+			one.Trial = &planner.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Side: of.Side}
 		}
 		out = append(out, one)
 	}

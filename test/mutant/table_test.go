@@ -1,6 +1,9 @@
 package mutant
 
-const member = "internal/protocol/member/"
+const (
+	member  = "internal/protocol/member/"
+	planner = "internal/protocol/planner/"
+)
 
 // engine returns a test of the machine behind rota.Rota.
 func engine(run string) check { return check{pkg: "internal/engine", run: "^" + run + "$"} }
@@ -24,14 +27,14 @@ var bugs = []bug{
 		"if err := m.refuse(s); err != nil {", "if err := m.refuse(s); err != nil && s.Err != nil {", script("R04_other_options_stop")},
 	{"OpenEpoch", "R5: a slot opens at another epoch than it was activated for", member + "slots.go",
 		"if l.epoch != r.Epoch {", "if l.epoch != r.Epoch && l.epoch == 0 {", script("R05_open_at_its_epoch")},
-	{"UnseenWaits", "R6: an owner takes a move back before its watch has shown the next owner", member + "swap.go",
-		`unseen := r.Next != "" && m.watch.others[r.Next] == nil`, "unseen := false", script("R06_next_not_seen_yet")},
+	{"UnseenWaits", "R6: an owner takes a move back before its watch has shown the next owner", planner + "handover.go",
+		`unseen := r.Next != "" && !p.Seen(r.Next)`, "unseen := false", script("R06_next_not_seen_yet")},
 	{"DrainNotCalledOff", "R6: a drain that was called off begins", "internal/replica/driver.go",
 		"if d.draining[s] == a.Round {\n", "if d.draining[s] >= 0 {\n", script("R06_drain_called_off_before_it_began")},
 	{"FenceWait", "R7: new owners do not wait for the fence", member + "slots.go",
 		"; expelled || m.now.Mono < m.outlives {", "; expelled && r.Epoch == 0 {", script("R07_new_owners_wait")},
-	{"RestartWaits", "R9: no fence wait after a restart", member + "join.go",
-		"epoch := d.noteExpel(t.Epoch, m.expelWait(t, []string{p.ID}))", "epoch := d.note(t.Epoch, table.CauseAssigned, nil)",
+	{"RestartWaits", "R9: no fence wait after a restart", planner + "membership.go",
+		"epoch := d.noteExpel(t.Epoch, p.expelWait([]string{former.ID}))", "epoch := d.note(t.Epoch, table.CauseAssigned, nil)",
 		script("R09_restart_waits")},
 	{"OpenByTheTableBefore", "R13: a slot opens whatever became of a transfer that was sent", member + "slots.go",
 		"	case drained:\n", "	case drained:\nif l.shut {\nm.activate(t, s, r, l, req)\nreturn\n}\n",
@@ -44,15 +47,15 @@ var bugs = []bug{
 		"return resourceversion.Compare(m.snap.Version, m.trail.known) <= 1", script("R16_read_ahead_of_the_watch")},
 	{"ClearedFirst", "R16: a restored table is adopted with the members that it names", member + "recovery.go",
 		`switch restored := t.UID != ""; {`, "switch restored := false; {", script("R16_copy_names_the_dead")},
-	{"DrainedLast", "R19: a drained member gets nothing, even if there is nobody else", member + "eligible.go",
+	{"DrainedLast", "R19: a drained member gets nothing, even if there is nobody else", planner + "eligible.go",
 		"for _, drained := range []bool{false, true} {", "for _, drained := range []bool{false} {", script("R19_nobody_else")},
-	{"Unwanted", "R19: a move to a member that is drained meanwhile goes on", member + "swap.go",
-		"m.suspends(t, r) || state == open && m.unwanted(t, r)", "m.suspends(t, r)", script("R19_unwanted")},
-	{"OrdersEnd", "R19: orders do not end for a process that cannot read them", member + "pause_drain.go",
-		"_, format := m.unreadable(t)", "format := 0", script("R19_older_joiner")},
-	{"LoadsAgreed", "R21: a planner evens out loads although a member plans by number", member + "balance.go",
+	{"Unwanted", "R19: a move to a member that is drained meanwhile goes on", planner + "handover.go",
+		"Suspends(t, r, p.Wall) || state == Open && p.unwanted(r)", "Suspends(t, r, p.Wall)", script("R19_unwanted")},
+	{"OrdersEnd", "R19: orders do not end for a process that cannot read them", planner + "orders.go",
+		"_, format := p.unreadable()", "format := 0", script("R19_older_joiner")},
+	{"LoadsAgreed", "R21: a planner evens out loads although a member plans by number", planner + "loads.go",
 		"return ok && !other.Leaving && !r.ByLoad", "return ok && other.Leaving && !r.ByLoad", script("R21_planned_by_number")},
-	{"PinsHold", "R22: a pinned slot goes to any member", member + "place.go",
+	{"PinsHold", "R22: a pinned slot goes to any member", planner + "place.go",
 		"if !one.Slots.Empty() {", "if one.Slots.Len() > 1 {", script("R22_pins")},
 	// Plans, the gate, drivers and controllers: tests in their packages.
 	{"TokenForgotten", "R12: a reconciler does not get the epoch", "internal/gate/enter.go",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -18,12 +19,12 @@ type reporting struct {
 }
 
 // ReadLoads answers with what live members report, or with what a life makes of it.
-func (r requests) ReadLoads(answer func([]member.LoadReport)) {
+func (r requests) ReadLoads(answer func([]planner.LoadReport)) {
 	w := r.n.w
 	r.n.send(request{
 		name: ReadLoads,
 		effect: func(bool) func() {
-			var reports []member.LoadReport
+			var reports []planner.LoadReport
 			for _, n := range w.Live() {
 				if n.Stopped == nil {
 					reports = append(reports, w.garble(n.loadReport())...)
@@ -39,18 +40,18 @@ func (r requests) ReadLoads(answer func([]member.LoadReport)) {
 }
 
 // loadReport returns the node's last report. A process that stands still reports nothing new.
-func (n *Node) loadReport() member.LoadReport {
+func (n *Node) loadReport() planner.LoadReport {
 	if p := &n.reported; !n.Paused && !n.Mute && (p.serial == 0 || n.w.now-p.at >= n.cfg.LeaseDuration/2) {
 		p.serial, p.at = p.serial+1, n.w.now
 	}
-	out := member.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad, Open: n.gate.OpenSet()}
+	out := planner.LoadReport{ID: n.ID, Serial: n.reported.serial, ByLoad: n.cfg.ByLoad, Open: n.gate.OpenSet()}
 	out.Trial = n.trial()
 	if n.w.opts.Load == nil {
 		return out
 	}
 	for _, s := range out.Open.Slots() {
 		if int(s) < int(n.w.opts.Slots) {
-			out.Loads = append(out.Loads, member.Busy{
+			out.Loads = append(out.Loads, planner.Busy{
 				Slots: slot.Range{First: s, Last: s}, Workers: n.w.opts.Load(n.Replica.Pod, s, n.w.now),
 			})
 		}
@@ -82,9 +83,9 @@ func (c *Chaos) drawLoads() {
 }
 
 // garble returns what a planner hears of a report: nothing, an old one, or nonsense, now and then.
-func (w *World) garble(r member.LoadReport) []member.LoadReport {
+func (w *World) garble(r planner.LoadReport) []planner.LoadReport {
 	if w.garbles == nil || w.over {
-		return []member.LoadReport{r}
+		return []planner.LoadReport{r}
 	}
 	switch w.garbles.IntN(12) {
 	case 0:
@@ -97,7 +98,7 @@ func (w *World) garble(r member.LoadReport) []member.LoadReport {
 		}
 	case 3:
 		last := slot.Slot(w.garbles.IntN(slot.MaxCount))
-		r.Loads = append(r.Loads, member.Busy{Slots: slot.Range{First: last / 2, Last: last}, Workers: plan.MaxLoad})
+		r.Loads = append(r.Loads, planner.Busy{Slots: slot.Range{First: last / 2, Last: last}, Workers: plan.MaxLoad})
 	case 4:
 		r.Loads = nil
 	case 5: // that could be true
@@ -105,5 +106,5 @@ func (w *World) garble(r member.LoadReport) []member.LoadReport {
 			r.Loads[i].Workers = w.garbles.Int64N(1000)
 		}
 	}
-	return []member.LoadReport{r}
+	return []planner.LoadReport{r}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -118,7 +119,7 @@ func (w *World) undrained(t *table.Table, fair bool) string {
 
 // Rebalance begins the moves that make shares even, as a person's command does.
 func (w *World) Rebalance(t *table.Table) {
-	if next, err := member.Rebalance(t, w.Wall(), nil); err == nil && next != t {
+	if next, err := planner.Rebalance(t, w.Wall(), nil); err == nil && next != t {
 		w.Counts.Rebalanced++
 		*t = *next
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
@@ -19,7 +20,7 @@ import (
 func (w *World) Wall() int64 { return epochStart + int64(w.now/time.Second) }
 
 // trial is what a node reports of a canary: of its reconciles since it saw the present step begin.
-func (n *Node) trial() *member.Trial {
+func (n *Node) trial() *planner.Trial {
 	t := n.w.Objects.Table().Table
 	if n.w.opts.Trial == nil || t == nil || !t.Canary.On() || t.Canary.Began == 0 || n.Paused || n.Mute {
 		return nil
@@ -27,7 +28,7 @@ func (n *Node) trial() *member.Trial {
 	c := &t.Canary
 	begun := time.Duration(c.Began-epochStart) * time.Second
 	of := n.w.opts.Trial(n.Replica, max(n.w.now-begun, 0))
-	return &member.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Side: of}
+	return &planner.Trial{Build: c.Build, Began: c.Began, Step: c.Step, Side: of}
 }
 
 // checkPlaces looks at what a member makes of a canary.

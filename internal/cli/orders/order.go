@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -314,9 +315,9 @@ func Moving(t *table.Table) (n int) {
 	return n
 }
 
-// Rebalance begins the moves that make shares even (member.Rebalance). silent are members that do not renew: with them
+// Rebalance begins the moves that make shares even (planner.Rebalance). silent are members that do not renew: with them
 // it begins none. loads are what members report.
-func Rebalance(t *table.Table, at time.Time, silent []string, loads []member.LoadReport) error {
+func Rebalance(t *table.Table, at time.Time, silent []string, loads []planner.LoadReport) error {
 	switch {
 	case t.Paused():
 		return errors.New("moves are paused, so none can begin: `rota resume` first")
@@ -324,7 +325,7 @@ func Rebalance(t *table.Table, at time.Time, silent []string, loads []member.Loa
 		return fmt.Errorf("members do not renew their Leases: %s; they are expelled within a lease, or go on: try again then",
 			strings.Join(silent, ", "))
 	}
-	next, err := member.Rebalance(t, at.Unix(), loads)
+	next, err := planner.Rebalance(t, at.Unix(), loads)
 	if err != nil {
 		return err
 	}

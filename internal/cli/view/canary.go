@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
 )
@@ -123,7 +123,7 @@ func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 		out.State = Running
 	default:
 		out.State = Running
-		v := member.Judge(t, report.Loads(reports))
+		v := planner.Judge(t, report.Loads(reports))
 		out.Judged, out.Text = "not yet", v.Text
 		switch {
 		case v.Bad:

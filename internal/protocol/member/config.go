@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -141,4 +142,13 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("Weight %d: must be at least 1", c.Self.Weight)
 	}
 	return table.ValidMember(c.Self)
+}
+
+// rules is the part of the configuration that changes of the table depend on.
+func (c *Config) rules() planner.Config {
+	return planner.Config{
+		Self: c.Self, Former: c.Former, MaxTable: c.MaxTable, Outlives: c.Outlives, ByLoad: c.ByLoad,
+		LeaseDuration: c.LeaseDuration, RetryPeriod: c.RetryPeriod, LoadPeriod: c.LoadPeriod, Coalesce: c.Coalesce,
+		SettleDelay: c.SettleDelay, JoinDelay: c.JoinDelay, RolloutDelay: c.RolloutDelay,
+	}
 }

@@ -3,7 +3,7 @@ package member
 import (
 	"time"
 
-	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -59,53 +59,6 @@ type Lease struct {
 	// LongestWrite is how long a write that the member has sent may take at most, if that is longer than WriteTimeout;
 	// otherwise 0 (rule R2).
 	LongestWrite time.Duration
-}
-
-// LoadReport is what a member reports of its slots' loads, and of a canary.
-type LoadReport struct {
-	ID string
-	// Serial is higher in each report of a member.
-	Serial uint64
-	// ByLoad is the member's Config.ByLoad.
-	ByLoad bool
-	// Open are the slots that the report speaks of: those that the member had open.
-	Open slot.Set
-	// Loads are those of slots, or of several slots together, of which it may not have all. Slots that are left out have
-	// none.
-	Loads []Busy
-	// Trial is what came of its reconciles in the present step of a canary; nil: it did not see one begin.
-	Trial *Trial
-}
-
-// Busy is how many workers the keys of slots keep busy together, in thousandths of a worker.
-type Busy struct {
-	Slots   slot.Range
-	Workers int64
-}
-
-// perSlot returns the load of each slot that the report speaks of; nil if it cannot be true: it names slots that there
-// are not, or twice, or loads that no slot has. n is the number of slots.
-func (r *LoadReport) perSlot(n int) map[slot.Slot]int64 {
-	out := map[slot.Slot]int64{}
-	for _, s := range r.Open.Slots() {
-		out[s] = 0
-	}
-	next := 0
-	for _, l := range r.Loads {
-		if first, last := int(l.Slots.First), int(l.Slots.Last); first < next || last < first || last >= n {
-			return nil
-		}
-		next = int(l.Slots.Last) + 1
-		mine := r.Open.Intersect(slot.SetOf(l.Slots))
-		each := l.Workers / int64(max(mine.Len(), 1))
-		if each < 0 || each > plan.MaxLoad {
-			return nil
-		}
-		for _, s := range mine.Slots() {
-			out[s] = each
-		}
-	}
-	return out
 }
 
 // Outcome says how a write ended.
@@ -208,7 +161,7 @@ type (
 		// Serial is that of the action.
 		Serial uint64
 		// Reports are what members report, in any order. A member's may be missing, old or wrong.
-		Reports []LoadReport
+		Reports []planner.LoadReport
 	}
 
 	// Lapsed says that the gate has passed its deadline and the member does not know. Time passed between a Step and its

@@ -2,8 +2,6 @@ package member
 
 import (
 	"slices"
-
-	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // deleteDeadLeases deletes the Leases of members held dead. Only then are they removed from the table (rule R7).
@@ -16,12 +14,10 @@ func (m *Member) deleteDeadLeases() {
 	if t == nil || m.lapsed || !m.watch.complete || !m.follows() || m.hides(t) {
 		return
 	}
-	if p, ok := m.predecessor(t); ok {
-		if m.watch.others[p.ID] != nil {
-			m.deleteDeadLease(p.ID)
-		}
+	if id := m.predecessor(); id != "" && m.watch.others[id] != nil {
+		m.deleteDeadLease(id)
 	}
-	if m.phase != joined || !m.isPlanner() || !m.watch.all {
+	if m.phase != joined || m.rank() < 0 || !m.watch.all {
 		return
 	}
 	var silent []string
@@ -48,7 +44,7 @@ func (m *Member) deleteDeadLeases() {
 }
 
 func (m *Member) deleteDeadLease(id string) {
-	if m.deleting[id] || m.toExpel[id] || !m.due(m.plan.deleteAt) {
+	if m.deleting[id] || m.toExpel[id] || !m.due(m.deleteAt) {
 		return
 	}
 	m.deleting[id] = true
@@ -75,28 +71,6 @@ func (m *Member) leaseDeleted(e LeaseDeleted) {
 			o.pending, o.seen = true, m.now.Mono
 		}
 	case OutcomeUnknown, OutcomeFailed:
-		m.plan.deleteAt = m.now.Mono + m.cfg.RetryPeriod/4
-	}
-}
-
-// maxExpels is how many expels the table remembers.
-const maxExpels = 64
-
-// draftExpels removes members from the table, which remembers it (rule R9).
-func (m *Member) draftExpels(t *table.Table, d *draft, dead []string) {
-	d.edit()
-	d.next.Expels = slices.DeleteFunc(d.next.Expels, func(e table.Expel) bool {
-		return m.clockDistance(e.At) >= int64(crashMemory.Seconds())
-	})
-	for _, id := range dead {
-		expelled, _ := t.Member(id)
-		d.next.Lose(id, max(m.now.Wall, 1))
-		d.next.Remove(id)
-		if expelled.Pod != "" {
-			d.next.Expels = append(d.next.Expels, table.Expel{Pod: expelled.Pod, At: m.now.Wall})
-		}
-	}
-	if n := len(d.next.Expels) - maxExpels; n > 0 {
-		d.next.Expels = d.next.Expels[n:]
+		m.deleteAt = m.now.Mono + m.cfg.RetryPeriod/4
 	}
 }

@@ -3,11 +3,8 @@ package member
 import (
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
-	"github.com/rota-dev/rota/slot"
 )
 
 // leave starts to leave (rule R9).
@@ -28,6 +25,17 @@ func (m *Member) leave() {
 		m.note("Leaving", false, "handing over what this member owns")
 	case leaving, parting, ended:
 	}
+}
+
+// ErrIdentity is wrapped by the error of a Stop because another process has this one's identity.
+var ErrIdentity = errors.New("the identity is in use")
+
+// yield ends this member because a live one has its identity.
+func (m *Member) yield(namesake string) {
+	m.refused = fmt.Errorf("%w: member %s, which renews its Lease, has the same pod name, %s: "+
+		"give every replica a pod name of its own", ErrIdentity, namesake, m.cfg.Self.Pod)
+	m.note("IdentityInUse", true, "member %s ends: %v", m.cfg.Self.ID, m.refused)
+	m.part()
 }
 
 // part deletes the member's own Lease, the last thing it does.
@@ -63,50 +71,6 @@ func (m *Member) parted(o Outcome) {
 	m.stop(m.refused, false)
 }
 
-// draftLeave plans a leaver's moves, and removes the leaver once it owns nothing. It says whether the draft is
-// complete.
-func (m *Member) draftLeave(t *table.Table, d *draft) bool {
-	id := m.cfg.Self.ID
-	self, named := t.Member(id)
-	if !named {
-		d.supersede()
-		return true
-	}
-	if self.Leaving && ownsNothing(t, id) && !m.transferUnknown() {
-		d.edit().Remove(id)
-		d.due = true
-		return true
-	}
-	if !self.Leaving {
-		self.Leaving = true
-		d.edit().Put(self)
-		d.due = true
-	}
-	// If nobody can take the slots, they are drained and left without owner.
-	in := m.planInput(t, m.takesOver(t))
-	in.Only = id
-	in.Tolerant = m.rollout(t)
-	if m.draftMoves(t, d, m.assign(t, in, false)) {
-		d.due = true
-	}
-	return false
-}
-
-// takesOver returns a function that says whether a leaver's slots may go to a member: not to a drained one, unless
-// there are no others (rule R19).
-func (m *Member) takesOver(t *table.Table) func(table.Member) bool {
-	there := func(other table.Member) bool {
-		return m.watch.others[other.ID] == nil || m.renewsOnTime(other.ID)
-	}
-	better := func(other table.Member) bool { return !t.Drained(other.ID) && there(other) }
-	if slices.ContainsFunc(t.Members, func(other table.Member) bool {
-		return !other.Leaving && other.ID != m.cfg.Self.ID && !m.dead(other.ID) && better(other)
-	}) {
-		return better
-	}
-	return there
-}
-
 // inDoubt says that a swap of unknown outcome may still happen: no later version of the table was seen.
 func (m *Member) inDoubt() bool {
 	return m.swap.unknown != "" && resourceversion.Compare(m.snap.Version, m.swap.unknown) <= 0
@@ -120,30 +84,4 @@ func (m *Member) transferUnknown() bool {
 		}
 	}
 	return false
-}
-
-func ownsNothing(t *table.Table, id string) bool {
-	owned := t.Owned(id)
-	return owned.Empty()
-}
-
-// draftMoves sets the next owners of this member's slots to target. It says whether any changed.
-func (m *Member) draftMoves(t *table.Table, d *draft, target []string) bool {
-	self := m.cfg.Self.ID
-	changes := map[string]*slot.Set{}
-	eachSlot(t, func(r table.Run) bool { return r.Owner == self }, func(s slot.Slot, r table.Run) {
-		to := target[s]
-		if to == r.Next || to == self || m.slots[s].state == sent || to != "" && !d.mayMove() {
-			return
-		}
-		if changes[to] == nil {
-			changes[to] = &slot.Set{}
-		}
-		changes[to].Add(s)
-	})
-	for _, to := range sortedKeys(changes) {
-		set := changes[to]
-		d.update(*set, func(r *table.Run) { r.Next, r.Ready = to, false })
-	}
-	return len(changes) > 0
 }

@@ -1,10 +1,7 @@
 package member
 
 import (
-	"slices"
 	"time"
-
-	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // longWrites is whether this member's process may send writes that take longer than WriteTimeout (rule R2). Others must
@@ -61,22 +58,6 @@ func (m *Member) shortWrites(e ShortWrites) {
 	if !m.long.allowed && e.Round == m.long.round {
 		m.long.sent = false
 	}
-}
-
-// expelWait is how long the next owners of members' slots must wait because of what these members, or those before
-// them, may still be writing. Zero if FenceDelay is enough.
-func (m *Member) expelWait(t *table.Table, ids []string) (wait time.Duration) {
-	for _, id := range ids {
-		if o := m.watch.others[id]; o != nil {
-			wait = max(wait, o.lease.LongestWrite)
-		}
-	}
-	for _, r := range t.Runs {
-		if r.Unsettled && slices.Contains(ids, r.Owner) {
-			wait = max(wait, t.Notes[r.Epoch].Wait)
-		}
-	}
-	return wait
 }
 
 // silenceLimit is how long another member's Lease has to be unchanged until that member is held dead. A member whose

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -78,19 +79,20 @@ type Member struct {
 	gather time.Duration
 	// followed is the version of the table that the slots follow.
 	followed string
+	swap     swap
+	// planner is what package planner remembers, for the rules of this rota.
+	planner planner.Memory
+	rules   planner.Config
 	// candidates is a cache.
-	candidates candidates
-	swap       swap
-	plan       planning
-	balance    balance
-	canaries   canaries
-	// refused is why this member ends although nobody asked it to leave. met: a namesake has been reported.
+	candidates planner.Candidates
+	// refused is why this member ends although nobody asked it to leave.
 	refused error
-	met     bool
 	// toExpel are members whose Lease this member has deleted or found deleted (rule R7). They are dead.
 	toExpel map[string]bool
 	// deleting are DeleteLease requests under way.
 	deleting map[string]bool
+	// deleteAt is when the next Lease may be deleted, after a failure.
+	deleteAt time.Duration
 }
 
 type phase uint8
@@ -128,7 +130,7 @@ func New(cfg Config) *Member {
 		gone:     map[string]bool{},
 		epochs:   map[string]uint64{},
 		watch:    newWatch(),
-		plan:     planning{seen: map[string]time.Duration{}},
+		rules:    cfg.rules(),
 	}
 }
 
@@ -161,7 +163,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Loaded:
 		m.answer(e.Slots, e.Round, loading, loaded)
 	case LoadsSeen:
-		m.loadsSeen(e)
+		m.heed(planner.Learn(m.view(), e.Serial, e.Reports))
 	case Lapsed:
 		m.lapse()
 	case LongWrites:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -42,7 +43,7 @@ func (m *Member) lookAhead() {
 	case len(silent) > 0:
 		key = m.snap.Version + " " + strings.Join(silent, " ")
 		lost = func(r table.Run) bool { return slices.Contains(silent, r.Owner) }
-	case m.phase == joined && m.awaitsPlan(t):
+	case m.phase == joined && planner.AwaitsPlan(m.view()):
 		key = "join" // the plan changes when others join, but lists that have begun go on
 	}
 	if key == a.key {
@@ -70,7 +71,7 @@ func (m *Member) lookAhead() {
 
 // silent returns, to a planner, the members that have been silent for RenewDeadline.
 func (m *Member) silent(t *table.Table) (ids []string) {
-	if !m.watch.complete || !m.watch.all || !m.isPlanner() {
+	if !m.watch.complete || !m.watch.all || m.rank() < 0 {
 		return nil
 	}
 	for _, other := range t.Members {
@@ -81,34 +82,15 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 	return ids
 }
 
-// awaitsPlan says that this member has joined and waits for its share. It does not guess in a rollout, since the plan
-// will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
-// at that time, nor if slots are planned by load, which it does not know.
-func (m *Member) awaitsPlan(t *table.Table) bool {
-	owned := false
-	for _, r := range t.Runs {
-		if r.Owner == m.cfg.Self.ID || r.Next == m.cfg.Self.ID {
-			return false
-		}
-		owned = owned || r.Owner != ""
-	}
-	return owned && !mixed(t) && !t.Paused() && !m.cfg.ByLoad
-}
-
 // guess returns the slots in question that a planner would give to this member if the silent members were dead.
 func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
-	receives := func(other table.Member) bool {
-		return !slices.Contains(silent, other.ID) && !m.onProbation(t, other) && !t.Drained(other.ID)
-	}
-	target := m.assign(t, m.assignment(t, t, silent, receives, m.rollout(t), t.Paused()), t.Paused())
 	var set slot.Set
-	eachSlot(t, question, func(s slot.Slot, _ table.Run) {
-		if t.IsDuty(s) {
-			return // there is nothing to list
-		}
-		if l := &m.slots[s]; target[s] == m.cfg.Self.ID && l.state == away && l.heldSince == 0 {
+	for i, owner := range planner.Guess(m.view(), silent)[:t.Slots] { // for a duty there is nothing to list
+		s := slot.Slot(i)
+		l := &m.slots[s]
+		if owner == m.cfg.Self.ID && l.state == away && l.heldSince == 0 && question(t.At(s)) {
 			set.Add(s)
 		}
-	})
+	}
 	return set
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
@@ -102,18 +102,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
 	m.slots = append(m.slots, make([]slotState, max(0, s.Table.Total()-len(m.slots)))...)
-	seen := make(map[string]time.Duration, len(s.Table.Members))
-	for _, other := range s.Table.Members {
-		first, known := m.plan.seen[other.ID]
-		if !known {
-			first = m.now.Mono
-			if len(m.plan.seen) > 0 {
-				m.checkClock(other)
-			}
-		}
-		seen[other.ID] = first
-	}
-	m.plan.seen = seen
+	m.heed(planner.Saw(m.view()))
 }
 
 // unfit is a version of the table that the member does not go by. An empty UID: there is none.

@@ -2,9 +2,11 @@ package member
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -249,9 +251,6 @@ func (m *Member) handsOver(t *table.Table, r table.Run) bool {
 	return r.Next != "" && t.Reads(table.GoneFormat)
 }
 
-// goneRoom is how many bytes the names of deleted objects may take in a table.
-func (m *Member) goneRoom() int { return m.cfg.MaxTable / 8 }
-
 // reopen opens a drained slot that stays. If it was never loaded, or was shut since, it is loaded first.
 func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
 	if l.heldSince != l.epoch || l.shut {
@@ -295,14 +294,14 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 
 // givesUp says that this member gives its slots of the run up, if need be to nobody.
 func (m *Member) givesUp(t *table.Table, r table.Run) bool {
-	return m.phase == leaving || m.suspends(t, r)
+	return m.phase == leaving || planner.Suspends(t, r, m.now.Wall)
 }
 
 // drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
 // leaver that found no next owner, and by the owner of a duty that is suspended.
 func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	switch {
-	case r.Next == "" && m.suspends(t, r):
+	case r.Next == "" && planner.Suspends(t, r, m.now.Wall):
 		return true
 	case r.Next == "":
 		return m.phase == leaving && leaves(t, m.cfg.Self.ID)
@@ -337,7 +336,7 @@ func (m *Member) gathered(t *table.Table) bool {
 	if !complete {
 		return m.waited(&m.gather, true, m.cfg.RetryPeriod/2)
 	}
-	turn := time.Duration(slices.Index(sortedKeys(owners), m.cfg.Self.ID))
+	turn := time.Duration(slices.Index(slices.Sorted(maps.Keys(owners)), m.cfg.Self.ID))
 	step := min(3*m.cfg.Coalesce, m.cfg.RetryPeriod/time.Duration(max(1, len(owners))))
 	return m.waited(&m.gather, true, turn*step)
 }
@@ -378,7 +377,7 @@ func (m *Member) request(t *table.Table, req *requests) {
 		m.do(r)
 	}
 	if !req.drain.Empty() {
-		m.do(Drain{Slots: req.drain, Round: m.round(req.drain), Room: m.goneRoom()})
+		m.do(Drain{Slots: req.drain, Round: m.round(req.drain), Room: m.rules.GoneRoom()})
 	}
 	if !req.last.Empty() {
 		m.do(Drain{Slots: req.last, Round: m.round(req.last)})
@@ -405,4 +404,18 @@ func (m *Member) byEpoch(set slot.Set) []Open {
 		opens[i].Slots.Add(s)
 	}
 	return opens
+}
+
+// dutiesIn returns the names of the duties among the slots; nil if there are none.
+func dutiesIn(t *table.Table, set slot.Set) map[slot.Slot]string {
+	var names map[slot.Slot]string
+	for i, name := range t.Duties {
+		if s := slot.Slot(int(t.Slots) + i); name != "" && set.Has(s) {
+			if names == nil {
+				names = map[slot.Slot]string{}
+			}
+			names[s] = name
+		}
+	}
+	return names
 }

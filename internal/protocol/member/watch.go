@@ -66,7 +66,7 @@ func (m *Member) chooseWatch() {
 	}
 	// A newcomer reads all Leases once, for the epochs that they tell (rule R16).
 	asks := m.asksLeases()
-	all := m.recovery.on || m.phase == joining || m.isPlanner() || asks
+	all := m.recovery.on || m.phase == joining || m.rank() >= 0 || asks
 	var ids []string
 	if !all {
 		ids = m.watchedIDs()
@@ -88,14 +88,14 @@ func (m *Member) watchedIDs() []string {
 		return nil
 	}
 	ids := []string{m.cfg.Self.ID}
-	ids = append(ids, m.shortlist(t)...) // also those held dead: they may come back
+	ids = append(ids, m.candidates.Shortlist(m.snap.Version, t, m.dead)...) // also those held dead: they may come back
 	for _, r := range t.Runs {
 		if r.Owner == m.cfg.Self.ID && r.Next != "" {
 			ids = append(ids, r.Next)
 		}
 	}
-	if p, ok := m.predecessor(t); ok {
-		ids = append(ids, p.ID)
+	if id := m.predecessor(); id != "" {
+		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)

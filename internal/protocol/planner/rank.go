@@ -1,4 +1,4 @@
-package member
+package planner
 
 import (
 	"cmp"
@@ -40,16 +40,16 @@ type candidate struct {
 	format int
 }
 
-// candidates are the members of one version of the table that may plan, in order.
-type candidates struct {
+// Candidates are the members of one version of the table that may plan, in order. They are a cache.
+type Candidates struct {
 	version string
 	sorted  []candidate
 	// mixed: they do not all read the same newest format.
 	mixed bool
 }
 
-func candidatesOf(version string, members []table.Member) candidates {
-	c := candidates{version: version}
+func candidatesOf(version string, members []table.Member) Candidates {
+	c := Candidates{version: version}
 	for i := range members {
 		if m := &members[i]; !m.Leaving {
 			c.sorted = append(c.sorted, candidate{m.ID, xxhash.Sum64String(m.ID), m.MaxFormat})
@@ -63,7 +63,7 @@ func candidatesOf(version string, members []table.Member) candidates {
 }
 
 // shortlist returns the IDs of the candidates up to the last planner. The planners are those of them that are not dead.
-func (c *candidates) shortlist(dead func(id string) bool) (ids []string) {
+func (c *Candidates) shortlist(dead func(id string) bool) (ids []string) {
 	newest := 0
 	if c.mixed {
 		for _, other := range c.sorted {
@@ -112,33 +112,25 @@ func patience(id string, leaseDuration time.Duration) time.Duration {
 	return leaseDuration * time.Duration(24+xxhash.Sum64String(id)%16) / 16
 }
 
-// shortlist returns the planners of the table, and those held dead among them.
-func (m *Member) shortlist(t *table.Table) []string {
-	if m.candidates.version != m.snap.Version {
-		m.candidates = candidatesOf(m.snap.Version, t.Members)
+// Shortlist returns the planners of a version of the table, and those held dead among them.
+func (c *Candidates) Shortlist(version string, t *table.Table, dead func(id string) bool) []string {
+	if c.version != version {
+		*c = candidatesOf(version, t.Members)
 	}
-	return m.candidates.shortlist(m.dead)
+	return c.shortlist(dead)
 }
 
-// rank returns this member's rank among the planners, or -1 if it does not plan.
-func (m *Member) rank() int {
-	t := m.table()
-	if t == nil {
+// Rank returns the rank of a member among the planners, or -1 if it does not plan. silent is true if the Lease of a
+// member of the table has been silent for so long.
+func (c *Candidates) Rank(
+	id string, lease time.Duration, version string, t *table.Table, dead func(string) bool, silent func(time.Duration) bool,
+) int {
+	if _, ok := t.Member(id); !ok {
 		return -1
 	}
-	if _, ok := t.Member(m.cfg.Self.ID); !ok {
-		return -1
+	rank := rankOf(id, c.Shortlist(version, t, dead), dead)
+	if rank < 0 && silent(patience(id, lease)) {
+		return planners
 	}
-	if rank := rankOf(m.cfg.Self.ID, m.shortlist(t), m.dead); rank >= 0 {
-		return rank
-	}
-	patience := patience(m.cfg.Self.ID, m.cfg.LeaseDuration)
-	for id := range m.watch.others {
-		if _, member := t.Member(id); member && m.silence(id) >= patience {
-			return planners
-		}
-	}
-	return -1
+	return rank
 }
-
-func (m *Member) isPlanner() bool { return m.rank() >= 0 }

@@ -1,4 +1,4 @@
-package member_test
+package planner_test
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -66,7 +66,7 @@ func TestRebalance(t *testing.T) {
 		tab := uneven(t)
 		test.change(tab)
 		tab.Seal(9)
-		got, _ := member.Rebalance(tab, rebalancedAt, nil)
+		got, _ := planner.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -80,24 +80,24 @@ func TestRebalance(t *testing.T) {
 // does not speak of them count as others do.
 func TestRebalanceByLoad(t *testing.T) {
 	tab := uneven(t) // web-0-a has all 16 slots of hashes
-	report := func(id string, byLoad bool, loads ...member.Busy) member.LoadReport {
+	report := func(id string, byLoad bool, loads ...planner.Busy) planner.LoadReport {
 		open := tab.Owned(id)
-		return member.LoadReport{ID: id, ByLoad: byLoad, Loads: loads, Open: open.Intersect(tab.Slots.All())}
+		return planner.LoadReport{ID: id, ByLoad: byLoad, Loads: loads, Open: open.Intersect(tab.Slots.All())}
 	}
-	hot := member.Busy{Slots: slot.Range{First: 3, Last: 3}, Workers: 3000}
+	hot := planner.Busy{Slots: slot.Range{First: 3, Last: 3}, Workers: 3000}
 	for name, c := range map[string]struct {
-		reports []member.LoadReport
+		reports []planner.LoadReport
 		fails   string
 		hot     string // where slot 3 goes
 	}{
-		"by number":      {[]member.LoadReport{report("web-0-a", false, hot), report("web-1-a", false), report("web-2-a", false)}, "", ""},
+		"by number":      {[]planner.LoadReport{report("web-0-a", false, hot), report("web-1-a", false), report("web-2-a", false)}, "", ""},
 		"nobody reports": {nil, "", ""},
-		"by load":        {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", true), report("web-2-a", true)}, "", "alone"},
-		"one by number": {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", false), report("web-2-a", true)},
+		"by load":        {[]planner.LoadReport{report("web-0-a", true, hot), report("web-1-a", true), report("web-2-a", true)}, "", "alone"},
+		"one by number": {[]planner.LoadReport{report("web-0-a", true, hot), report("web-1-a", false), report("web-2-a", true)},
 			"member web-1-a does not", ""},
-		"one has not reported": {[]member.LoadReport{report("web-0-a", true, hot), report("web-1-a", true)}, "member web-2-a does not", ""},
+		"one has not reported": {[]planner.LoadReport{report("web-0-a", true, hot), report("web-1-a", true)}, "member web-2-a does not", ""},
 	} {
-		got, err := member.Rebalance(tab, rebalancedAt, c.reports)
+		got, err := planner.Rebalance(tab, rebalancedAt, c.reports)
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) || got != tab {
 				t.Errorf("%s: error %v, want %q", name, err, c.fails)
@@ -139,7 +139,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 		if err := tab.Valid(); err != nil {
 			rt.Fatal(err)
 		}
-		got, _ := member.Rebalance(tab, rebalancedAt, nil)
+		got, _ := planner.Rebalance(tab, rebalancedAt, nil)
 		if err := got.Valid(); err != nil {
 			rt.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 				rt.Fatalf("slot %v: %+v became %+v", s, was, is)
 			}
 		}
-		if again, _ := member.Rebalance(got, rebalancedAt, nil); again != got {
+		if again, _ := planner.Rebalance(got, rebalancedAt, nil); again != got {
 			rt.Fatalf("it is not even yet:\n%v\n%v", got, again)
 		}
 	})

@@ -1,7 +1,8 @@
-package member
+package planner
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -38,8 +39,8 @@ const (
 	movesPerLook = 16
 )
 
-// balance is what this member knows of loads while it is the first planner.
-type balance struct {
+// loads is what this member knows of loads while it is the first planner.
+type loads struct {
 	asked  bool
 	serial uint64
 	next   time.Duration // when to look again; 0: it is not the first planner
@@ -98,32 +99,32 @@ func (s *slotLoad) pass(now, period time.Duration, n float64) {
 }
 
 // firstPlanner says that this member is the one that looks at loads.
-func (m *Member) firstPlanner() bool { return m.cfg.ByLoad && m.phase == joined && m.rank() == 0 }
+func (p *proposer) firstPlanner() bool { return p.ByLoad && p.Phase == Joined && p.Rank == 0 }
 
 // lookAtLoads asks for reports when it is time to.
-func (m *Member) lookAtLoads(t *table.Table) {
-	b := &m.balance
+func (p *proposer) lookAtLoads() {
+	b := &p.loads
 	switch {
-	case !m.firstPlanner():
-		*b = balance{serial: b.serial}
+	case !p.firstPlanner():
+		*b = loads{serial: b.serial}
 		return
 	case b.next == 0:
-		b.next, b.slots = m.now.Mono+m.cfg.LoadPeriod, make([]slotLoad, m.cfg.Slots)
+		b.next, b.slots = p.Now+p.LoadPeriod, make([]slotLoad, p.Table.Slots)
 		b.reports, b.hot = map[string]uint64{}, map[slot.Slot]bool{}
 	}
-	b.follow(m.now.Mono, t, m.snap.Version)
-	if !b.asked && m.due(b.next) {
-		b.asked, b.serial = true, m.nextSerial()
-		m.do(ReadLoads{Serial: b.serial})
+	b.follow(p.Now, p.Table, p.Version)
+	if !b.asked && p.due(b.next) {
+		b.asked, b.serial = true, p.read()
 	}
 }
 
 // follow notes since when slots have their owners.
-func (b *balance) follow(now time.Duration, t *table.Table, version string) {
+func (b *loads) follow(now time.Duration, t *table.Table, version string) {
 	if b.followed == version {
 		return
 	}
 	b.followed = version
+	b.slots = slices.Clone(b.slots)
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l := &b.slots[s]
 		if r.Next != "" && b.moves[s] == r.Next {
@@ -146,34 +147,44 @@ func eachHashSlot(t *table.Table, visit func(slot.Slot, table.Run)) {
 	eachSlot(t, func(r table.Run) bool { return !t.IsDuty(r.Slots.First) }, visit)
 }
 
-// loadsSeen takes in what members report, and plans moves if it is time to.
-func (m *Member) loadsSeen(e LoadsSeen) {
-	b := &m.balance
-	t := m.table()
-	if m.judges(t, e) || !b.asked || e.Serial != b.serial {
-		return
+// Learn takes in what members report, as read under a serial of Proposal.Reads, and plans moves if it is time to. The
+// table of the view may be nil.
+func Learn(v View, serial uint64, reports []LoadReport) Proposal {
+	p := newProposer(v)
+	switch {
+	case p.canary.asked && p.canary.serial == serial:
+		p.judge(reports)
+	case p.loads.asked && p.loads.serial == serial:
+		p.weigh(reports)
 	}
-	b.asked, b.next = false, m.now.Mono+m.cfg.LoadPeriod
+	return p.proposal()
+}
+
+// weigh takes in reports that were read for the sake of loads.
+func (p *proposer) weigh(reports []LoadReport) {
+	b, t := &p.loads, p.Table
+	b.asked, b.next = false, p.Now+p.LoadPeriod
 	if b.moves != nil {
-		b.moves, m.plan.key = nil, "" // the plan that has them is not made any more
+		b.moves, p.planning.key = nil, "" // the plan that has them is not made any more
 	}
-	if t == nil || !m.firstPlanner() {
+	if t == nil || !p.firstPlanner() {
 		return
 	}
-	b.follow(m.now.Mono, t, m.snap.Version)
-	agreed := m.agreed(t, e.Reports)
-	complete := b.take(m.now.Mono, m.cfg.LoadPeriod, t, e.Reports)
-	if !complete || !agreed || !m.calm(t) {
+	b.follow(p.Now, t, p.Version)
+	agreed := p.agreed(reports)
+	complete := b.take(p.Now, p.LoadPeriod, t, reports)
+	if !complete || !agreed || !p.calm() {
 		b.isEven()
 		return
 	}
-	m.noteHot(t)
-	m.planMoves(t)
+	p.noticeHot()
+	p.planMoves()
 }
 
-// noteHot reports slots that keep more workers busy than a member's fair share of all loads: nothing evens that out.
-func (m *Member) noteHot(t *table.Table) {
-	b := &m.balance
+// noticeHot reports slots that keep more workers busy than a member's fair share of all loads: nothing evens that out.
+func (p *proposer) noticeHot() {
+	b, t := &p.loads, p.Table
+	b.hot = maps.Clone(b.hot)
 	all, weights := 0.0, 0
 	for _, l := range b.slots {
 		all += l.load
@@ -190,7 +201,7 @@ func (m *Member) noteHot(t *table.Table) {
 			delete(b.hot, s)
 		case len(t.Members) > 1 && load > fair && load >= hotLoad && !b.hot[s]:
 			b.hot[s] = true
-			m.note("HotSlot", false, "slot %v keeps %.1f workers of member %s busy, of %.1f in all. That is more than a fair "+
+			p.notice("HotSlot", false, "slot %v keeps %.1f workers of member %s busy, of %.1f in all. That is more than a fair "+
 				"share, and one slot cannot be divided: `rota status -o wide` names the objects that it is because of",
 				s, load/1000, owner.ID, all/1000)
 		}
@@ -198,15 +209,15 @@ func (m *Member) noteHot(t *table.Table) {
 }
 
 // planMoves plans moves that even loads out, if these have been uneven for a while.
-func (m *Member) planMoves(t *table.Table) {
-	b := &m.balance
-	fit, hold := m.fit(t, nil)
+func (p *proposer) planMoves() {
+	b, t := &p.loads, p.Table
+	fit, hold := p.fit(nil)
 	if hold {
 		b.isEven()
 		return
 	}
-	owners, evened := m.evenOut(t, fit, max(1, int(t.Slots)/movesPerLook), !b.evening)
-	if evened.Empty() || !m.significant(t, owners, evened) {
+	owners, evened := p.evenOut(fit, max(1, int(t.Slots)/movesPerLook), !b.evening)
+	if evened.Empty() || !p.significant(owners, evened) {
 		b.isEven()
 		return
 	}
@@ -215,12 +226,12 @@ func (m *Member) planMoves(t *table.Table) {
 		return
 	}
 	b.evening = true
-	b.moves, b.version = movesTo(owners, evened), m.snap.Version
-	m.plan.lookAt, m.plan.key = 0, ""
+	b.moves, b.version = movesTo(owners, evened), p.Version
+	p.planning.lookAt, p.planning.key = 0, ""
 }
 
 // isEven notes a look that found nothing to do, or that did not count.
-func (b *balance) isEven() {
+func (b *loads) isEven() {
 	b.uneven = 0
 	if b.even++; b.even >= evenLooks {
 		b.evening = false
@@ -228,17 +239,18 @@ func (b *balance) isEven() {
 }
 
 // evenOut returns the owners of slots for a plan that evens loads out by so many moves, and which slots move for that.
-func (m *Member) evenOut(
-	t *table.Table, fit map[string]bool, moves int, begin bool,
+func (p *proposer) evenOut(
+	fit map[string]bool, moves int, begin bool,
 ) (owners []string, evened slot.Set) {
-	in := m.byLoad(m.assignment(t, t, nil, func(other table.Member) bool { return fit[other.ID] }, false, false))
+	t := p.Table
+	in := p.byLoad(p.assignment(t, nil, func(other table.Member) bool { return fit[other.ID] }, false, false))
 	in.Owners, in.Moves, in.Begin = in.Owners[:t.Slots], moves, begin
-	for s := range m.balance.slots {
-		if m.balance.slots[s].rests > m.now.Mono {
+	for s := range p.loads.slots {
+		if p.loads.slots[s].rests > p.Now {
 			in.Resting.Add(slot.Slot(s))
 		}
 	}
-	return m.assignPlaces(t, in, false, plan.AssignByLoad)
+	return p.assignPlaces(t, in, false, plan.AssignByLoad)
 }
 
 // movesTo returns where slots go.
@@ -276,7 +288,7 @@ func plansByLoad(t *table.Table, reports []LoadReport) (yes bool, err error) {
 
 // believe takes loads for what they are said to be. Those of slots that move, or whose owners do not speak of them, are
 // not known.
-func (b *balance) believe(t *table.Table, reports []LoadReport) {
+func (b *loads) believe(t *table.Table, reports []LoadReport) {
 	b.slots = make([]slotLoad, t.Slots)
 	for _, r := range reports {
 		loads := r.perSlot(int(t.Slots))
@@ -290,12 +302,13 @@ func (b *balance) believe(t *table.Table, reports []LoadReport) {
 
 // significant says that loads differ by more than what is read of them varies by itself: those of the two members that
 // differ most among those that slots would move between.
-func (m *Member) significant(t *table.Table, owners []string, evened slot.Set) bool {
+func (p *proposer) significant(owners []string, evened slot.Set) bool {
+	t := p.Table
 	type known struct{ load, variance float64 }
 	by := map[string]known{}
 	says := 0.0
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
-		l, of := m.balance.slots[s], by[r.Owner]
+		l, of := p.loads.slots[s], by[r.Owner]
 		owner, _ := t.Member(r.Owner)
 		weight := float64(max(owner.Weight, 1))
 		by[r.Owner] = known{of.load + l.load/weight, of.variance + l.variance/weight/weight}
@@ -312,8 +325,8 @@ func (m *Member) significant(t *table.Table, owners []string, evened slot.Set) b
 }
 
 // agreed says that all members plan by load. A planner by number would take back what this one plans.
-func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
-	b := &m.balance
+func (p *proposer) agreed(reports []LoadReport) bool {
+	b, t := &p.loads, p.Table
 	if len(reports) == 0 {
 		return !b.differs // they could not be read
 	}
@@ -322,9 +335,9 @@ func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
 		return ok && !other.Leaving && !r.ByLoad
 	})
 	if differs := i >= 0; differs != b.differs {
-		b.differs, m.plan.key = differs, ""
+		b.differs, p.planning.key = differs, ""
 		if differs {
-			m.note("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
+			p.notice("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
 				"load: loads are not evened out until all are configured alike", reports[i].ID)
 		}
 	}
@@ -333,8 +346,9 @@ func (m *Member) agreed(t *table.Table, reports []LoadReport) bool {
 
 // take takes in reports. It says whether all members have reported since the last look. What a member says of slots
 // that it does not own, has not had for long, or is about to hand over, does not count.
-func (b *balance) take(now, period time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
+func (b *loads) take(now, period time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
 	told := map[string]map[slot.Slot]int64{}
+	b.reports, b.slots = maps.Clone(b.reports), slices.Clone(b.slots)
 	for _, r := range reports {
 		last, known := b.reports[r.ID]
 		b.reports[r.ID] = r.Serial
@@ -358,9 +372,10 @@ func (b *balance) take(now, period time.Duration, t *table.Table, reports []Load
 }
 
 // calm says that nothing moves and nobody comes or goes, so that loads are what they will be.
-func (m *Member) calm(t *table.Table) bool {
+func (p *proposer) calm() bool {
+	t := p.Table
 	for _, other := range t.Members {
-		if other.Leaving || m.dead(other.ID) {
+		if other.Leaving || p.Dead(other.ID) {
 			return false
 		}
 	}
@@ -369,23 +384,23 @@ func (m *Member) calm(t *table.Table) bool {
 			return false
 		}
 	}
-	return !m.rollout(t)
+	return !p.rollout()
 }
 
 // byLoad adds what is known of loads to the input of a plan. If little is, it adds nothing.
-func (m *Member) byLoad(in plan.Input) plan.LoadInput {
+func (p *proposer) byLoad(in plan.Input) plan.LoadInput {
 	out := plan.LoadInput{Input: in}
 	known, sum := 0, 0.0
-	for _, l := range m.balance.slots {
+	for _, l := range p.loads.slots {
 		if l.weight > 0 {
 			known++
 			sum += l.load
 		}
 	}
-	if known == 0 || known < len(m.balance.slots)/2 {
+	if known == 0 || known < len(p.loads.slots)/2 {
 		return out
 	}
-	for _, l := range m.balance.slots {
+	for _, l := range p.loads.slots {
 		load := l.load
 		if l.weight == 0 {
 			load = sum / float64(known)
@@ -396,13 +411,15 @@ func (m *Member) byLoad(in plan.Input) plan.LoadInput {
 }
 
 // addMoves adds the moves that even out loads to a plan of the version of the table that they are for.
-func (m *Member) addMoves(in plan.Input, owners []string) {
-	b := &m.balance
-	if b.version != m.snap.Version || in.Only != "" || in.Tolerant {
+func (p *proposer) addMoves(in plan.Input, owners []string) {
+	b := &p.loads
+	if b.version != p.Version || in.Only != "" || in.Tolerant {
 		return
 	}
 	receives := func(id string) bool {
-		return slices.ContainsFunc(in.Members, func(p plan.Member) bool { return p.ID == id && p.Receives && !p.Leaves })
+		return slices.ContainsFunc(in.Members, func(other plan.Member) bool {
+			return other.ID == id && other.Receives && !other.Leaves
+		})
 	}
 	for s, to := range b.moves {
 		if owners[s] == in.Owners[s] && !in.Moving.Has(s) && receives(to) {

@@ -1,8 +1,7 @@
-package member
+package planner
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,17 +16,8 @@ import (
 // within that time.
 const canaryLoss = time.Minute
 
-// Trial is what a member reports of a step of a canary: what came of its reconciles since it saw the step begin, and
-// how many of its objects keep failing.
-type Trial struct {
-	Build string
-	Began int64
-	Step  int
-	trial.Side
-}
-
-// canaries is what a planner knows of the canary.
-type canaries struct {
+// canaryView is what a planner knows of the canary.
+type canaryView struct {
 	// lost is since when no member of its build has been there, though there was one, and alone since when no other
 	// one has been there, though it went back; 0: that is not so. due is since when there has been a change to
 	// write; 0: there is none.
@@ -39,39 +29,31 @@ type canaries struct {
 	// of is the canary in the step that the verdict is about.
 	of      table.Canary
 	verdict trial.Verdict
-	// unmet is since when pins have been unmet, and told which ones were reported.
-	unmet time.Duration
-	told  string
 }
 
 // lookAtCanary asks for reports when it is time to, while a canary runs. The first planner does so.
-func (m *Member) lookAtCanary(t *table.Table) {
-	c := &m.canaries
-	of := &t.Canary
+func (p *proposer) lookAtCanary() {
+	c := &p.canary
+	of := &p.Table.Canary
 	switch {
-	case !of.On() || of.State != table.CanaryRuns || of.Began == 0 || m.phase != joined || m.rank() != 0:
+	case !of.On() || of.State != table.CanaryRuns || of.Began == 0 || p.Phase != Joined || p.Rank != 0:
 		c.asked, c.next, c.of, c.verdict = false, 0, table.Canary{}, trial.Verdict{}
 		return
 	case c.next == 0:
-		c.next = m.now.Mono + m.cfg.LoadPeriod
+		c.next = p.Now + p.LoadPeriod
 	}
-	if !c.asked && m.due(c.next) {
-		c.asked, c.serial = true, m.nextSerial()
-		m.do(ReadLoads{Serial: c.serial})
+	if !c.asked && p.due(c.next) {
+		c.asked, c.serial = true, p.read()
 	}
 }
 
-// judges takes in reports if they were read for the sake of a canary, and says whether they were.
-func (m *Member) judges(t *table.Table, e LoadsSeen) bool {
-	c := &m.canaries
-	if !c.asked || e.Serial != c.serial {
-		return false
-	}
-	c.asked, c.next = false, m.now.Mono+m.cfg.LoadPeriod
+// judge takes in reports that were read for the sake of a canary.
+func (p *proposer) judge(reports []LoadReport) {
+	c, t := &p.canary, p.Table
+	c.asked, c.next = false, p.Now+p.LoadPeriod
 	if t != nil && t.Canary.On() {
-		c.of, c.verdict = t.Canary, Judge(t, e.Reports)
+		c.of, c.verdict = t.Canary, Judge(t, reports)
 	}
-	return true
 }
 
 // Judge compares the reconciles of the canary's members with those of the others, in the present step.
@@ -95,42 +77,41 @@ func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
 	return trial.Compare(canary, others)
 }
 
-// draftCanary takes the canary a step on, or back, or ends it. A planner does so.
-func (m *Member) draftCanary(t *table.Table, d *draft) {
-	c := &m.canaries
-	rank := m.rank()
-	if m.phase != joined || rank < 0 || !d.next.Canary.On() {
+// advance takes the canary a step on, or back, or ends it. A planner does so.
+func (p *proposer) advance(d *draft) {
+	c := &p.canary
+	if p.Phase != Joined || p.Rank < 0 || !d.next.Canary.On() {
 		c.lost, c.alone, c.due = 0, 0, 0
 		return
 	}
-	next := m.nextCanary(t)
-	change := !next.Same(&t.Canary)
-	if m.waited(&c.due, change, headStart(rank, m.cfg.RetryPeriod)) {
+	next := p.nextCanary()
+	if p.waited(&c.due, !next.Same(&p.Table.Canary), headStart(p.Rank, p.RetryPeriod)) {
 		d.edit().Canary = next
 		d.due = true
 	}
 }
 
 // nextCanary returns the canary as it should be now: one without a build if it should end.
-func (m *Member) nextCanary(t *table.Table) table.Canary {
-	c, next := &m.canaries, t.Canary
+func (p *proposer) nextCanary() table.Canary {
+	t := p.Table
+	c, next := &p.canary, t.Canary
 	of, others := 0, 0
 	looping := ""
 	for _, other := range t.Members {
 		switch {
 		case other.Build != next.Build:
 			others++
-		case !other.Leaving && !m.dead(other.ID):
+		case !other.Leaving && !p.Dead(other.ID):
 			of++
-			if m.onProbation(t, other) {
+			if p.onProbation(other) {
 				looping = other.ID
 			}
 		}
 	}
 	runs, promoted := next.State == table.CanaryRuns, next.State == table.CanaryPromoted
 	begun := next.Began != 0 || next.Step > 0
-	lost := m.waited(&c.lost, of == 0 && (runs && begun || promoted), canaryLoss)
-	alone := m.waited(&c.alone, next.State == table.CanaryBack && others == 0 && of > 0, crashMemory)
+	lost := p.waited(&c.lost, of == 0 && (runs && begun || promoted), canaryLoss)
+	alone := p.waited(&c.alone, next.State == table.CanaryBack && others == 0 && of > 0, crashMemory)
 	back := func(why string) { next.State, next.Verdict = table.CanaryBack, oneVerdict(why) }
 	switch {
 	case promoted && (lost || others == 0 && of > 0), alone:
@@ -142,12 +123,12 @@ func (m *Member) nextCanary(t *table.Table) table.Canary {
 		back(fmt.Sprintf("its member %s crashes in a loop", looping))
 	case next.Began == 0:
 		if hasIts(t) {
-			next.Began = m.now.Wall
+			next.Began = p.Wall
 		}
 	case !c.of.Same(&next):
 	case c.verdict.Bad:
 		back(c.verdict.Text)
-	case c.verdict.Good && next.Every > 0 && m.now.Wall-next.Began >= next.Every && !t.Paused() && hasIts(t):
+	case c.verdict.Good && next.Every > 0 && p.Wall-next.Began >= next.Every && !t.Paused() && hasIts(t):
 		if next.Last() {
 			next.State = table.CanaryPromoted
 		} else {
@@ -175,31 +156,31 @@ func oneVerdict(text string) string {
 	return strings.TrimSpace(text[:min(len(text), table.MaxOrderText)])
 }
 
-// noteCanary reports what a change of the table does to the canary.
-func (m *Member) noteCanary(t, next *table.Table) {
-	was, is := &t.Canary, &next.Canary
+// noticeCanary reports what a change of the table does to the canary.
+func (p *proposer) noticeCanary(next *table.Table) {
+	was, is := &p.Table.Canary, &next.Canary
 	if !was.On() || is.Same(was) {
 		return
 	}
 	verdict := ""
-	if c := &m.canaries; c.of.Same(was) && c.verdict.Text != "" {
+	if c := &p.canary; c.of.Same(was) && c.verdict.Text != "" {
 		verdict = ": " + c.verdict.Text
 	}
 	switch {
-	case !is.On() && was.State == table.CanaryPromoted && m.canaries.lost != 0:
-		m.note("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a "+
+	case !is.On() && was.State == table.CanaryPromoted && p.canary.lost != 0:
+		p.notice("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a "+
 			"new member of it gets a share as any does", was.Build)
 	case !is.On() && was.State != table.CanaryRuns && len(next.Members) > 0:
-		m.note("CanaryDone", false, "the canary of build %s is over: all members are of that build", was.Build)
+		p.notice("CanaryDone", false, "the canary of build %s is over: all members are of that build", was.Build)
 	case !is.On():
 	case is.State == table.CanaryBack:
-		m.note("CanaryBack", true, "the canary of build %s goes back to the other builds: %s", is.Build, is.Verdict)
+		p.notice("CanaryBack", true, "the canary of build %s goes back to the other builds: %s", is.Build, is.Verdict)
 	case is.State == table.CanaryPromoted:
-		m.note("CanaryPromoted", false, "build %s takes over: its canary is good%s", is.Build, verdict)
+		p.notice("CanaryPromoted", false, "build %s takes over: its canary is good%s", is.Build, verdict)
 	case is.Step != was.Step:
-		m.note("CanarySteps", false, "the canary of build %s goes on, to %s%s", is.Build, canaryPart(next), verdict)
+		p.notice("CanarySteps", false, "the canary of build %s goes on, to %s%s", is.Build, canaryPart(next), verdict)
 	case is.Step == 0:
-		m.note("CanaryBegins", false, "members of build %s have their slots: its canary begins, with %s", is.Build,
+		p.notice("CanaryBegins", false, "members of build %s have their slots: its canary begins, with %s", is.Build,
 			canaryPart(next))
 	}
 }
@@ -208,31 +189,4 @@ func (m *Member) noteCanary(t, next *table.Table) {
 func canaryPart(t *table.Table) string {
 	set := t.CanarySlots()
 	return fmt.Sprintf("%d of %d slots", set.Len(), t.Slots)
-}
-
-// notePins reports pins that no member can meet, once they have been so for a lease.
-func (m *Member) notePins(t *table.Table) {
-	c := &m.canaries
-	var labels []string
-	if m.phase == joined && m.rank() == 0 && len(t.Pins) > 0 {
-		for _, p := range t.UnmetPins() {
-			if !slices.Contains(labels, p.Labels) {
-				labels = append(labels, p.Labels)
-			}
-		}
-	}
-	if !m.waited(&c.unmet, len(labels) > 0, m.cfg.LeaseDuration) {
-		if len(labels) == 0 {
-			c.told = ""
-		}
-		return
-	}
-	text := strings.Join(labels, " and ")
-	if text == c.told {
-		return
-	}
-	c.told = text
-	i := slices.IndexFunc(t.Pins, func(p table.Pin) bool { return p.Labels == labels[0] })
-	m.note("PinUnmet", true, "no member that could have the slots has the labels %s that pins ask for, as that of %s "+
-		"does: others have these slots meanwhile", text, t.Pins[i].Object)
 }

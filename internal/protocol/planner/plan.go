@@ -1,4 +1,4 @@
-package member
+package planner
 
 import (
 	"slices"
@@ -17,8 +17,6 @@ import (
 type planning struct {
 	// seen is when each member was first seen in the table.
 	seen map[string]time.Duration
-	// deleteAt is when the next Lease may be deleted, after a failure.
-	deleteAt time.Duration
 	// since is when this member first found something to plan; 0: there is nothing.
 	since time.Duration
 	// key and target cache the last assignment and its input.
@@ -37,45 +35,46 @@ type planning struct {
 	duties time.Duration
 }
 
-// draftPlan adds what a planner does: it expels the dead, assigns slots without owner, and evens out shares.
-func (m *Member) draftPlan(t *table.Table, d *draft) {
-	rank := m.rank()
-	if rank < 0 || m.phase != joined {
-		m.plan.since, m.plan.duties = 0, 0
+// plan does what a planner does for others: it expels the dead, assigns slots without owner, and evens out shares.
+func (p *proposer) plan(d *draft) {
+	memory := &p.planning
+	if p.Rank < 0 || p.Phase != Joined {
+		memory.since, memory.duties = 0, 0
 		return
 	}
 	// With many members, Leases change all the time. Do not make a plan for each change.
-	same := m.plan.looked == m.snap.Version && m.plan.lookedDead == len(m.toExpel)
-	if m.plan.since == 0 && same && !m.due(m.plan.lookAt) {
+	same := memory.looked == p.Version && memory.lookedDead == len(p.Expelled)
+	if memory.since == 0 && same && !p.due(memory.lookAt) {
 		return
 	}
-	m.plan.looked, m.plan.lookedDead, m.plan.lookAt = m.snap.Version, len(m.toExpel), m.now.Mono+m.cfg.Coalesce
+	memory.looked, memory.lookedDead, memory.lookAt = p.Version, len(p.Expelled), p.Now+p.Coalesce
 	var dead []string
-	for _, other := range t.Members {
-		if m.toExpel[other.ID] {
+	for _, other := range p.Table.Members {
+		if p.Expelled[other.ID] {
 			dead = append(dead, other.ID)
 		}
 	}
-	target := m.target(t, d, dead)
+	target := p.target(d, dead)
 	planned := *d
 	planned.own = false // so that the plan changes a copy of d's table
-	if !m.applyPlan(t, &planned, dead, target) {
-		m.plan.since = 0
+	if !p.apply(&planned, dead, target) {
+		memory.since = 0
 		return
 	}
-	if m.waited(&m.plan.since, true, headStart(rank, m.cfg.RetryPeriod)) {
+	if p.waited(&memory.since, true, headStart(p.Rank, p.RetryPeriod)) {
 		planned.due = true
 		*d = planned
 	}
 }
 
 // target is the assignment that a planner wants. It is cached.
-func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
-	eligible, hold := m.eligible(t, dead)
-	tolerant := m.rollout(t)
-	suspended := m.suspended(d.next)
+func (p *proposer) target(d *draft, dead []string) []string {
+	t := p.Table
+	eligible, hold := p.eligible(dead)
+	tolerant := p.rollout()
+	suspended := p.suspended(d.next)
 	var key strings.Builder
-	key.WriteString(m.snap.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
+	key.WriteString(p.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
 	for _, other := range t.Members {
 		key.WriteByte(' ')
 		if eligible[other.ID] {
@@ -84,7 +83,7 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 		if slices.Contains(dead, other.ID) {
 			key.WriteByte('d')
 		}
-		if len(d.next.Duties) > 0 && m.takesDuties(other) {
+		if len(d.next.Duties) > 0 && p.takesDuties(other) {
 			key.WriteByte('t')
 		}
 	}
@@ -97,33 +96,34 @@ func (m *Member) target(t *table.Table, d *draft, dead []string) []string {
 	if hold {
 		key.WriteString(" h")
 	}
-	if k := key.String(); k != m.plan.key {
+	if k := key.String(); k != p.planning.key {
 		receives := func(other table.Member) bool { return eligible[other.ID] }
-		in := m.assignment(t, d.next, dead, receives, tolerant, hold)
-		m.plan.key, m.plan.target = k, m.assign(d.next, in, hold)
+		in := p.assignment(d.next, dead, receives, tolerant, hold)
+		p.planning.key, p.planning.target = k, p.assign(d.next, in, hold)
 	}
-	return m.plan.target
+	return p.planning.target
 }
 
-// assignment describes the table next, a draft made from t, to plan.Assign. It leaves out the dead. hold says that
+// assignment describes the table next, which is made from the view's, to plan.Assign. It leaves out the dead. With hold,
 // slots of live members stay where they are.
-func (m *Member) assignment(
-	t, next *table.Table, dead []string, receives func(table.Member) bool, tolerant, hold bool,
+func (p *proposer) assignment(
+	next *table.Table, dead []string, receives func(table.Member) bool, tolerant, hold bool,
 ) plan.Input {
-	in := m.planInput(next, receives)
+	t := p.Table
+	in := p.planInput(next, receives)
 	// Leavers plan for themselves. What they own is not touched. What moves already counts for its next owner.
-	in.Members = slices.DeleteFunc(in.Members, func(p plan.Member) bool { return slices.Contains(dead, p.ID) })
+	in.Members = slices.DeleteFunc(in.Members, func(other plan.Member) bool { return slices.Contains(dead, other.ID) })
 	stays := func(r table.Run) bool {
 		owner, ok := t.Member(r.Owner)
 		return ok && (owner.Leaving || hold) && !slices.Contains(dead, r.Owner)
 	}
 	eachSlot(next, stays, func(s slot.Slot, _ table.Run) { in.Moving.Add(s) })
 	for i := range in.Members {
-		switch p := &in.Members[i]; {
-		case p.Leaves:
-			p.Leaves, p.Receives = false, false
-		case !hold && t.Drained(p.ID):
-			p.Leaves, p.Receives = true, false
+		switch each := &in.Members[i]; {
+		case each.Leaves:
+			each.Leaves, each.Receives = false, false
+		case !hold && t.Drained(each.ID):
+			each.Leaves, each.Receives = true, false
 		}
 	}
 	in.Tolerant = tolerant
@@ -156,41 +156,41 @@ func fingerprint(t *table.Table) uint64 {
 	return h.Sum64()
 }
 
-// planInput describes the table to assign. Its slots include those of duties. receives says which members may get
-// slots. Leavers never do.
-func (m *Member) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
+// planInput describes the table to assign. Its slots include the slots of duties. receives is true for members that may
+// get slots. Leavers never do.
+func (p *proposer) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
 	in := plan.Input{Owners: make([]string, t.Total())}
 	eachSlot(t, func(table.Run) bool { return true }, func(s slot.Slot, r table.Run) {
 		in.Owners[s] = r.Owner
 		if r.Next == "" {
 			return
 		}
-		if next, ok := t.Member(r.Next); ok && !next.Leaving && !m.dead(r.Next) && !m.slow(r) {
+		if next, ok := t.Member(r.Next); ok && !next.Leaving && !p.Dead(r.Next) && !p.slow(r) {
 			in.Owners[s] = r.Next
 			in.Moving.Add(s)
 		}
 	})
-	latest := m.lastJoined(t)
+	latest := p.lastJoined(t)
 	for _, other := range t.Members {
-		leaves := other.Leaving || other.ID == m.cfg.Self.ID && m.phase == leaving
+		leaves := other.Leaving || other.ID == p.Self.ID && p.Phase == Leaving
 		in.Members = append(in.Members, plan.Member{
 			ID: other.ID, Weight: other.Weight, Leaves: leaves,
-			Receives: !leaves && !m.dead(other.ID) && receives(other),
+			Receives: !leaves && !p.Dead(other.ID) && receives(other),
 			Prefer:   other.Build == latest.Build,
 		})
 	}
 	return in
 }
 
-// slow says that this leaver should find another member for the slots of a run. The next owner is not ready, and it
+// slow is true if this leaver should find another member for the slots of a run. The next owner is not ready, and it
 // does not renew on time.
-func (m *Member) slow(r table.Run) bool {
-	return m.phase == leaving && r.Owner == m.cfg.Self.ID && !r.Ready && !m.renewsOnTime(r.Next)
+func (p *proposer) slow(r table.Run) bool {
+	return p.Phase == Leaving && r.Owner == p.Self.ID && !r.Ready && !p.OnTime(r.Next)
 }
 
-// applyPlan writes expels and moves into the draft. It says whether there were any.
-func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []string) bool {
-	changed := false
+// apply writes expels and moves into the draft. It is true if there were any.
+func (p *proposer) apply(d *draft, dead []string, target []string) bool {
+	t := p.Table
 	var lost slot.Set
 	for _, id := range dead {
 		lost = lost.Union(d.next.Owned(id))
@@ -201,14 +201,11 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		}
 	}
 	if len(dead) > 0 {
-		m.draftExpels(t, d, dead)
-		changed = true
+		p.expel(d, dead)
 	}
-	gained := map[string]*slot.Set{}
-	expelled := map[string]*slot.Set{}
-	moves := map[string]*slot.Set{}
+	gained, expelled, moves := map[string]*slot.Set{}, map[string]*slot.Set{}, map[string]*slot.Set{}
+	begin := p.waited(&p.planning.duties, unownedDuty(t), p.JoinDelay) // so that all have announced it
 	every := func(table.Run) bool { return true }
-	begin := m.waited(&m.plan.duties, unownedDuty(t), m.cfg.JoinDelay) // so that all have announced it
 	eachSlot(d.next, every, func(s slot.Slot, r table.Run) {
 		to := target[s]
 		if to == "" || to == r.Owner || to == r.Next || d.transfers.Has(s) || d.stays.Has(s) {
@@ -226,7 +223,7 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 			group = gained
 		case r.Next != "":
 			return // it moves already
-		case r.Owner == m.cfg.Self.ID && m.slots[s].state == sent:
+		case r.Owner == p.Self.ID && p.Slot(s).State == Sent:
 			return
 		}
 		if owner, _ := t.Member(r.Owner); owner.Leaving {
@@ -235,28 +232,10 @@ func (m *Member) applyPlan(t *table.Table, d *draft, dead []string, target []str
 		if !lost.Has(s) && r.Owner != "" && !d.mayMove() {
 			return
 		}
-		if group[to] == nil {
-			group[to] = &slot.Set{}
-		}
-		group[to].Add(s)
+		add(group, to, s)
 	})
-	give := func(group map[string]*slot.Set, cause table.Cause) {
-		for _, to := range sortedKeys(group) {
-			changed = true
-			epoch := d.note(t.Epoch, cause, nil)
-			if cause == table.CauseExpelled {
-				epoch = d.noteExpel(t.Epoch, m.expelWait(t, dead))
-			}
-			d.update(*group[to], func(r *table.Run) {
-				*r = table.Run{Slots: r.Slots, Owner: to, Epoch: epoch, Unsettled: true}
-			})
-		}
-	}
-	give(expelled, table.CauseExpelled)
-	give(gained, table.CauseAssigned)
-	for _, to := range sortedKeys(moves) {
-		changed = true
-		d.update(*moves[to], func(r *table.Run) { r.Next, r.Ready = to, false })
-	}
-	return changed
+	d.give(expelled, func() uint64 { return d.noteExpel(t.Epoch, p.expelWait(dead)) })
+	d.give(gained, func() uint64 { return d.note(t.Epoch, table.CauseAssigned, nil) })
+	d.move(moves)
+	return len(dead)+len(expelled)+len(gained)+len(moves) > 0
 }

@@ -1,0 +1,107 @@
+package member
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/planner"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// This file has what the planner sees of a member.
+
+// view is what this member sees now.
+func (m *Member) view() planner.View {
+	return planner.View{
+		Config: &m.rules, Local: local{m}, Now: m.now.Mono, Wall: m.now.Wall, Table: m.table(), Version: m.snap.Version,
+		Phase: phases[m.phase], Rank: m.rank(), Expelled: m.toExpel, Complete: m.watch.all && m.watch.complete,
+		InDoubt: m.inDoubt(), Sending: m.phase == leaving && m.transferUnknown(), Serial: m.serial, Memory: m.planner,
+	}
+}
+
+var phases = map[phase]planner.Phase{joining: planner.Joining, joined: planner.Joined, leaving: planner.Leaving}
+
+// rank returns this member's rank among the planners, or -1 if it does not plan.
+func (m *Member) rank() int {
+	t := m.table()
+	if t == nil {
+		return -1
+	}
+	silent := func(patience time.Duration) bool {
+		for id := range m.watch.others {
+			if _, member := t.Member(id); member && m.silence(id) >= patience {
+				return true
+			}
+		}
+		return false
+	}
+	return m.candidates.Rank(m.cfg.Self.ID, m.cfg.LeaseDuration, m.snap.Version, t, m.dead, silent)
+}
+
+// predecessor returns the ID of the member that ran in this container before it was restarted, or "".
+func (m *Member) predecessor() string {
+	if m.phase != joining {
+		return ""
+	}
+	v := m.view()
+	p, _ := v.Predecessor()
+	return p.ID
+}
+
+// local answers the planner's questions.
+type local struct{ *Member }
+
+func (l local) Dead(id string) bool { return l.dead(id) }
+
+func (l local) Renewing(id string) bool { return l.renewing(id) }
+
+func (l local) OnTime(id string) bool { return l.renewsOnTime(id) }
+
+func (l local) Seen(id string) bool { return l.watch.others[id] != nil }
+
+// aliveAfter is how many renewals of another member must be seen. The first one may be older than the list.
+const aliveAfter = 2
+
+func (l local) Alive(id string) bool {
+	o := l.watch.others[id]
+	return o != nil && !o.missing && o.renewals >= aliveAfter
+}
+
+func (l local) LongestWrite(id string) time.Duration {
+	if o := l.watch.others[id]; o != nil {
+		return o.lease.LongestWrite
+	}
+	return 0
+}
+
+func (l local) TooOld(format int) (id string) {
+	if !l.watch.all || !l.watch.complete {
+		return ""
+	}
+	t := l.table()
+	for other, o := range l.watch.others {
+		_, member := t.Member(other)
+		late := o.missing || l.silence(other) >= l.cfg.LeaseDuration
+		if o.older && o.lease.Format < format && !member && !late && (id == "" || other < id) {
+			id = other
+		}
+	}
+	return id
+}
+
+// olderLease is true for the Lease of a process which does not read the newest format, and sees no table that it could
+// go by.
+func olderLease(l Lease) bool { return l.Format < table.Format && l.Epoch == 0 && l.TableUID == "" }
+
+func (l local) Slot(s slot.Slot) planner.Slot {
+	at := &l.slots[s]
+	return planner.Slot{
+		State: progress[at.state], Epoch: at.epoch, Loaded: at.heldSince == at.epoch,
+		Cause: at.cause, Versions: at.versions, Gone: at.gone,
+	}
+}
+
+var progress = [...]planner.State{
+	warming: planner.Warming, warm: planner.Warm, open: planner.Open, draining: planner.Draining,
+	drained: planner.Drained, sent: planner.Sent,
+}

@@ -1,0 +1,209 @@
+package planner
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// This file has how members enter the table, and leave it (rules R7 and R9).
+
+// join adds this member to the table. It removes the previous process of its container (rule R9).
+func (p *proposer) join(d *draft) {
+	if p.Phase != Joining {
+		return
+	}
+	d.done = true
+	if !p.Complete {
+		return
+	}
+	t := p.Table
+	if other, ok := p.namesake(); ok {
+		p.meet(other, d)
+		return
+	}
+	former, restarted := p.Predecessor()
+	if restarted && !p.Expelled[former.ID] {
+		return // the member deletes its Lease first
+	}
+	if restarted {
+		p.expel(d, []string{former.ID})
+	}
+	self := p.Self
+	self.Joined, self.Leaving = p.Wall, false
+	self.Duties, self.Labels = p.duties(t, d.leftOut), p.labels(t)
+	d.edit().Put(self)
+	d.next.Inherit(self, p.Former)
+	d.due = true
+	if restarted {
+		epoch := d.noteExpel(t.Epoch, p.expelWait([]string{former.ID}))
+		d.update(able(d.next, self, t.Owned(former.ID)), func(r *table.Run) {
+			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
+		})
+	}
+}
+
+// Predecessor returns the member that ran in this container before it was restarted. If the replica was expelled lately
+// there is none: it may be crashing in a loop, and the planners expel it in time. Where work outlives processes there
+// is none either: the planners expel it once its work has ended.
+func (v *View) Predecessor() (table.Member, bool) {
+	if v.Outlives || v.Self.PodUID == "" || v.Phase != Joining || expels(v.Table, v.Self.Pod, v.Wall) > 0 {
+		return table.Member{}, false
+	}
+	for _, other := range v.Table.Members {
+		if other.ID != v.Self.ID && other.PodUID == v.Self.PodUID && other.Container == v.Self.Container {
+			return other, true
+		}
+	}
+	return table.Member{}, false
+}
+
+// namesake is a member that has this member's identity and may still work. Processes of this very container do not
+// count, since it runs one at a time, nor do members that leave.
+func (p *proposer) namesake() (table.Member, bool) {
+	self := p.Self
+	for _, other := range p.Table.Members {
+		same := self.Pod != "" && other.Pod == self.Pod && other.Container == self.Container &&
+			(other.PodUID == "" || other.PodUID != self.PodUID)
+		if same && !other.Leaving && !p.Dead(other.ID) && !slices.Contains(p.Former, other.ID) {
+			return other, true
+		}
+	}
+	return table.Member{}, false
+}
+
+// meet lets this member end if its namesake is alive. Until that is known it waits.
+func (p *proposer) meet(other table.Member, d *draft) {
+	pod := p.Self.Pod
+	if !p.Alive(other.ID) {
+		if !p.met {
+			p.met = true
+			p.notice("IdentityInUse", false, "member %s has this replica's pod name, %s; "+
+				"waiting until its Lease shows whether it is alive", other.ID, pod)
+		}
+		return
+	}
+	if p.InDoubt {
+		d.supersede()
+		return
+	}
+	p.out.Namesake = other.ID
+}
+
+// leave plans a leaver's moves, and removes the leaver once it owns nothing.
+func (p *proposer) leave(d *draft) {
+	if p.Phase != Leaving {
+		return
+	}
+	t := p.Table
+	id := p.Self.ID
+	self, named := t.Member(id)
+	if !named {
+		d.supersede()
+		d.done = true
+		return
+	}
+	if self.Leaving && ownsNothing(t, id) && !p.Sending {
+		d.edit().Remove(id)
+		d.due, d.done = true, true
+		return
+	}
+	if !self.Leaving {
+		self.Leaving = true
+		d.edit().Put(self)
+		d.due = true
+	}
+	// If nobody can take the slots, they are drained and left without owner.
+	in := p.planInput(t, p.takesOver())
+	in.Only = id
+	in.Tolerant = p.rollout()
+	if p.moveAway(d, p.assign(t, in, false)) {
+		d.due = true
+	}
+}
+
+// takesOver returns a function that says whether a leaver's slots may go to a member: not to a drained one, unless
+// there are no others (rule R19).
+func (p *proposer) takesOver() func(table.Member) bool {
+	t := p.Table
+	there := func(other table.Member) bool {
+		return !p.Seen(other.ID) || p.OnTime(other.ID)
+	}
+	better := func(other table.Member) bool { return !t.Drained(other.ID) && there(other) }
+	if slices.ContainsFunc(t.Members, func(other table.Member) bool {
+		return !other.Leaving && other.ID != p.Self.ID && !p.Dead(other.ID) && better(other)
+	}) {
+		return better
+	}
+	return there
+}
+
+func ownsNothing(t *table.Table, id string) bool {
+	owned := t.Owned(id)
+	return owned.Empty()
+}
+
+// moveAway sets the next owners of this member's slots to target. It is true if any changed.
+func (p *proposer) moveAway(d *draft, target []string) bool {
+	self := p.Self.ID
+	changes := map[string]*slot.Set{}
+	eachSlot(p.Table, func(r table.Run) bool { return r.Owner == self }, func(s slot.Slot, r table.Run) {
+		to := target[s]
+		if to == r.Next || to == self || p.Slot(s).State == Sent || to != "" && !d.mayMove() {
+			return
+		}
+		add(changes, to, s)
+	})
+	d.move(changes)
+	return len(changes) > 0
+}
+
+// maxExpels is how many expels the table remembers.
+const maxExpels = 64
+
+// expel removes members from the table, which remembers it (rule R9).
+func (p *proposer) expel(d *draft, dead []string) {
+	d.edit()
+	d.next.Expels = slices.DeleteFunc(d.next.Expels, func(e table.Expel) bool {
+		return p.clockDistance(e.At) >= int64(crashMemory.Seconds())
+	})
+	for _, id := range dead {
+		expelled, _ := p.Table.Member(id)
+		d.next.Lose(id, max(p.Wall, 1))
+		d.next.Remove(id)
+		if expelled.Pod != "" {
+			d.next.Expels = append(d.next.Expels, table.Expel{Pod: expelled.Pod, At: p.Wall})
+		}
+	}
+	if n := len(d.next.Expels) - maxExpels; n > 0 {
+		d.next.Expels = d.next.Expels[n:]
+	}
+}
+
+// expelWait is how long the next owners of members' slots must wait because of what these members, or those before
+// them, may still be writing. Zero if FenceDelay is enough.
+func (p *proposer) expelWait(ids []string) (wait time.Duration) {
+	for _, id := range ids {
+		wait = max(wait, p.LongestWrite(id))
+	}
+	for _, r := range p.Table.Runs {
+		if r.Unsettled && slices.Contains(ids, r.Owner) {
+			wait = max(wait, p.Table.Notes[r.Epoch].Wait)
+		}
+	}
+	return wait
+}
+
+// noticeExpels reports the members that a change of the table expels.
+func (p *proposer) noticeExpels(next *table.Table) {
+	for _, id := range sortedKeys(p.Expelled) {
+		_, before := p.Table.Member(id)
+		if _, after := next.Member(id); before && !after {
+			p.notice("Expelled", true,
+				"member %s did not renew its Lease, its container was restarted, or somebody deleted its Lease; its slots get new "+
+					"owners", id)
+		}
+	}
+}

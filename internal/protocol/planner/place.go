@@ -1,0 +1,255 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// This file has who may own which slots, where people ask for that: those of a canary, and pinned ones (rule R22). It
+// is a matter of plans alone. Where nobody is there who may, others have the slots.
+
+// assign returns the next owners of all slots: hash slots by assignSlots, duties by plan.AssignDuties. in describes
+// both. hold says that slots of live members stay where they are.
+func (p *proposer) assign(t *table.Table, in plan.Input, hold bool) []string {
+	owners := in.Owners
+	in.Owners = owners[:t.Slots]
+	target := p.assignSlots(t, in, hold)
+	if len(t.Duties) == 0 {
+		return target
+	}
+	if p.suspended(t) {
+		return append(target, make([]string, len(t.Duties))...)
+	}
+	takers, can := p.takers(t, in.Members, hold)
+	owners, in.Moving = p.dutiesToYield(t, in, owners, takers, can, hold)
+	out := make([]string, len(t.Duties))
+	for _, kind := range dutyKinds(t) {
+		duties := plan.DutyInput{Members: takers, Tolerant: in.Tolerant, Only: in.Only}
+		for _, i := range kind {
+			duties.Owners = append(duties.Owners, owners[int(t.Slots)+i])
+			duties.Moving = append(duties.Moving, in.Moving.Has(slot.Slot(int(t.Slots)+i)))
+		}
+		duties.Can = func(member, duty int) bool { return can(member, kind[duty]) }
+		for i, owner := range plan.AssignDuties(duties) {
+			out[kind[i]] = owner
+		}
+	}
+	return append(target, out...)
+}
+
+// assignSlots returns the next owners of the slots that are not duties'. hold says that slots of live members stay
+// where they are.
+func (p *proposer) assignSlots(t *table.Table, in plan.Input, hold bool) []string {
+	assign := func(in plan.LoadInput) ([]string, slot.Set) { return plan.Assign(in.Input), slot.Set{} }
+	all := plan.LoadInput{Input: in}
+	byLoad := p.ByLoad && !p.loads.differs
+	if byLoad {
+		all, assign = p.byLoad(in), plan.AssignByLoad
+	}
+	owners, _ := p.assignPlaces(t, all, hold, assign)
+	if byLoad {
+		p.addMoves(in, owners)
+	}
+	return owners
+}
+
+// assignPlaces assigns slots to members that may own them.
+func (p *proposer) assignPlaces(
+	t *table.Table, in plan.LoadInput, hold bool, assign func(plan.LoadInput) ([]string, slot.Set),
+) (owners []string, evened slot.Set) {
+	stays := func(id string) bool {
+		owner, _ := t.Member(id)
+		return hold || p.Phase != Leaving && owner.Leaving // leavers plan for themselves
+	}
+	all := plan.Part{Slots: t.Slots.All(), Has: func(string) bool { return true }}
+	pins := pinParts(t)
+	parts := []plan.Part{all}
+	if !t.Canary.On() {
+		return plan.AssignParts(in, withPins(parts, pins), stays, assign)
+	}
+	var mine slot.Set // of the canary's build
+	if t.Canary.State == table.CanaryPromoted {
+		wanted, _ := plan.AssignParts(in, withPins(parts, pins), stays, assign)
+		for s, to := range wanted {
+			if ofBuild(t, in.Owners[s]) || ofBuild(t, to) {
+				mine.Add(slot.Slot(s))
+			}
+		}
+	} else {
+		mine = t.CanarySlots()
+	}
+	receives := func(canary bool) bool {
+		return slices.ContainsFunc(in.Members, func(other plan.Member) bool {
+			return other.Receives && !other.Leaves && ofBuild(t, other.ID) == canary
+		})
+	}
+	canary := plan.Part{Slots: mine, Has: func(id string) bool { return ofBuild(t, id) }}
+	others := plan.Part{Slots: all.Slots.Minus(mine), Has: func(id string) bool { return !ofBuild(t, id) }}
+	switch back := t.Canary.State == table.CanaryBack; {
+	case !receives(false), !receives(true) && !back:
+		// Others are better than none. But those that are only slow keep what they have: they would get it again.
+		var kept slot.Set
+		for s, id := range in.Owners {
+			if _, there := t.Member(id); there && !receives(ofBuild(t, id)) {
+				kept.Add(slot.Slot(s))
+			}
+		}
+		in.Moving = in.Moving.Union(kept)
+		for i := range pins {
+			pins[i].Slots = pins[i].Slots.Minus(kept)
+		}
+	case back:
+		parts = []plan.Part{others}
+	default:
+		parts = []plan.Part{canary, others}
+	}
+	return plan.AssignParts(in, withPins(parts, pins), stays, assign)
+}
+
+// ofBuild says that a member is of the canary's build.
+func ofBuild(t *table.Table, id string) bool {
+	other, ok := t.Member(id)
+	return ok && other.Build == t.Canary.Build
+}
+
+// pinParts returns a part for all slots that are pinned to the same labels, in their order.
+func pinParts(t *table.Table) (parts []plan.Part) {
+	if len(t.Pins) == 0 {
+		return nil
+	}
+	by := map[string]*slot.Set{}
+	for s, labels := range t.PinsBySlot() {
+		if by[labels] == nil {
+			by[labels] = &slot.Set{}
+		}
+		by[labels].Add(s)
+	}
+	for _, labels := range sortedKeys(by) {
+		parts = append(parts, plan.Part{Slots: *by[labels], Has: func(id string) bool {
+			other, ok := t.Member(id)
+			return ok && table.HasLabels(other.Labels, labels)
+		}})
+	}
+	return parts
+}
+
+// withPins has the pins in each of the parts.
+func withPins(parts, pins []plan.Part) []plan.Part {
+	for i := range parts {
+		of := &parts[i]
+		of.Pins = nil
+		for _, pin := range pins {
+			has := pin.Has
+			one := plan.Part{Slots: pin.Slots.Intersect(of.Slots), Has: func(id string) bool { return of.Has(id) && has(id) }}
+			if !one.Slots.Empty() {
+				of.Pins = append(of.Pins, one)
+			}
+		}
+	}
+	return parts
+}
+
+// plain returns the members that take part in a rollout: those that no canary sets apart.
+func plain(t *table.Table) []table.Member {
+	if !t.Canary.On() {
+		return t.Members
+	}
+	return slices.DeleteFunc(slices.Clone(t.Members), t.Apart)
+}
+
+// dutyKinds returns the duties, by index, in two parts: those that users declared and the rota's own. Each part is
+// spread evenly by itself: of two users' duties each of two members has one, whatever it has of the rota's own.
+func dutyKinds(t *table.Table) [2][]int {
+	var out [2][]int
+	for i, name := range t.Duties {
+		kind := 0
+		if table.OwnDuty(name) {
+			kind = 1
+		}
+		out[kind] = append(out[kind], i)
+	}
+	return out
+}
+
+// takers returns who may get which duties: those of the members that receive slots, and where none of these can do a
+// duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A
+// leaver asks for neither.
+func (p *proposer) takers(
+	t *table.Table, given []plan.Member, hold bool,
+) (takers []plan.Member, can func(member, duty int) bool) {
+	yields := func(other plan.Member) bool { return p.yields(t, other, hold) }
+	able := make([]slot.Set, len(given)) // what each member can do
+	of := t.DutiesOf()
+	takers = slices.Clone(given)
+	var served, done slot.Set // done: by a member that does not yield them
+	for i, other := range given {
+		entry, _ := t.Member(other.ID)
+		able[i] = of(entry)
+		if other.Receives {
+			served = served.Union(able[i])
+		}
+		takers[i].Receives = other.Receives || p.takesDuties(entry)
+		if takers[i].Receives && !yields(other) {
+			done = done.Union(able[i])
+		}
+		takers[i].Leaves = other.Leaves && !yields(other)
+	}
+	return takers, func(member, duty int) bool {
+		s := slot.Slot(int(t.Slots) + duty)
+		if yields(given[member]) && done.Has(s) {
+			return false
+		}
+		return able[member].Has(s) && (given[member].Receives || !served.Has(s))
+	}
+}
+
+// takesDuties is true if a member may get a duty that nobody else can do.
+func (p *proposer) takesDuties(other table.Member) bool {
+	onTime := other.ID == p.Self.ID || p.OnTime(other.ID)
+	return p.Phase == Joined && onTime && !other.Leaving && !p.Dead(other.ID)
+}
+
+// dutiesToYield returns the owners for a plan, and what moves, without the duties that others can do of members that
+// are drained or set apart with a canary. Those that nobody else can do stay (rule R19).
+func (p *proposer) dutiesToYield(
+	t *table.Table, in plan.Input, owners []string, takers []plan.Member, can func(member, duty int) bool, hold bool,
+) ([]string, slot.Set) {
+	yield := map[string]bool{}
+	for _, other := range in.Members {
+		if p.yields(t, other, hold) {
+			yield[other.ID] = true
+		}
+	}
+	if len(yield) == 0 {
+		return owners, in.Moving
+	}
+	owners = slices.Clone(owners)
+	moving := in.Moving.Union(slot.Set{})
+	for i := range t.Duties {
+		s := slot.Slot(int(t.Slots) + i)
+		if !yield[owners[s]] {
+			continue
+		}
+		moving.Add(s)
+		for j, other := range takers {
+			if !yield[other.ID] && other.Receives && can(j, i) {
+				owners[s] = ""
+				moving.Remove(s)
+				break
+			}
+		}
+	}
+	return owners, moving
+}
+
+// yields is true if a member has a duty only if nobody else can do it: it is drained, or set apart with a canary.
+func (p *proposer) yields(t *table.Table, other plan.Member, hold bool) bool {
+	if hold {
+		return false
+	}
+	entry, _ := t.Member(other.ID)
+	return p.Phase == Joined && other.Leaves && t.Drained(other.ID) || t.Apart(entry)
+}

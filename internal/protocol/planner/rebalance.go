@@ -1,0 +1,80 @@
+package planner
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// This file has plans that nobody writes, or somebody else.
+
+// Rebalance returns the table in which the moves have begun that planners would begin now if no rollout was under way,
+// and if all members had been there for long. It is the planners' own plan (rule R17), so that members that are on
+// probation or drained get nothing. It begins no moves of slots that nobody owns, or that move already, and none away
+// from members that leave: that is planned without being asked for. With a pause it begins none. wall is the time in
+// Unix seconds. loads are what members report. If all report that they plan by load, so does this (rule R21), without
+// its patience and with as many moves as it takes. The error says that some report so and others do not.
+//
+// All members must renew their Leases. The result is t itself if there is nothing to move. It is sealed with the epoch
+// after that of t.
+func Rebalance(t *table.Table, wall int64, reports []LoadReport) (*table.Table, error) {
+	byLoad, err := plansByLoad(t, reports)
+	if err != nil {
+		return t, err
+	}
+	// The proposer is a planner that is no member.
+	p := newProposer(View{Config: &Config{ByLoad: byLoad}, Local: allRenew{}, Wall: wall, Table: t, Phase: Joined})
+	fit, hold := p.fit(nil)
+	receives := func(other table.Member) bool { return fit[other.ID] }
+	if byLoad && !hold {
+		p.loads.believe(t, reports)
+		owners, evened := p.evenOut(fit, int(t.Slots), false)
+		p.loads.moves = movesTo(owners, evened)
+	}
+	target := p.assign(t, p.assignment(t, nil, receives, false, hold), hold)
+	eachSlot(t, func(r table.Run) bool { return r.Owner == "" }, func(s slot.Slot, _ table.Run) { target[s] = "" })
+	d := &draft{next: t}
+	p.apply(d, nil, target)
+	if !d.own {
+		return t, nil
+	}
+	d.next.Seal(t.Epoch + 1)
+	return d.next, nil
+}
+
+// allRenew is what a member sees where all others renew their Leases, and none of the slots is its own.
+type allRenew struct{}
+
+func (allRenew) Dead(string) bool                  { return false }
+func (allRenew) Renewing(string) bool              { return true }
+func (allRenew) OnTime(string) bool                { return true }
+func (allRenew) Seen(string) bool                  { return true }
+func (allRenew) Alive(string) bool                 { return true }
+func (allRenew) TooOld(int) string                 { return "" }
+func (allRenew) LongestWrite(string) time.Duration { return 0 }
+func (allRenew) Slot(slot.Slot) Slot               { return Slot{} }
+
+// Guess returns the owners of all slots as a planner would choose them if the silent members were dead.
+func Guess(v View, silent []string) []string {
+	p, t := newProposer(v), v.Table
+	receives := func(other table.Member) bool {
+		return !slices.Contains(silent, other.ID) && !p.onProbation(other) && !t.Drained(other.ID)
+	}
+	return p.assign(t, p.assignment(t, silent, receives, p.rollout(), t.Paused()), t.Paused())
+}
+
+// AwaitsPlan is true if this member has joined and waits for its share. It does not guess in a rollout, since the plan
+// will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
+// at that time, nor if slots are planned by load, which it does not know.
+func AwaitsPlan(v View) bool {
+	owned := false
+	for _, r := range v.Table.Runs {
+		if r.Owner == v.Self.ID || r.Next == v.Self.ID {
+			return false
+		}
+		owned = owned || r.Owner != ""
+	}
+	return owned && !mixed(v.Table) && !v.Table.Paused() && !v.ByLoad
+}
