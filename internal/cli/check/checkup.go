@@ -132,7 +132,8 @@ func Codes() []string {
 	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
 		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds,
 		codeFenceOld, codeFenceMember,
-		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock, codePermission, codeLost, codeSetup,
+		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock,
+		codePermission, codeLost, codeSetup,
 		codeCoverage}
 }
 
