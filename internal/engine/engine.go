@@ -300,9 +300,9 @@ func (r *Engine) closeStore() {
 // maxFormer is how many earlier incarnations are remembered. Those before them are in no table any more.
 const maxFormer = 16
 
-// idle waits until nothing is in flight (rule R13). It gives up after RenewDeadline.
+// idle waits until nothing is in flight (rule R13). It gives up after LeaseDuration, in which every write has ended.
 func (r *Engine) idle(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.LeaseDuration)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

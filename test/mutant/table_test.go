@@ -118,8 +118,8 @@ var bugs = []bug{
 		"set := p.source.core.Needed()\no.ResourceVersion = max(o.ResourceVersion, p.source.core.Listed())\np",
 		suite("Filter", "CutWhileGrowing")},
 	// Writes and rejoining.
-	{"TimeoutUncapped", "R2: the timeout of a write reaches beyond the deadline", "internal/writes/transport.go",
-		"timeout := min(left, w.env.Timeout)", "timeout := w.env.Timeout", engine("TestR02WritesEndBeforeTheDeadline")},
+	{"TimeoutUncapped", "R2: the timeout of a write reaches beyond the deadline", "internal/writes/timeout.go",
+		"timeout := min(left, c.WriteTimeout)", "timeout := c.WriteTimeout", engine("TestR02WritesEndBeforeTheDeadline")},
 	{"UnknownIsOver", "R6: a write of unknown outcome is not in flight", "internal/writes/transport.go",
 		"time.AfterFunc(time.Until(s.settled(time.Now())), release)", "release()", engine("TestR06UnknownOutcomeStaysInFlight")},
 	{"RejoinInFlight", "R13: an expelled process joins again with writes in flight", "internal/engine/engine.go",
@@ -128,7 +128,7 @@ var bugs = []bug{
 	{"BackoffForgotten", "an item that failed is added again without a backoff", "internal/controllers/queue.go",
 		"q.TypedRateLimitingInterface.AddRateLimited(item)", "q.TypedRateLimitingInterface.Add(item)", engine("TestAQueueIsAStockQueue")},
 	{"ProxyBounded", "requests to containers are bounded as writes are", "internal/writes/transport.go",
-		"if t, ok := targetOf(req); ok && !t.changes() {", `if t, ok := targetOf(req); ok && t.sub == "never" {`, engine("TestRequestsAreStockRequests")},
+		"if t, ok := targetOf(req); ok && !t.changes() &&", `if t, ok := targetOf(req); ok && t.sub == "never" &&`, engine("TestRequestsAreStockRequests")},
 	{"ShareForAll", "List from outside of reconciles returns a share", "ctrlrt/reader.go",
 		"case !r.shares(askerFrom(ctx, r.rota), kind):", "case kind.Kind == `none`:", check{pkg: "ctrlrt", run: "^TestReadsAreThoseOfAStockManager$"}},
 }
