@@ -117,6 +117,11 @@ type Options struct {
 	// Lease. The default of LeaderElectionNamespace is Namespace. With Solo both are ignored.
 	LeaderElectionID, LeaderElectionNamespace string
 
+	// NoStockReplicas declares that no replica runs that works under leader election without Rota, nor will while this
+	// version is rolled out. ctrlrt.NewManager needs it, or Solo, to accept manager.Options.LeaderElection, which unsharded
+	// controllers may use. It cannot be combined with LeaderElectionID.
+	NoStockReplicas bool
+
 	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns
 	// all slots and duties as soon as its workers run. There is no table, no Lease and nothing to wait for. Wiring is
 	// checked as ever, but for wrapped clients where New gets no config. Name and Namespace may be empty, and objects are
@@ -163,7 +168,8 @@ func (o Options) engine() engine.Options {
 		MemberLabels: o.MemberLabels, ByLoad: o.ByLoad, LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline,
 		RetryPeriod: o.RetryPeriod, WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay, LeaveTimeout: o.LeaveTimeout,
 		ScrubPeriod: o.ScrubPeriod, Group: o.Group, LeaderElectionID: o.LeaderElectionID,
-		LeaderElectionNamespace: o.LeaderElectionNamespace, Solo: o.Solo, TracerProvider: o.TracerProvider, Logger: o.Logger,
+		LeaderElectionNamespace: o.LeaderElectionNamespace, NoStockReplicas: o.NoStockReplicas, Solo: o.Solo,
+		TracerProvider: o.TracerProvider, Logger: o.Logger,
 	}
 }
 

@@ -157,7 +157,7 @@ func (w *lifeWorld) make(cfg *rest.Config, member bool) error {
 	}
 	r, err := rota.New(cfg, rota.Options{Name: w.name, Namespace: w.namespace, Logger: w.options.Logger,
 		Identity: rota.Identity{Pod: "pod"}, LeaseDuration: lifeLease, RetryPeriod: lifeLease / 10,
-		LeaveTimeout: w.script.leave()})
+		LeaveTimeout: w.script.leave(), NoStockReplicas: true})
 	if err != nil {
 		return err
 	}

@@ -65,12 +65,8 @@ func (e *elected) start(m *Manager) error {
 }
 
 func electedError(m *Manager, places ...string) error {
-	or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
-	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
-		or = "" // NewManager refuses that
-	}
 	return fmt.Errorf("rota %s: Elected of the manager was called at %s, but the manager has no leader election, so that "+
 		"its channel closes on every replica, and what waits for it would run on all of them at once. Make that work a "+
 		"duty, which one member at a time does: add it with AddDuty of the ctrlrt.Manager; %sor, if every replica is to do "+
-		"it, wait for Joined of the rota.Rota", m.rota.Name(), strings.Join(places, ", "), or)
+		"it, wait for Joined of the rota.Rota", m.rota.Name(), strings.Join(places, ", "), m.orElect())
 }

@@ -51,7 +51,8 @@ func offline(t *testing.T, name string, o ctrl.Options) (*ctrlrt.Manager, *heard
 	o.Logger = funcr.New(h.write, funcr.Options{})
 	o.Metrics = managerOptions().Metrics
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
-	r, err := rota.New(cfg, rota.Options{Name: name, Namespace: "operators", Identity: rota.Identity{Pod: "p"}})
+	r, err := rota.New(cfg, rota.Options{Name: name, Namespace: "operators", Identity: rota.Identity{Pod: "p"},
+		NoStockReplicas: o.LeaderElection})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,9 @@ var _ manager.Manager = (*Manager)(nil)
 // manager.New.
 //
 // Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
-// controllers alone, and is refused if the rota has a LeaderElectionID. One Rota serves one manager. The manager gets a
-// readiness check "rota", which passes once the member has joined.
+// controllers alone. It is refused unless the rota has NoStockReplicas or Solo, because sharded controllers do not wait
+// for the leader. One Rota serves one manager. The manager gets a readiness check "rota", which passes once the member
+// has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("ctrlrt: must specify Config")
@@ -88,11 +89,8 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if err != nil {
 		return nil, err
 	}
-	if lease := r.Adapt(adapter.Grant()).Election; o.LeaderElection && lease.Name != "" {
-		return nil, fmt.Errorf("ctrlrt: rota %s takes turns with stock replicas by Lease %s, and this manager has "+
-			"LeaderElection, too: by that Lease the rota would wait for its own manager, and by another one unsharded "+
-			"controllers would run beside the stock leader: leave LeaderElection out, and make unsharded controllers duties "+
-			"(NewDutyControllerManagedBy)", r.Name(), lease)
+	if err := checkElection(r, o); err != nil {
+		return nil, err
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
@@ -177,6 +175,41 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, fmt.Errorf("ctrlrt: metrics of the rota: %w", err)
 	}
 	return m, nil
+}
+
+// checkElection refuses leader election of the manager's own if a stock leader may run: only a rota with a
+// LeaderElectionID waits for that leader.
+func checkElection(r *rota.Rota, o manager.Options) error {
+	parts := r.Adapt(adapter.Grant())
+	switch lease := parts.Election; {
+	case !o.LeaderElection:
+		return nil
+	case lease.Name != "":
+		return fmt.Errorf("ctrlrt: rota %s takes turns with stock replicas by Lease %s, and this manager has "+
+			"LeaderElection, too: by that Lease the rota would wait for its own manager, and by another one unsharded "+
+			"controllers would run beside the stock leader: leave LeaderElection out, and make unsharded controllers duties "+
+			"(NewDutyControllerManagedBy)", r.Name(), lease)
+	case parts.NoStockReplicas, parts.Solo:
+		return nil
+	}
+	add := fmt.Sprintf("LeaderElectionID: %q", o.LeaderElectionID)
+	if o.LeaderElectionNamespace != "" {
+		add += fmt.Sprintf(", LeaderElectionNamespace: %q", o.LeaderElectionNamespace)
+	}
+	return fmt.Errorf("ctrlrt: this manager has LeaderElection, and rota %s has no LeaderElectionID, so its members would "+
+		"work at once with a stock leader: leave LeaderElection out of the manager's options, make unsharded controllers "+
+		"duties (NewDutyControllerManagedBy), and add %s to rota.Options. If no replica runs without Rota, add "+
+		"NoStockReplicas: true instead, and keep LeaderElection", r.Name(), add)
+}
+
+// orElect is the advice to use leader election, for errors about what needs a leader; empty if the rota takes turns with
+// stock replicas, since NewManager would refuse it.
+func (m *Manager) orElect() string {
+	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
+		return ""
+	}
+	return "or, if no replica runs without Rota, set NoStockReplicas: true in rota.Options, and LeaderElection: true and " +
+		"LeaderElectionID in the manager's options; "
 }
 
 // wrapClient returns a copy of a client with the member's transport; nil for nil.

@@ -176,7 +176,8 @@ func begin(t *testing.T, mgr *ctrlrt.Manager) *replica {
 func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOptions) *replica {
 	t.Helper()
 	mgr := newMember(t, controlplane.For(t).Config(), namespace, pod, rota.Options{Logger: o.logger,
-		LeaseDuration: o.lease, Delivery: o.delivery, LabelNamespaces: []string{namespace}}, func(c *ctrl.Options) {
+		LeaseDuration: o.lease, Delivery: o.delivery, LabelNamespaces: []string{namespace},
+		NoStockReplicas: o.leaderElection}, func(c *ctrl.Options) {
 		c.LeaderElection, c.LeaderElectionID, c.LeaderElectionNamespace = o.leaderElection, "leader", namespace
 		c.LeaderElectionReleaseOnCancel = true
 		c.Controller.MaxConcurrentReconciles = cmp.Or(o.workers, 4)

@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-
-	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // cached is a cache that the manager starts with its own caches.
@@ -158,14 +156,10 @@ func (m *Manager) judgeLeaderOnly(names ...string) error {
 			strings.Join(names, ", "))
 		return nil
 	default:
-		or := "or set LeaderElection: true and LeaderElectionID in the manager's options; "
-		if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
-			or = "" // NewManager refuses that
-		}
 		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
 			"that they would run on every replica at "+
 			"once: %s. Make each a duty, which one member at a time does: build a controller with "+
-			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; "+or+"or shard "+
+			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; "+m.orElect()+"or shard "+
 			"a controller with ctrlrt.NewControllerManagedBy; "+
 			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
 			"the runnable a method "+

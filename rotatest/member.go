@@ -73,7 +73,7 @@ func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	o := k.o.Rota
 	o.Name, o.Namespace, o.Logger = rotaName, rotaName, log
 	o.Identity = rota.Identity{Pod: m.name, PodUID: m.podUID, Container: "main", Workload: rotaName, Build: rotaName}
-	o.LeaderElectionID, o.LeaderElectionNamespace = "", ""
+	o.LeaderElectionID, o.LeaderElectionNamespace, o.NoStockReplicas = "", "", true
 	o.Solo = r.fault.alone
 	var err error
 	if m.rota, err = rota.New(own, o); err != nil {

@@ -44,8 +44,8 @@ type Parts struct {
 	Reported func() bool
 	// Table returns the last table seen; nil: there is none. It must not be changed.
 	Table func() *table.Table
-	// Solo is rota.Options.Solo.
-	Solo bool
+	// NoStockReplicas and Solo are as in rota.Options.
+	NoStockReplicas, Solo bool
 	// Ending says that the process ends although the member has not left, so that informers stop before it does. That is
 	// not their fault.
 	Ending func()

@@ -19,7 +19,8 @@ func (r *Engine) Adapt(access adapter.Access) adapter.Parts {
 func (r *Engine) adaptable() adapter.Parts {
 	return adapter.Parts{
 		Share: r.share, Gate: r.gate, Slots: r.cfg.Slots, Key: r.cfg.Key, Election: r.opts.electionLease(),
-		Solo: r.opts.Solo, Table: r.state.Table, SettingUp: r.setup.goesOn, FinishSetup: r.setup.atEnd,
+		NoStockReplicas: r.opts.NoStockReplicas, Solo: r.opts.Solo, Table: r.state.Table,
+		SettingUp: r.setup.goesOn, FinishSetup: r.setup.atEnd,
 		Late:     func() time.Duration { return r.clock.Late() },
 		Ending:   func() { r.ending.Store(true) },
 		Reported: func() bool { _, bytes, _ := r.reporter.Published(); return bytes > 0 },

@@ -16,6 +16,9 @@ import (
 // checkElection returns an error for options that cannot work.
 func (o *Options) checkElection() error {
 	switch {
+	case o.LeaderElectionID != "" && o.NoStockReplicas:
+		return fmt.Errorf("LeaderElectionID %q with NoStockReplicas: leave one out, since the rota would take turns with "+
+			"stock replicas that do not exist", o.LeaderElectionID)
 	case o.LeaderElectionID == "" && o.LeaderElectionNamespace != "":
 		return fmt.Errorf("LeaderElectionNamespace %q without LeaderElectionID: set both, or none",
 			o.LeaderElectionNamespace)

@@ -45,7 +45,7 @@ type Options struct {
 
 	Group                                     *group.Group
 	LeaderElectionID, LeaderElectionNamespace string
-	Solo                                      bool
+	NoStockReplicas, Solo                     bool
 	TracerProvider                            trace.TracerProvider
 	Logger                                    logr.Logger
 
