@@ -14,7 +14,7 @@ func TestAnalyzer(t *testing.T) {
 	}
 	var paths []string
 	for _, name := range []string{"full", "goroutines", "handlers", "late", "lists", "memory", "options", "reconcilers",
-		"values", "whole"} {
+		"unread", "values", "whole"} {
 		paths = append(paths, "./internal/cli/adopt/testdata/"+name)
 	}
 	analysistest.Run(t, "../../..", newAnalyzer(nil), paths...)

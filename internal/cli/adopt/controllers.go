@@ -162,7 +162,7 @@ func (s *scan) builderCall(c *controller, name string, call *ssa.Call) {
 		s.controllerOptions(c, call)
 	case "Complete", "Build":
 		c.completes, c.build = true, c.build || name == "Build"
-		if len(args) > 0 && !s.reconciler(c, args[0]) {
+		if len(args) > 0 && !(s.reconciler(c, args[0]) && len(c.roots[reconciling]) > 0) {
 			c.doubt("its reconciler was not found: %s", types.ExprString(s.calls[call.Pos()].Args[0]))
 		}
 		return
@@ -189,9 +189,10 @@ func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 		switch from := from.(type) {
 		case *ssa.Function:
 			c.roots[reconciling] = append(c.roots[reconciling], from)
-			all = all && from.Blocks != nil
+			all = all && from.Blocks != nil && reconciles(from.Signature)
 		case *ssa.MakeClosure:
 			c.roots[reconciling] = append(c.roots[reconciling], from.Fn.(*ssa.Function))
+			all = all && reconciles(from.Fn.(*ssa.Function).Signature)
 		case *ssa.Call: // an adapter of a dependency: an argument that leads to no Reconcile, as nil, does not count
 			found := false
 			for _, arg := range from.Call.Args {
@@ -204,6 +205,11 @@ func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 		}
 	}
 	return all
+}
+
+// reconciles reports whether a function can be a reconciler, unlike one that is just an option of it.
+func reconciles(f *types.Signature) bool {
+	return f.Results().Len() == 2 && isNamed(f.Results().At(0).Type(), runtimePath+"/pkg/reconcile", "Result")
 }
 
 func isNil(v ssa.Value) bool {

@@ -6,6 +6,7 @@ import (
 	"go/constant"
 	"go/types"
 	"regexp"
+	"slices"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -52,8 +53,7 @@ func (s *scan) findManagers() {
 		switch name := calleeOf(&call.Call); {
 		case name.is(runtimePath, "NewManager"), name.is(managerPath, "New"):
 			m.note = s.find(Must, "Manager", m.syntax.Pos(), "this makes a stock manager")
-			m.note.Instead = fmt.Sprintf("r, err := rota.New(cfg, rota.Options{Name: %q}), and "+
-				"ctrlrt.NewManager(cfg, r, options)", s.name)
+			m.note.Instead = s.makeManager("")
 		case name.is(ctrlrtPath, "NewManager"):
 			m.adopted = true
 			m.note = s.find(Fine, "Adopted", m.syntax.Pos(), "the manager is made with ctrlrt.NewManager")
@@ -80,24 +80,40 @@ func (s *scan) findManagers() {
 // unreadElection reports a manager whose options were not read, and may have leader election: without the name of its
 // Lease in rota.Options, a stock leader and the members would work at once.
 func (s *scan) unreadElection(m *manager) {
-	write := fmt.Sprintf("rota.Options{Name: %q, LeaderElectionID: the manager's}", s.name)
 	if !m.adopted {
-		m.note.Instead = "r, err := rota.New(cfg, " + write + "), and ctrlrt.NewManager(cfg, r, options)"
+		m.note.Instead = s.makeManager("the manager's")
 		return
 	}
-	named := s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
+	if !s.hasRotaOption(m, "LeaderElectionID", "NoStockReplicas") {
+		n := s.find(Must, "LeaderElection", m.syntax.Pos(),
+			"its options were not read, and rota.Options has no LeaderElectionID")
+		n.Instead = s.rotaOptions("the manager's")
+	}
+}
+
+// hasRotaOption reports whether the rota of a manager of package ctrlrt is made with one of these options.
+func (s *scan) hasRotaOption(m *manager, names ...string) bool {
+	return s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
 		syntax := s.calls[c.Pos()]
 		if !calleeOf(&c.Call).is(rotaPath, "New") || syntax == nil || len(syntax.Args) != 2 {
 			return false
 		}
 		lit, _ := ast.Unparen(syntax.Args[1]).(*ast.CompositeLit)
-		return field(lit, "LeaderElectionID") != nil
+		return slices.ContainsFunc(names, func(name string) bool { return field(lit, name) != nil })
 	})
-	if !named {
-		n := s.find(Must, "LeaderElection", m.syntax.Pos(),
-			"its options were not read, and rota.Options has no LeaderElectionID")
-		n.Instead = write
+}
+
+// makeManager is the code that makes a manager of package ctrlrt. election is the expression of its Lease's name, or
+// empty.
+func (s *scan) makeManager(election string) string {
+	return "r, err := rota.New(cfg, " + s.rotaOptions(election) + "), and ctrlrt.NewManager(cfg, r, options)"
+}
+
+func (s *scan) rotaOptions(election string) string {
+	if election == "" {
+		return fmt.Sprintf("rota.Options{Name: %q}", s.name)
 	}
+	return fmt.Sprintf("rota.Options{Name: %q, LeaderElectionID: %s}", s.name, election)
 }
 
 // readElection reads the options of leader election.
@@ -130,8 +146,14 @@ func (s *scan) readElection(m *manager) {
 		said += "; its Lease is " + m.id
 	}
 	level := Must
-	if m.adopted {
+	switch id := field(m.lit, "LeaderElectionID"); {
+	case m.adopted && s.hasRotaOption(m, "NoStockReplicas"):
 		level = Look // unsharded controllers may have it
+	case m.adopted:
+	case id != nil:
+		m.note.Instead = s.makeManager(types.ExprString(id.Value))
+	default:
+		m.note.Instead = s.makeManager("the manager's")
 	}
 	m.leaderAt = s.find(level, "LeaderElection", kv.Pos(), "%s", said)
 }

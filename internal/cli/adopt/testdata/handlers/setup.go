@@ -26,17 +26,17 @@ func setup(mgr ctrl.Manager) {
 				_ = r.List(ctx, &corev1.PodList{}, client.MatchingFields{"spec.of": s.GetName()})
 				return nil
 			})).
-		Complete(reconcile.Func(nil))
+		Complete(reconcile.Func(nothing))
 	// A list with another context is nobody's.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}). // want `^ShardedController:`
 									Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.detached)). // want `^Watches:`
-									Complete(reconcile.Func(nil))
+									Complete(reconcile.Func(nothing))
 	// A predicate has no context of the controller's.
 	_ = ctrl.NewControllerManagedBy(mgr). // want `^DutyController:`
 						For(&batchv1.Job{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool {
 			return r.List(context.Background(), &batchv1.JobList{}, client.MatchingFields{"spec.of": "x"}) == nil
 		}))).
-		Complete(reconcile.Func(nil))
+		Complete(reconcile.Func(nothing))
 	// What a duty is for is not sharded, so others may list it.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}). // want `^DutyController:`
 									Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc((&duty{r}).other)). // want `^Watches:`
@@ -81,3 +81,5 @@ func admit(ctx context.Context, c client.Client) error {
 	}
 	return c.List(ctx, &corev1.PodList{}, client.MatchingFields{"spec.of": "x"}) // want `^ListByIndex:`
 }
+
+func nothing(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }

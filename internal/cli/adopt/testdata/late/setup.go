@@ -23,13 +23,13 @@ func run(ctx context.Context) error {
 	_ = mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil }))          // want `^Runnable:`
 	_ = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return run(ctx) })) // want `^Runnable:`
 	go func() {                                                                            // want `^LateControllers:`
-		_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(reconcile.Func(nil)) // want `^ShardedController\+:`
+		_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}).Complete(reconcile.Func(nothing)) // want `^ShardedController\+:`
 	}()
 	return mgr.Start(ctx)
 }
 
 func build(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{}).Complete(reconcile.Func(nil)) // want `^ShardedController\+:`
+	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{}).Complete(reconcile.Func(nothing)) // want `^ShardedController\+:`
 }
 
 type everywhere struct{ manager.RunnableFunc }
@@ -45,3 +45,5 @@ func program(ctx context.Context) error {
 	go func() { done <- run(ctx) }() // makes the manager, too
 	return <-done
 }
+
+func nothing(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }

@@ -2,6 +2,7 @@
 package options
 
 import (
+	"context"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,14 @@ func run() error {
 	}
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{}). // want `^DutyController\+:`
 									WithOptions(controller.Options{NeedLeaderElection: maybe(false)}).
-									Complete(reconcile.Func(nil))
+									Complete(reconcile.Func(nothing))
+	led := controller.Options{NeedLeaderElection: ptr.To(true)}
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}). // want `^DutyController\+:`
+									WithOptions(led). // want `^Workers:`
+									Complete(reconcile.Func(nothing))
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Pod{}). // want `^ControllerByHand:`
 									WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
-									Complete(reconcile.Func(nil))
+									Complete(reconcile.Func(nothing))
 }
+
+func nothing(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }

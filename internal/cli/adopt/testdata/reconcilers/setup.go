@@ -3,6 +3,7 @@ package reconcilers
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/adopt/testdata/reconcilers/other"
 )
 
-func setup(mgr ctrl.Manager, given reconcile.Reconciler) {
+func setup(mgr ctrl.Manager, given reconcile.Reconciler, list []reconcile.Reconciler) {
 	c := mgr.GetClient()
 	// A constructor of another package that returns the interface.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Service{}).Complete(other.New(c)) // want `^DutyController:`
@@ -43,6 +44,12 @@ func setup(mgr ctrl.Manager, given reconcile.Reconciler) {
 	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.Endpoints{}).Complete(&byField{list: func(ctx context.Context) error { // want `^DutyController:`
 		return c.List(ctx, &corev1.EndpointsList{}) // want `^ListOfShare:`
 	}})
+
+	// It is nil, an adapter gets nil, and a function that is no reconciler goes with those that are not in the source.
+	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.StatefulSet{}).Complete(nil)                                             // want `^DutyController:`
+	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.DaemonSet{}).Complete(reconcile.AsReconciler[*appsv1.DaemonSet](c, nil)) // want `^DutyController:`
+	_ = ctrl.NewControllerManagedBy(mgr).For(&corev1.ServiceAccount{}).Complete(slices.MinFunc(list,                          // want `^DutyController:`
+		func(a, b reconcile.Reconciler) int { return 0 }))
 
 	// It is not completed.
 	_ = ctrl.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}) // want `^DutyController:`

@@ -2,6 +2,8 @@
 package main
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,8 +24,10 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	_ = newBuilder(mgr).For(&corev1.Service{}).Complete(reconcile.Func(nil))
+	_ = newBuilder(mgr).For(&corev1.Service{}).Complete(reconcile.Func(nothing))
 	with(builder.ControllerManagedBy) // want `^NotSeen:`
 }
 
 func with(func(manager.Manager) *builder.Builder) {}
+
+func nothing(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }
