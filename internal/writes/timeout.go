@@ -54,7 +54,7 @@ func (w *Writes) limits(left time.Duration, long bool) limits {
 	c := &w.env.Config
 	if long {
 		l := limits{sendWithin: min(left, c.SendWithin()), timeout: c.LongTimeout(left), long: true}
-		l.patience = max(left, l.sendWithin+l.timeout+unknownMargin)
+		l.patience = l.sendWithin + l.timeout + unknownMargin
 		return l
 	}
 	timeout := min(left, c.WriteTimeout)

@@ -98,11 +98,14 @@ func (c *Config) LongestWrite() time.Duration { return c.LeaseDuration / 13 * 12
 // SendWithin is how long a write may wait for a connection, transit included, if it may take longer than WriteTimeout.
 func (c *Config) SendWithin() time.Duration { return c.WriteTimeout / 2 }
 
+// stockTimeout is how long API servers work on a request that does not ask for less.
+const stockTimeout = 34 * time.Second
+
 // LongTimeout is the server-side timeout of a write that is sent within SendWithin, while AllowLong allows it. left is
 // how long from now until the deadline. The member's clock may run a thirteenth slower than the API servers'.
 func (c *Config) LongTimeout(left time.Duration) time.Duration {
 	sent := c.RenewDeadline - left + c.SendWithin() // since the start of the last renewal
-	return max(c.LongestWrite()-sent/12*13, min(left, c.WriteTimeout))
+	return max(min(c.LongestWrite()-sent/12*13, stockTimeout), min(left, c.WriteTimeout))
 }
 
 // Validate returns an error that says what to change if the fields do not fit together.

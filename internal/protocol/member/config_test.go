@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -77,5 +78,28 @@ func TestEndedMembersAreSilent(t *testing.T) {
 	m.Step(now, member.Renewed{Outcome: member.OutcomeConflict})
 	if !m.Ended() || m.Wake() <= time.Hour || m.Step(now, member.Tick{}) != nil {
 		t.Errorf("ended %v, wake %v", m.Ended(), m.Wake())
+	}
+}
+
+// R2: a long write, sent as late as it may be, ends before others take the member for dead, though its clock runs a
+// thirteenth slower than those of others. It has ten seconds for as long as the member renews on time.
+func TestLongWritesEndBeforeTheLease(t *testing.T) {
+	for _, lease := range []time.Duration{2 * time.Second, 15 * time.Second, time.Minute} {
+		var c member.Config
+		c.LeaseDuration = lease
+		c.SetDefaults()
+		for age := time.Duration(0); age <= c.RenewDeadline; age += c.RenewDeadline / 100 {
+			left := c.RenewDeadline - age
+			timeout := c.LongTimeout(left)
+			if ends := (age+c.SendWithin())/12*13 + timeout; ends > lease && timeout > min(left, c.WriteTimeout) {
+				t.Errorf("a write that is sent %v after a renewal has %v, and ends after %v", age, timeout, ends)
+			}
+			if lease == 15*time.Second && age <= c.RetryPeriod && timeout < 10*time.Second {
+				t.Errorf("a write that is sent %v after a renewal has %v, want 10s at least", age, timeout)
+			}
+		}
+		if timeout := c.LongTimeout(math.MaxInt64 / 2); timeout != 34*time.Second {
+			t.Errorf("without a deadline a write has %v, want 34s", timeout)
+		}
 	}
 }

@@ -72,7 +72,7 @@ func (m *Member) keepLease() {
 		return
 	}
 	open := m.usable()
-	news := open != m.lease.said || m.wantsLong() && !m.long.announced
+	news := open != m.lease.said || m.wantsLong() && !m.long.announced && !m.long.asked
 	urgent := m.lease.mine.UID != "" && news && !m.lease.failed
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
@@ -89,7 +89,8 @@ func (m *Member) keepLease() {
 		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,
 		LongestWrite: m.longestWrite(),
 	}
-	m.long.announced = m.long.announced && l.LongestWrite > 0
+	m.long.asked = l.LongestWrite > 0
+	m.long.announced = m.long.announced && m.long.asked
 	if !m.recovery.on && m.snap.Table != nil {
 		l.TableUID = m.snap.UID
 	}

@@ -16,8 +16,8 @@ import (
 type longWrites struct {
 	// until is when the process no longer means to send such writes, as Time.Mono.
 	until time.Duration
-	// announced: the last renewal that was sent announces them, and was answered.
-	announced bool
+	// asked: the last renewal that was sent announces them. announced: and the Lease in its answer does.
+	asked, announced bool
 	// allowed: the process may send them. sent: some may be under way.
 	allowed, sent bool
 	// round tells answers from those to earlier withdrawals.

@@ -8,6 +8,9 @@ func (t *Table) NotesSize() int {
 	size := 0
 	for _, note := range t.Notes {
 		size += 32 + note.Versions.Size()
+		if note.Wait > 0 {
+			size += len(" wait=1234567")
+		}
 	}
 	return size
 }
