@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -207,6 +208,9 @@ func TestR9LeaversCutLongReconcilesShort(t *testing.T) {
 		}
 		if open := p.r[1].gate.OpenSet(); cut.Load() == 0 || open.Len() != 256 {
 			t.Errorf("%d reconciles were cut short, the other has %d slots open, want some and 256", cut.Load(), open.Len())
+		}
+		if n, _ := metricOf(t, p.r[0], "rota_events_total", "reason", "CutShort"); n == 0 {
+			t.Error("no event says which reconciles were cut short")
 		}
 		if p.worst > time.Second {
 			t.Errorf("an object waited for %v, want 1s at most", p.worst)

@@ -877,7 +877,7 @@ func TestDocumented(t *testing.T) {
 	doc := string(text)
 	var told []string
 	for _, pattern := range []string{"*.go", "../../ctrlrt/*.go", "../controllers/*.go", "../labeller/*.go",
-		"../replica/*.go", "../report/*.go", "../protocol/member/*.go"} {
+		"../replica/*.go", "../report/*.go", "../protocol/member/*.go", "../protocol/planner/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -887,7 +887,7 @@ func TestDocumented(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
+			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\(|\.notice\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
 				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(told, m[1]) {
 					told = append(told, m[1])
 				}
