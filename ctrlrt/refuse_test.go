@@ -57,7 +57,7 @@ func newManager(t *testing.T) *ctrlrt.Manager {
 
 func newRota(t *testing.T, cfg *rest.Config) *rota.Rota {
 	t.Helper()
-	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
+	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t), NoStockReplicas: true})
 	if err != nil {
 		t.Fatal(err)
 	}
