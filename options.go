@@ -95,7 +95,8 @@ type Options struct {
 	FenceDelay time.Duration
 	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not be
 	// handed over wait until the Lease expires. When 6 s of it are left, or half of it if that is less, reconciles that
-	// keep a slot from being handed over are cut short: their contexts end, and the event CutShort names them. Keep it below terminationGracePeriodSeconds. Default 25 s.
+	// keep a slot from being handed over are cut short: their contexts end, and the event CutShort names them. Keep it
+	// below terminationGracePeriodSeconds. Default 25 s.
 	LeaveTimeout time.Duration
 
 	// ScrubPeriod is the time between two lists of all objects. The member with the scrub duty compares them with what
@@ -118,8 +119,8 @@ type Options struct {
 	LeaderElectionID, LeaderElectionNamespace string
 
 	// NoStockReplicas declares that no replica runs that works under leader election without Rota, nor will while this
-	// version is rolled out. ctrlrt.NewManager needs it, or Solo, to accept manager.Options.LeaderElection, which unsharded
-	// controllers may use. It cannot be combined with LeaderElectionID.
+	// version is rolled out. ctrlrt.NewManager needs it, or Solo, to accept manager.Options.LeaderElection, which
+	// unsharded controllers may use. It cannot be combined with LeaderElectionID.
 	NoStockReplicas bool
 
 	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// arrivals are the keys that came with slots, and wait in a priority queue behind all events. A controller whose objects
-// requeue themselves all the time never comes to them. So one turn in lowTurn is that of the one that has waited
-// longest. The zero value is empty. Its methods may be called concurrently.
+// arrivals are the keys that came with slots, and wait in a priority queue behind all events. A controller whose
+// objects requeue themselves all the time never comes to them. So the one that has waited longest gets one turn in
+// lowTurn. The zero value is empty. Its methods may be called concurrently.
 type arrivals struct {
 	mu    sync.Mutex
 	order list.List // of requests, the first one first

@@ -72,8 +72,8 @@ type DutyBuilder struct {
 // wrote.
 //
 // When the duty is handed over, the controller stops: reconciles in flight end by themselves, and their contexts do not
-// end. A leaving member ends them 6 s before rota.Options.LeaveTimeout is over. What waits in the queue is dropped: the next
-// owner reconciles every object.
+// end. A leaving member ends them 6 s before rota.Options.LeaveTimeout is over. What waits in the queue is dropped: the
+// next owner reconciles every object.
 //
 // All kinds that the controller is For, Owns or Watches are cached whole by every member: a kind that is sharded in
 // this manager in the cache of Manager.Whole, others in the manager's own.

@@ -126,7 +126,7 @@ func newUndrain() *cobra.Command {
 		Short:   "Have a drained member get slots and duties again",
 		Example: `  rota undrain web-1-p3m9q website -n operators`,
 		Args:    oneMember,
-		RunE: a.onFirst(a.undrain),
+		RunE:    a.onFirst(a.undrain),
 	}
 	a.bind(cmd)
 	cmd.ValidArgsFunction = a.target.completeMembers

@@ -37,7 +37,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{
-		Settled: settled, Dispatchers: dispatchers, Workers: workers, Slots: int(e.Slots), Rate: e.Rate, RememberNames: !e.o.Forget,
+		Settled: settled, Dispatchers: dispatchers, Workers: workers, Slots: int(e.Slots), Rate: e.Rate,
+		RememberNames: !e.o.Forget,
 		TakeSeconds: e.o.TakeLength.Seconds(),
 		Deletions:   len(deletions), DeletionsMissed: len(missed), DeletionsMissedInCrash: len(inCrash),
 	}

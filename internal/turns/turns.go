@@ -64,7 +64,8 @@ type tenant struct {
 }
 
 // patience is how often a tenant is passed over that has n items in work, for a weight of w: 10 times if it has one,
-// 100 times if it has two. So a tenant whose items never end gets another worker now and then, and not all of them soon.
+// 100 times if it has two. So a tenant whose items never end gets another worker now and then, and not all of them
+// soon.
 func patience(n, w int) int {
 	most := 1
 	for range min(n/w, 6) {

@@ -46,7 +46,7 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 		return leave
 	}
 	for _, s := range l.Waits.Slots() {
-		over := now >= l.patience(now, s)
+		over := now >= l.patience(s)
 		if l.Room == 0 && !over {
 			continue
 		}
@@ -66,7 +66,7 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 // patience is until when a drain waits for deletions in a slot: as long as some in this slot are reconciled, by any
 // controller, but not for ever. A member that leaves does not wait for controllers whose informers have stopped: those
 // do not come back, and nothing is reconciled without them.
-func (l *Leftover) patience(now time.Duration, s slot.Slot) time.Duration {
+func (l *Leftover) patience(s slot.Slot) time.Duration {
 	if l.LeaveBy(0) != math.MaxInt64 && l.Hopeless(s) {
 		return l.Begun + leaveAfter
 	}
