@@ -39,8 +39,8 @@ func (e *engine) finish(ctx context.Context) (*Report, error) {
 	r := &Report{
 		Settled: settled, Dispatchers: dispatchers, Workers: workers, Slots: int(e.Slots), Rate: e.Rate,
 		RememberNames: !e.o.Forget,
-		TakeSeconds: e.o.TakeLength.Seconds(),
-		Deletions:   len(deletions), DeletionsMissed: len(missed), DeletionsMissedInCrash: len(inCrash),
+		TakeSeconds:   e.o.TakeLength.Seconds(),
+		Deletions:     len(deletions), DeletionsMissed: len(missed), DeletionsMissedInCrash: len(inCrash),
 	}
 	for _, d := range deletions {
 		if e.Excused(d, rec) {
