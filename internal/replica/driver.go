@@ -439,8 +439,8 @@ func (d *Driver) lease() string {
 }
 
 // handoverTime is how much of LeaveTimeout a leaving member keeps for the handover, but at most half. What runs longer
-// is cut short then: a reconcile whose context has ended takes a moment to return, and the write that it waits for up to
-// a few seconds. Then come a change of the table, and the deletion of the Lease.
+// is cut short then: a reconcile whose context has ended takes a moment to return, and the write that it waits for up
+// to a few seconds. Then come a change of the table, and the deletion of the Lease.
 const handoverTime = 6 * time.Second
 
 // leaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on the monotonic

@@ -104,8 +104,8 @@ func (p *proposer) target(d *draft, dead []string) []string {
 	return p.planning.target
 }
 
-// assignment describes the table next, which is made from the view's, to plan.Assign. It leaves out the dead. With hold,
-// slots of live members stay where they are.
+// assignment describes the table next, which is made from the view's, to plan.Assign. It leaves out the dead. With
+// hold, slots of live members stay where they are.
 func (p *proposer) assignment(
 	next *table.Table, dead []string, receives func(table.Member) bool, tolerant, hold bool,
 ) plan.Input {

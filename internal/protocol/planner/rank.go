@@ -123,7 +123,8 @@ func (c *Candidates) Shortlist(version string, t *table.Table, dead func(id stri
 // Rank returns the rank of a member among the planners, or -1 if it does not plan. silent is true if the Lease of a
 // member of the table has been silent for so long.
 func (c *Candidates) Rank(
-	id string, lease time.Duration, version string, t *table.Table, dead func(string) bool, silent func(time.Duration) bool,
+	id string, lease time.Duration, version string, t *table.Table, dead func(string) bool,
+	silent func(time.Duration) bool,
 ) int {
 	if _, ok := t.Member(id); !ok {
 		return -1
