@@ -196,20 +196,20 @@ func checkElection(r *rota.Rota, o manager.Options) error {
 	if o.LeaderElectionNamespace != "" {
 		add += fmt.Sprintf(", LeaderElectionNamespace: %q", o.LeaderElectionNamespace)
 	}
-	return fmt.Errorf("ctrlrt: this manager has LeaderElection, and rota %s has no LeaderElectionID, so its members would "+
-		"work at once with a stock leader: leave LeaderElection out of the manager's options, make unsharded controllers "+
+	return fmt.Errorf("ctrlrt: this manager has LeaderElection, and rota %s has no LeaderElectionID, so its members "+
+		"would work at once with a stock leader: leave LeaderElection out of the manager's options, make unsharded controllers "+
 		"duties (NewDutyControllerManagedBy), and add %s to rota.Options. If no replica runs without Rota, add "+
 		"NoStockReplicas: true instead, and keep LeaderElection", r.Name(), add)
 }
 
-// orElect is the advice to use leader election, for errors about what needs a leader; empty if the rota takes turns with
-// stock replicas, since NewManager would refuse it.
+// orElect is the advice to use leader election, for errors about what needs a leader; empty if the rota takes turns
+// with stock replicas, since NewManager would refuse it.
 func (m *Manager) orElect() string {
 	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
 		return ""
 	}
-	return "or, if no replica runs without Rota, set NoStockReplicas: true in rota.Options, and LeaderElection: true and " +
-		"LeaderElectionID in the manager's options; "
+	return "or, if no replica runs without Rota, set NoStockReplicas: true in rota.Options, and LeaderElection: true " +
+		"and LeaderElectionID in the manager's options; "
 }
 
 // wrapClient returns a copy of a client with the member's transport; nil for nil.

@@ -79,8 +79,8 @@ func (m *tenantMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// most returns the tenants with most items, and what the others have together. Labels must be UTF-8, so that tenants may
-// be one there.
+// most returns the tenants with most items, and what the others have together. Labels must be UTF-8, so that tenants
+// may be one there.
 func most(all []tenantItems) []tenantItems {
 	byName := map[string]tenantItems{}
 	for _, t := range all {

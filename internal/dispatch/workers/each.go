@@ -71,9 +71,9 @@ func (e *each[In, Out]) answerOne(f *Front, r *request, in In) (out Out, err err
 	return out, nil
 }
 
-// answerAll answers for the takes in their order, as if each were alone. Each other dispatcher is asked once about those
-// that are its own. Which dispatchers there are is looked up once: a token of another one may be forged, and must not
-// cost more than an element of the answer.
+// answerAll answers for the takes in their order, as if each were alone. Each other dispatcher is asked once about
+// those that are its own. Which dispatchers there are is looked up once: a token of another one may be forged, and must
+// not cost more than an element of the answer.
 func (e *each[In, Out]) answerAll(f *Front, r *request, takes []In) error {
 	if err := e.checkAll(takes); err != nil {
 		return err
