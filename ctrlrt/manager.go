@@ -197,8 +197,8 @@ func checkElection(r *rota.Rota, o manager.Options) error {
 		add += fmt.Sprintf(", LeaderElectionNamespace: %q", o.LeaderElectionNamespace)
 	}
 	return fmt.Errorf("ctrlrt: this manager has LeaderElection, and rota %s has no LeaderElectionID, so its members "+
-		"would work at once with a stock leader: leave LeaderElection out of the manager's options, make unsharded controllers "+
-		"duties (NewDutyControllerManagedBy), and add %s to rota.Options. If no replica runs without Rota, add "+
+		"would work at once with a stock leader: leave LeaderElection out of the manager's options, make unsharded "+
+		"controllers duties (NewDutyControllerManagedBy), and add %s to rota.Options. If no replica runs without Rota, add "+
 		"NoStockReplicas: true instead, and keep LeaderElection", r.Name(), add)
 }
 
