@@ -7,8 +7,10 @@ import (
 
 // arrivals are the keys that came with slots, and wait in a priority queue behind all events. A controller whose
 // objects requeue themselves all the time never comes to them. So the one that has waited longest gets one turn in
-// lowTurn. The zero value is empty. Its methods may be called concurrently.
+// every. The zero value is empty and gives none. Its methods may be called concurrently.
 type arrivals struct {
+	every int
+
 	mu    sync.Mutex
 	order list.List // of requests, the first one first
 	where map[request]*list.Element
@@ -34,11 +36,11 @@ func (a *arrivals) next() (request, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.order.Front()
-	if first == nil {
+	if first == nil || a.every == 0 {
 		a.turns = 0
 		return request{}, false
 	}
-	if a.turns++; a.turns < lowTurn {
+	if a.turns++; a.turns < a.every {
 		return request{}, false
 	}
 	a.turns = 0

@@ -109,7 +109,11 @@ func wrapQueue(o controller.Options, c *controllers.Controller, keyOf func(types
 		wrapped := &shardedQueue{Queue: controllers.NewQueue(c, plain, nameOf), keyOf: keyOf}
 		var out plainQueue = wrapped
 		if p, ok := plain.(prioritized); ok {
-			out = &priorityQueue{shardedQueue: wrapped, controller: c, priorities: p}
+			q := &priorityQueue{shardedQueue: wrapped, controller: c, priorities: p}
+			if _, fair := p.(*fairQueue); !fair { // a fair queue gives lower priorities turns itself
+				q.arrivals.every = lowTurn
+			}
+			out = q
 		}
 		made(out)
 		return out

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -40,5 +41,35 @@ func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	made.AddRateLimited(key)
 	if n := inner.NumRequeues(key); n != 0 {
 		t.Errorf("a foreign key was rate limited %d times", n)
+	}
+}
+
+// A fair queue gives lower priorities turns, so the queue around it does not give them again.
+func TestArrivalsHaveOneRule(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		of    controller.Options
+		every int
+	}{
+		{"default", controller.Options{}, lowTurn},
+		{"fair", controller.Options{NewQueue: FairQueue(fair.Options[request]{})}, 0},
+	} {
+		q := wrapQueue(c.of, nil, nil, func(plainQueue) {})(c.name, nil)
+		got := q.(*priorityQueue)
+		got.priorities.ShutDown()
+		if got.arrivals.every != c.every {
+			t.Errorf("%s: one turn in %d, want %d", c.name, got.arrivals.every, c.every)
+		}
+	}
+	a := arrivals{every: 2}
+	a.came([]request{{}})
+	for turn, want := range []bool{false, true, false, true} {
+		if _, theirs := a.next(); theirs != want {
+			t.Errorf("turn %d is theirs: %v, want %v", turn, theirs, want)
+		}
+	}
+	a.taken(request{})
+	if _, theirs := a.next(); theirs {
+		t.Error("a turn without an item")
 	}
 }

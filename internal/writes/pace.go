@@ -2,7 +2,6 @@ package writes
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,16 +21,11 @@ const (
 	slowFor = time.Minute
 )
 
-// pace tells writes apart that may take different admission webhooks.
+// pace is what writes have in common that pass the same admission webhooks, as a rule.
 type pace struct {
 	method   string
 	resource schema.GroupResource
 	sub      string
-}
-
-func paceOf(req *http.Request) pace {
-	t, _ := targetOf(req)
-	return pace{req.Method, t.group(), t.sub}
 }
 
 // paces says how fast the API server answered the last write of each pace.

@@ -62,22 +62,20 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return w.sendAsIs(req, note)
 		}
 	}
-	parent := req.Context()
-	if t, ok := targetOf(req); ok && !t.changes() && w.env.Left() > 0 {
+	t, ok := targetOf(req)
+	if ok && !t.changes() && w.env.Left() > 0 {
 		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
 		release()
 		return w.sendAsIs(req, note)
 	}
-	of := paceOf(req)
-	if end := w.beginLong(parent, of); end != nil {
-		free := release
-		release = func() {
+	of := pace{req.Method, t.group(), t.sub}
+	end := w.beginLong(req.Context(), of)
+	return w.sendTimed(req, note, of, end != nil, func() {
+		if end != nil {
 			end()
-			free()
 		}
-		return w.sendTimed(req, note, of, true, release)
-	}
-	return w.sendTimed(req, note, of, false, release)
+		release()
+	})
 }
 
 // sendTimed sends a write that must have ended in time (rule R2), and calls release when it has. A long one may take
@@ -88,10 +86,6 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 	if left <= 0 {
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
-	}
-	if err := context.Cause(parent); err != nil {
-		release()
-		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, err)
 	}
 	s := newSending(parent, w.limits(left, long))
 	timeout := s.timeout

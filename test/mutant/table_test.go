@@ -34,7 +34,7 @@ var bugs = []bug{
 	{"FenceWait", "R7: new owners do not wait for the fence", member + "slots.go",
 		"; expelled || m.now.Mono < m.outlives {", "; expelled && r.Epoch == 0 {", script("R07_new_owners_wait")},
 	{"RestartWaits", "R9: no fence wait after a restart", planner + "membership.go",
-		"epoch := d.noteExpel(t.Epoch, p.expelWait([]string{former.ID}))", "epoch := d.note(t.Epoch, table.CauseAssigned, nil)",
+		"d.note(t.Epoch, p.expelNote([]string{former.ID}))", "d.note(t.Epoch, table.Note{Cause: table.CauseAssigned})",
 		script("R09_restart_waits")},
 	{"OpenByTheTableBefore", "R13: a slot opens whatever became of a transfer that was sent", member + "slots.go",
 		"	case drained:\n", "	case drained:\nif l.shut {\nm.activate(t, s, r, l, req)\nreturn\n}\n",
@@ -128,7 +128,7 @@ var bugs = []bug{
 	{"BackoffForgotten", "an item that failed is added again without a backoff", "internal/controllers/queue.go",
 		"q.TypedRateLimitingInterface.AddRateLimited(item)", "q.TypedRateLimitingInterface.Add(item)", engine("TestAQueueIsAStockQueue")},
 	{"ProxyBounded", "requests to containers are bounded as writes are", "internal/writes/transport.go",
-		"if t, ok := targetOf(req); ok && !t.changes() &&", `if t, ok := targetOf(req); ok && t.sub == "never" &&`, engine("TestRequestsAreStockRequests")},
+		"if ok && !t.changes() &&", `if ok && t.sub == "never" &&`, engine("TestRequestsAreStockRequests")},
 	{"ShareForAll", "List from outside of reconciles returns a share", "ctrlrt/reader.go",
 		"case !r.shares(askerFrom(ctx, r.rota), kind):", "case kind.Kind == `none`:", check{pkg: "ctrlrt", run: "^TestReadsAreThoseOfAStockManager$"}},
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -207,8 +208,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 		if o.Pre {
 			r.lacks(ctx)
 			r.free(ctx)
-			r.webhooks(ctx)
-			r.slowWebhooks(ctx)
+			hooks := sync.OnceValues(func() ([]admission, error) { return r.admissionWebhooks(ctx) })
+			r.webhooks(ctx, hooks)
+			r.slowWebhooks(hooks)
 		} else if v != nil {
 			r.rota(ctx, v)
 		}

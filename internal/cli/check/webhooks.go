@@ -29,12 +29,12 @@ type webhook struct {
 // webhooks looks for webhooks that wait for themselves. The operator's Pods serve them and are ready once they have
 // joined, for which they list the sharded kinds and write Leases and the table; the API server asks a webhook about
 // these, and its Service leaves out Pods that are not ready. It looks at nothing if the operator is not known.
-func (r *run) webhooks(ctx context.Context) {
+func (r *run) webhooks(ctx context.Context, hooks func() ([]admission, error)) {
 	if r.Account.Name == "" {
 		return
 	}
 	by := map[types.NamespacedName][]string{}
-	for _, w := range slices.Concat(r.conversions(ctx), r.admissions(ctx)) {
+	for _, w := range slices.Concat(r.conversions(ctx), r.admissions(ctx, hooks)) {
 		if w.service.Namespace == r.Account.Namespace { // a Service selects Pods of its own namespace
 			by[w.service] = append(by[w.service], w.text)
 		}
@@ -170,8 +170,8 @@ type admission struct {
 }
 
 // admissions are webhooks without which a member cannot write what it has to.
-func (r *run) admissions(ctx context.Context) []webhook {
-	all, err := r.admissionWebhooks(ctx)
+func (r *run) admissions(ctx context.Context, hooks func() ([]admission, error)) []webhook {
+	all, err := hooks()
 	if err != nil {
 		r.unknown(groupCluster, "whether admission webhooks of the operator wait for its own Pods", err)
 		return nil
@@ -249,7 +249,7 @@ func (a *admission) holdsUp(namespace, object labels.Set) []string {
 const usualTimeout = 10
 
 // slowWebhooks warns of webhooks for the rota's kinds that may take longer than a member's writes.
-func (r *run) slowWebhooks(ctx context.Context) {
+func (r *run) slowWebhooks(hooks func() ([]admission, error)) {
 	var resources []schema.GroupResource
 	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
 		if mapping, err := r.mapper.RESTMapping(kind); err == nil {
@@ -259,7 +259,7 @@ func (r *run) slowWebhooks(ctx context.Context) {
 	if len(resources) == 0 {
 		return
 	}
-	all, err := r.admissionWebhooks(ctx)
+	all, err := hooks()
 	if err != nil {
 		r.unknown(groupCluster, "how long admission webhooks may take", err)
 		return

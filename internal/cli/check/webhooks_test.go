@@ -68,7 +68,7 @@ func TestWebhooksThatWaitForThemselves(t *testing.T) {
 			Rota: types.NamespacedName{Namespace: "ns", Name: "web"}, Account: types.NamespacedName{Namespace: "ns", Name: "operator"},
 			Kinds: []schema.GroupKind{website.GroupKind()},
 		}}
-		r.webhooks(t.Context())
+		r.webhooks(t.Context(), func() ([]admission, error) { return r.admissionWebhooks(t.Context()) })
 		server.Close()
 		got := told(r, groupCluster)
 		if len(c.want) == 0 && got != "" {
@@ -109,7 +109,7 @@ func TestSlowWebhooks(t *testing.T) {
 		}
 		r := &run{client: client, mapper: mapper, lines: map[string][]Line{},
 			Options: Options{Kinds: []schema.GroupKind{website.GroupKind()}}}
-		r.slowWebhooks(t.Context())
+		r.slowWebhooks(func() ([]admission, error) { return r.admissionWebhooks(t.Context()) })
 		server.Close()
 		got := told(r, groupCluster)
 		if named := strings.Contains(got, "webhook policy.example.com of ValidatingWebhookConfiguration policy"); named != c.want {

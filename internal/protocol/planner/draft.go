@@ -156,35 +156,27 @@ func (d *draft) move(to map[string]*slot.Set) {
 	}
 }
 
-// give makes members, by their IDs, the owners of slots at once, at an epoch that has a note.
-func (d *draft) give(to map[string]*slot.Set, epoch func() uint64) {
+// give makes members, by their IDs, the owners of slots at once, with a note about how the slots come to them.
+func (d *draft) give(to map[string]*slot.Set, base uint64, about table.Note) {
 	for _, id := range sortedKeys(to) {
-		epoch := epoch()
+		epoch := d.note(base, about)
 		d.update(*to[id], func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: id, Epoch: epoch, Unsettled: true}
 		})
 	}
 }
 
-// note adds a note to the table and returns its epoch. The notes of one change have an epoch for each cause.
-func (d *draft) note(base uint64, cause table.Cause, versions table.Versions) uint64 {
-	epoch := base + uint64(cause)
+// note adds a note to the table and returns its epoch. The notes of one change have an epoch for each cause, and their
+// new owners reach the highest versions and wait for the longest time.
+func (d *draft) note(base uint64, about table.Note) uint64 {
+	epoch := base + uint64(about.Cause)
 	note := d.edit().Notes[epoch]
-	note.Cause = cause
-	if cause == table.CauseHanded {
-		note.Versions = note.Versions.Merge(versions)
+	note.Cause, note.Wait = about.Cause, max(note.Wait, about.Wait)
+	if about.Cause == table.CauseHanded {
+		note.Versions = note.Versions.Merge(about.Versions)
 	}
 	d.next.Notes[epoch] = note
 	d.top = max(d.top, epoch)
-	return epoch
-}
-
-// noteExpel is note for slots that are taken from members held dead. Their next owners wait for so long at least.
-func (d *draft) noteExpel(base uint64, wait time.Duration) uint64 {
-	epoch := d.note(base, table.CauseExpelled, nil)
-	note := d.next.Notes[epoch]
-	note.Wait = max(note.Wait, wait)
-	d.next.Notes[epoch] = note
 	return epoch
 }
 

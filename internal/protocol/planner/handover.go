@@ -98,11 +98,11 @@ func (p *proposer) hand(s slot.Slot, next string, d *draft) {
 		return
 	}
 	left := p.Slot(s)
-	cause, versions := left.Cause, left.Versions
+	about := table.Note{Cause: left.Cause, Versions: left.Versions}
 	if d.noVersions {
-		cause, versions = table.CauseAssigned, nil
+		about = table.Note{Cause: table.CauseAssigned}
 	}
-	epoch := d.note(p.Table.Epoch, cause, versions)
+	epoch := d.note(p.Table.Epoch, about)
 	d.update(one, func(r *table.Run) {
 		*r = table.Run{Slots: r.Slots, Owner: next, Epoch: epoch, Unsettled: true}
 	})

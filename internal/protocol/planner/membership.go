@@ -2,7 +2,6 @@ package planner
 
 import (
 	"slices"
-	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -38,7 +37,7 @@ func (p *proposer) join(d *draft) {
 	d.next.Inherit(self, p.Former)
 	d.due = true
 	if restarted {
-		epoch := d.noteExpel(t.Epoch, p.expelWait([]string{former.ID}))
+		epoch := d.note(t.Epoch, p.expelNote([]string{former.ID}))
 		d.update(able(d.next, self, t.Owned(former.ID)), func(r *table.Run) {
 			*r = table.Run{Slots: r.Slots, Owner: self.ID, Epoch: epoch, Unsettled: true}
 		})
@@ -182,18 +181,19 @@ func (p *proposer) expel(d *draft, dead []string) {
 	}
 }
 
-// expelWait is how long the next owners of members' slots must wait because of what these members, or those before
-// them, may still be writing. Zero if FenceDelay is enough.
-func (p *proposer) expelWait(ids []string) (wait time.Duration) {
-	for _, id := range ids {
-		wait = max(wait, p.LongestWrite(id))
+// expelNote is the note for slots that are taken from members held dead. It makes the next owners wait for writes that
+// these members, and the owners before them, may have under way.
+func (p *proposer) expelNote(dead []string) table.Note {
+	note := table.Note{Cause: table.CauseExpelled}
+	for _, id := range dead {
+		note.Wait = max(note.Wait, p.LongestWrite(id))
 	}
 	for _, r := range p.Table.Runs {
-		if r.Unsettled && slices.Contains(ids, r.Owner) {
-			wait = max(wait, p.Table.Notes[r.Epoch].Wait)
+		if r.Unsettled && slices.Contains(dead, r.Owner) {
+			note.Wait = max(note.Wait, p.Table.Notes[r.Epoch].Wait)
 		}
 	}
-	return wait
+	return note
 }
 
 // noticeExpels reports the members that a change of the table expels.

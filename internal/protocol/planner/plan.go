@@ -234,8 +234,8 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 		}
 		add(group, to, s)
 	})
-	d.give(expelled, func() uint64 { return d.noteExpel(t.Epoch, p.expelWait(dead)) })
-	d.give(gained, func() uint64 { return d.note(t.Epoch, table.CauseAssigned, nil) })
+	d.give(expelled, t.Epoch, p.expelNote(dead))
+	d.give(gained, t.Epoch, table.Note{Cause: table.CauseAssigned})
 	d.move(moves)
 	return len(dead)+len(expelled)+len(gained)+len(moves) > 0
 }
