@@ -202,8 +202,8 @@ func checkElection(r *rota.Rota, o manager.Options) error {
 		"NoStockReplicas: true instead, and keep LeaderElection", r.Name(), add)
 }
 
-// orElect is the advice to use leader election, for errors about what needs a leader; empty if the rota takes turns
-// with stock replicas, since NewManager would refuse it.
+// orElect is advice for errors about what needs a leader: to use leader election. It is empty if the rota takes turns
+// with stock replicas, because NewManager would refuse that.
 func (m *Manager) orElect() string {
 	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
 		return ""

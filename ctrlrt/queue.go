@@ -77,7 +77,7 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue. controller-runtime requeues an item with the priority that it
-// returns. So an arrival's is that of an event: it waited behind the others once.
+// returns. An arrival has waited behind the others once, so it goes on with the priority of an event.
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 	q.controller.Started()
 	if r, ok := q.arrivals.next(); ok {

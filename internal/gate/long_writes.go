@@ -10,10 +10,10 @@ import (
 type LongWrites struct {
 	mu      sync.Mutex
 	allowed bool
-	// changed is closed when long writes are allowed. Nil unless somebody waits for that.
+	// changed is closed when long writes are allowed. It is nil if no write waits for that.
 	changed  chan struct{}
 	underWay int
-	// ended is called when none is under way any more. Nil unless they were withdrawn meanwhile.
+	// ended is called when none is under way any more. It is nil unless they were withdrawn meanwhile.
 	ended func()
 }
 

@@ -443,8 +443,8 @@ func (d *Driver) lease() string {
 // to a few seconds. Then come a change of the table, and the deletion of the Lease.
 const handoverTime = 6 * time.Second
 
-// leaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on the monotonic
-// clock; never if it does not leave.
+// leaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on the monotonic
+// clock. Without a leave that is math.MaxInt64.
 func (d *Driver) leaveBy(part float64) time.Duration {
 	since := d.leaving.Load()
 	if since == 0 {

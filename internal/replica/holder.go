@@ -79,10 +79,10 @@ type Drain struct {
 	// Idle is called once for each slot in which nothing is in flight any more, with the deletions left to its next owner.
 	// It does not block.
 	Idle func(s slot.Slot, gone []table.Gone)
-	// LeaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on its monotonic
-	// clock; never if it does not leave.
+	// LeaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on its monotonic
+	// clock. Without a leave that is math.MaxInt64.
 	LeaveBy func(part float64) time.Duration
-	// Cut is told of keys whose reconciles were cut short. It does not block.
+	// Cut is called with keys whose reconciles were cut short. It does not block.
 	Cut func(keys []gate.Key)
 }
 

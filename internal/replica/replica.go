@@ -103,8 +103,8 @@ func (r *Replica) ID() string { return r.env.Config.Self.ID }
 // LeaseUID is the UID of its Lease; empty: there is none yet.
 func (r *Replica) LeaseUID() string { return r.driver.lease() }
 
-// WantLong says that the process means to send writes that may take longer than WriteTimeout, until a time by the
-// monotonic clock. It may be called concurrently, and does not block.
+// WantLong asks the member to allow writes that take longer than WriteTimeout, until a time by the monotonic clock. It
+// may be called concurrently, and does not block.
 func (r *Replica) WantLong(until time.Duration) { r.driver.Post(member.LongWrites{Until: until}) }
 
 // Waiting says what all work waits for; "": for nothing.

@@ -31,8 +31,8 @@ type Leftover struct {
 	Waits slot.Set
 	// Room is for how many bytes of deletions there is room in the table, as counted by table.GoneSize.
 	Room int
-	// LeaveBy is when a leaving member has left only a part of the time that it keeps for the handover, on the monotonic
-	// clock; never if it does not leave.
+	// LeaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on the monotonic
+	// clock. Without a leave that is math.MaxInt64.
 	LeaveBy func(part float64) time.Duration
 	// Hopeless reports whether no deletion in a slot will be reconciled here any more.
 	Hopeless func(s slot.Slot) bool

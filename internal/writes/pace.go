@@ -28,7 +28,7 @@ type pace struct {
 	sub      string
 }
 
-// paces says how fast the API server answered the last write of each pace.
+// paces remembers whether the last write of each pace was quick.
 type paces struct {
 	mu sync.Mutex
 	// quick is when it was last quick. A pace whose last write was slow is not there.
@@ -59,7 +59,7 @@ func (p *paces) wasSlow(of pace) {
 	delete(p.quick, of)
 }
 
-// wantLong asks for long writes for some time. It returns false if nobody can allow them.
+// wantLong asks for long writes for some time. It returns false if there is no member to ask.
 func (w *Writes) wantLong(period time.Duration) bool {
 	until := int64(w.env.Now() + period)
 	was := w.paces.wanted.Load()
@@ -73,7 +73,7 @@ func (w *Writes) wantLong(period time.Duration) bool {
 	return true
 }
 
-// quickness is up to how long a write may take to count as quick.
+// quickness is the longest time that a quick write takes.
 func (w *Writes) quickness() time.Duration { return w.env.Config.WriteTimeout / 8 }
 
 // slow notes a write that is not quick.

@@ -49,7 +49,7 @@ type limits struct {
 	long       bool          // the Lease has announced that it may take longer than WriteTimeout
 }
 
-// limits returns those of a write that begins now. left is how long from now until the member's deadline.
+// limits returns the limits of a write that begins now. left is the time until the member's deadline.
 func (w *Writes) limits(left time.Duration, long bool) limits {
 	c := &w.env.Config
 	if long {
@@ -171,7 +171,7 @@ func (s *sending) text(req *http.Request) string {
 	return s.notDone(req)
 }
 
-// notDone says that the API server gave the write up, why it had no more time, and what to do.
+// notDone explains why the API server gave the write up, and what to do.
 func (s *sending) notDone(req *http.Request) string {
 	if s.long {
 		return fmt.Sprintf("%s %s was not done within %v: a write must end before the member's Lease does; where "+

@@ -41,19 +41,19 @@ const (
 
 // StageOptions are what a user chooses of a story. Slots is required.
 type StageOptions struct {
-	// Kubeconfig names a cluster to use, as an administrator who may impersonate. If it is empty, the stage has a control
-	// plane of its own.
+	// Kubeconfig names a cluster to use, as an administrator who may impersonate. If it is empty, the stage starts a
+	// control plane.
 	Kubeconfig string
 	// AuditLogs are the audit logs of all of that cluster's API servers, if they can be read here.
 	AuditLogs []string
-	// Objects is the number of Websites. 0: as many as the machine reconciles in Stage.FillTime.
+	// Objects is the number of Websites, by default as many as the machine reconciles in Stage.FillTime.
 	Objects int
-	// Rate is the number of updates, deletions and recreations per second. 0: a third of the Websites that the machine
-	// can bring up per second, at most 50.
+	// Rate is the number of updates, deletions and recreations per second, by default a third of the Websites that the
+	// machine can bring up per second, and at most 50.
 	Rate float64
 	// Slots is the number of slots of the rota.
 	Slots slot.Count
-	// LeaseDuration is the members'. 0: 15 s.
+	// LeaseDuration is the members' lease, by default 15 s.
 	LeaseDuration time.Duration
 	// Seed is the load's. If it is 0, the stage chooses one and prints it.
 	Seed uint64

@@ -244,8 +244,8 @@ func (a *admission) holdsUp(namespace, object labels.Set) []string {
 	return out
 }
 
-// usualTimeout is the timeout of an admission webhook that does not say any, and about what a write of a member has
-// with the default LeaseDuration of 15 s.
+// usualTimeout is the default timeout of admission webhooks, in seconds. A member's write has about as long with the
+// default LeaseDuration of 15 s.
 const usualTimeout = 10
 
 // slowWebhooks warns of webhooks for the rota's kinds that may take longer than a member's writes.

@@ -231,8 +231,8 @@ func (p *peers) has(id Process) bool {
 // tokens may be forged, and they hold memory meanwhile.
 const maxAsking = 100
 
-// missing returns the processes that cannot be asked, and why. One that nobody knows has ended, since none hands out
-// anything before it has a report. The reports are read once at the most.
+// missing returns the processes that cannot be asked, and why. A process without a report has ended, since it hands out
+// nothing before it has one. The reports are read once at the most.
 func (p *peers) missing(ctx context.Context, all []Process) map[Process]error {
 	unknown := slices.DeleteFunc(all, func(id Process) bool { return p.get(id) != nil })
 	if len(unknown) == 0 {

@@ -197,8 +197,7 @@ func TestStatsAreShared(t *testing.T) {
 	})
 }
 
-// TestForgedTakes: tokens that name processes that nobody knows cost one reading of the reports for all, whoever sends
-// how many of them.
+// TestForgedTakes: all tokens that name unknown processes together cost one reading of the reports.
 func TestForgedTakes(t *testing.T) {
 	for _, requests := range []int{1, 300} {
 		synctest.Test(t, func(t *testing.T) {

@@ -93,8 +93,8 @@ func (s *sum) get(f *Front) wire.Stats {
 	return out
 }
 
-// stats are those of all dispatchers, or of this one if another one asks. Names of kinds are no secret, so that any
-// user may see them.
+// stats answers with the figures of all dispatchers, or of this one if another one asks. Names of kinds are no secret,
+// so that any user may see them.
 func (f *Front) stats(r *request) error {
 	if r.forwarded {
 		return r.answer(http.StatusOK, wire.TypeJSON, wire.Stats{Kinds: f.figures(), Dispatchers: 1})

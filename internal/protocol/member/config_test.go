@@ -82,7 +82,7 @@ func TestEndedMembersAreSilent(t *testing.T) {
 }
 
 // R2: a long write, sent as late as it may be, ends before others take the member for dead, though its clock runs a
-// thirteenth slower than those of others. It has ten seconds for as long as the member renews on time.
+// thirteenth slower than other clocks. It has ten seconds for as long as the member renews on time.
 func TestLongWritesEndBeforeTheLease(t *testing.T) {
 	for _, lease := range []time.Duration{2 * time.Second, 15 * time.Second, time.Minute} {
 		var c member.Config

@@ -20,11 +20,11 @@ type longWrites struct {
 	asked, announced bool
 	// allowed: the process may send them. sent: some may be under way.
 	allowed, sent bool
-	// round tells answers from those to earlier withdrawals.
+	// round is the round of the last withdrawal. Answers to earlier ones do not count.
 	round uint64
 }
 
-// wantsLong says that the process means to send long writes.
+// wantsLong is true while the process means to send long writes.
 func (m *Member) wantsLong() bool { return m.now.Mono < m.long.until }
 
 // longestWrite is what a renewal that is sent now announces.

@@ -47,7 +47,7 @@ type leftOut struct {
 	noDuties bool
 	// noVersions: the next owners get no versions to reach, and list instead.
 	noVersions bool
-	// noGone: no deletions are left to next owners. Slots that have some stay, but for those of a leaver.
+	// noGone: no deletions are left to next owners. Slots that have some stay, unless this member leaves.
 	noGone bool
 	// moves is how many slots may be planned to move, if limited.
 	limited bool

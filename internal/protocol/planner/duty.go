@@ -115,7 +115,7 @@ func (p *proposer) noticeOlder(id string) {
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 
-// unownedDuty is true if the table has a duty that nobody owns.
+// unownedDuty is true if the table has a duty without an owner.
 func unownedDuty(t *table.Table) bool {
 	return slices.ContainsFunc(t.Runs, func(r table.Run) bool { return r.Owner == "" && t.Duty(r.Slots.First) != "" })
 }

@@ -88,7 +88,7 @@ func (p *proposer) transfer(d *draft) {
 	d.transfers = set
 }
 
-// hand gives a slot to its next owner, or to nobody, with what its drain left. If this member never loaded the slot,
+// hand gives a slot to its next owner, if there is one, with what its drain left. If this member never loaded the slot,
 // the deletions that it was to reconcile stay in the table.
 func (p *proposer) hand(s slot.Slot, next string, d *draft) {
 	var one slot.Set
@@ -162,7 +162,7 @@ func (p *proposer) settleDelay() time.Duration {
 	return p.SettleDelay + spread*time.Duration(xxhash.Sum64String(p.Self.ID)%1024)/1024
 }
 
-// givesUp is true if this member gives its slots of the run up, if need be to nobody.
+// givesUp is true if this member gives up its slots of the run, even without a next owner.
 func (p *proposer) givesUp(r table.Run) bool {
 	return p.Phase == Leaving || Suspends(p.Table, r, p.Wall)
 }

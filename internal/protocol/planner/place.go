@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has who may own which slots, where people ask for that: those of a canary, and pinned ones (rule R22). It
-// is a matter of plans alone. Where nobody is there who may, others have the slots.
+// This file decides who may own the slots of a canary and pinned slots (rule R22). It concerns plans alone. If no
+// member there may own a slot, the others do.
 
 // assign returns the next owners of all slots: hash slots by assignSlots, duties by plan.AssignDuties. in describes
 // both. hold says that slots of live members stay where they are.

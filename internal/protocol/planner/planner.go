@@ -75,7 +75,7 @@ type Local interface {
 	// Renewing is true if the other one was lately seen to renew (rule R6), and OnTime if it misses no renewal.
 	Renewing(id string) bool
 	OnTime(id string) bool
-	// Seen is true once the watch has shown the other one's Lease, or that there is none. Alive is true if it was seen to
+	// Seen is true once the watch has shown the other one's Lease, or that it is missing. Alive is true if it was seen to
 	// renew since.
 	Seen(id string) bool
 	Alive(id string) bool
@@ -129,7 +129,7 @@ type delays struct{ ready, transfer, settle, abort, announce, label time.Duratio
 
 // Proposal is what a member does next.
 type Proposal struct {
-	// Table is the table to write now, or nil. It differs from that of the view.
+	// Table is the table to write now, or nil. It differs from View.Table.
 	Table *table.Table
 	// Transfers are the slots of this member that Table gives to their next owners.
 	Transfers slot.Set
@@ -156,7 +156,7 @@ type Notice struct {
 // never is a time that never comes.
 const never = time.Duration(math.MaxInt64)
 
-// proposer makes one proposal. Its Memory is that of the view, as far as it has been updated.
+// proposer makes one proposal. Its Memory begins as the view's, and is updated on the way.
 type proposer struct {
 	View
 	out Proposal

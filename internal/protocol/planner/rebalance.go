@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has plans that nobody writes, or somebody else.
+// This file has plans that this member does not write.
 
 // Rebalance returns the table in which the moves have begun that planners would begin now if no rollout was under way,
 // and if all members had been there for long. It is the planners' own plan (rule R17), so that members that are on

@@ -15,10 +15,10 @@ type LoadReport struct {
 	ByLoad bool
 	// Open are the slots that the report speaks of: those that the member had open.
 	Open slot.Set
-	// Loads are those of slots, or of several slots together, of which it may not have all. Slots that are left out have
-	// none.
+	// Loads are the loads of slots, or of several slots together, of which it may not have all. Slots that are left out
+	// have none.
 	Loads []Busy
-	// Trial is what came of its reconciles in the present step of a canary; nil: it did not see one begin.
+	// Trial counts its reconciles in the present step of a canary. It is nil if the member did not see a step begin.
 	Trial *Trial
 }
 
