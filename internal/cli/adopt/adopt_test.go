@@ -2,73 +2,19 @@ package adopt
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/modfile"
 )
 
-// TestWritten: what is written, and why the rest is left, is as in testdata/written.txt. It compiles with the real
-// packages.
-func TestWritten(t *testing.T) {
-	var text strings.Builder
-	var all []Change
-	for _, dir := range []string{"address", "agent", "flagvar", "full", "handed", "known", "named", "returned"} {
-		r, err := Run(t.Context(), Options{Dir: filepath.Join("testdata", dir), Name: dir})
-		if err != nil {
-			t.Fatal(dir, err)
-		}
-		fmt.Fprintf(&text, "== %s\n", dir)
-		for _, c := range r.Controllers {
-			fmt.Fprintf(&text, "%s: %s %s\n", c.Name, c.Becomes, c.Reason)
-		}
-		for _, f := range r.Findings {
-			if f.Kept != "" || f.Known != "" || f.Code == "Ignore" {
-				fmt.Fprintf(&text, "%d: %s: %s: %s%s\n", f.Line, f.Code, f.Text, f.Kept, f.Known)
-			}
-		}
-		changes, err := r.Changes()
-		if err != nil {
-			t.Fatal(dir, err)
-		}
-		all = append(all, changes...)
-		for _, c := range changes {
-			patch, err := c.Diff()
-			if err != nil {
-				t.Fatal(err)
-			}
-			text.WriteString(patch)
-		}
-	}
-	if err := (&Report{Dir: "testdata"}).Check(t.Context(), all); err != nil {
-		t.Error(err)
-	}
-	golden := filepath.Join("testdata", "written.txt")
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("UPDATE=1 writes it (-want +got):\n%s", diff)
-	}
-}
-
 // TestCheck: a change with which the source would not compile is refused, and so is one that cannot be type-checked.
 func TestCheck(t *testing.T) {
-	dir, err := filepath.Abs("testdata/named")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, _ := fixtures(t)
+	dir = filepath.Join(dir, "named")
 	r, file := &Report{Dir: dir}, filepath.Join(dir, "main.go")
 	for text, want := range map[string]string{
 		"package named\nvar x int = \"\"\n":                              "would not compile",

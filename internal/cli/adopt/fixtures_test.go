@@ -1,0 +1,148 @@
+package adopt
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/mod/modfile"
+	"golang.org/x/tools/go/analysis/analysistest"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write into testdata what is written")
+
+// goldenName is the file of an archive that has what `rota adopt --write` changes in the others.
+const goldenName = "written"
+
+// fixtures unpacks the operators of testdata into a module that requires what this one does. It returns the module's
+// folder, and the archives by the names of their folders.
+func fixtures(t *testing.T) (dir string, archives map[string]*txtar.Archive) {
+	t.Helper()
+	const root = "../../.."
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := modfile.Parse("go.mod", text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	abs, err := filepath.Abs(root)
+	if err == nil {
+		err = mod.AddModuleStmt("example.com/fixtures")
+	}
+	if err == nil {
+		err = mod.AddRequire(rotaPath, "v0.0.0")
+	}
+	if err == nil {
+		err = mod.AddReplace(rotaPath, "", abs, "")
+	}
+	if err == nil {
+		text, err = mod.Format()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, archives = t.TempDir(), map[string]*txtar.Archive{}
+	writeFile(t, filepath.Join(dir, "go.mod"), string(text))
+	writeFile(t, filepath.Join(dir, "go.sum"), string(sum))
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		a, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := strings.TrimSuffix(filepath.Base(name), ".txtar")
+		archives[folder] = a
+		for _, f := range a.Files {
+			writeFile(t, filepath.Join(dir, folder, f.Name), string(f.Data))
+		}
+	}
+	return dir, archives
+}
+
+// TestAnalyzer: each line of the operators has the findings that its comment names, and no others. A + is one that
+// --write settles.
+func TestAnalyzer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("type-checks controller-runtime and client-go from source")
+	}
+	dir, archives := fixtures(t)
+	var paths []string
+	for folder, a := range archives {
+		if strings.Contains(string(txtar.Format(a)), "// want `") {
+			paths = append(paths, "./"+folder)
+		}
+	}
+	analysistest.Run(t, dir, newAnalyzer(nil), paths...)
+}
+
+// TestWritten: what is written, and why the rest is left, is as the archives say. It compiles with the real packages.
+func TestWritten(t *testing.T) {
+	dir, archives := fixtures(t)
+	var all []Change
+	for folder, a := range archives {
+		golden := -1
+		for i, f := range a.Files {
+			if f.Name == goldenName {
+				golden = i
+			}
+		}
+		if golden < 0 {
+			continue
+		}
+		r, err := Run(t.Context(), Options{Dir: filepath.Join(dir, folder), Name: folder})
+		if err != nil {
+			t.Fatal(folder, err)
+		}
+		changes, err := r.Changes()
+		if err != nil {
+			t.Fatal(folder, err)
+		}
+		all = append(all, changes...)
+		got := transcript(t, r, changes)
+		if diff := cmp.Diff(string(a.Files[golden].Data), got); diff != "" && !*update {
+			t.Errorf("%s (-want +got), which -update writes:\n%s", folder, diff)
+		}
+		if a.Files[golden].Data = []byte(got); *update {
+			writeFile(t, filepath.Join("testdata", folder+".txtar"), string(txtar.Format(a)))
+		}
+	}
+	if err := (&Report{Dir: dir}).Check(t.Context(), all); err != nil {
+		t.Error(err)
+	}
+}
+
+// transcript is what is written, and what is left.
+func transcript(t *testing.T, r *Report, changes []Change) string {
+	t.Helper()
+	var text strings.Builder
+	for _, c := range r.Controllers {
+		fmt.Fprintf(&text, "%s: %s %s\n", c.Name, c.Becomes, c.Reason)
+	}
+	for _, f := range r.Findings {
+		if f.Kept != "" || f.Known != "" || f.Code == "Ignore" {
+			fmt.Fprintf(&text, "%d: %s: %s: %s%s\n", f.Line, f.Code, f.Text, f.Kept, f.Known)
+		}
+	}
+	for _, c := range changes {
+		patch, err := c.Diff()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(patch)
+	}
+	return text.String()
+}
