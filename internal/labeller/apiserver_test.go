@@ -3,9 +3,7 @@ package labeller_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -190,59 +187,6 @@ func checkFields(t *testing.T, c cluster, ns string) {
 			t.Errorf("managed by %s: %s, want %s", entry.Manager, fields, want)
 		}
 	}
-}
-
-// TestLatency: a label comes within a second of its object, at 50 objects per second.
-func TestLatency(t *testing.T) {
-	const n, every = 200, 20 * time.Millisecond
-	ns, c := controlplane.Namespace(t), newCluster(t)
-	l := start(t, controlplane.For(t).Config(), labeller.Options{Namespaces: []string{ns}})
-	eventually(t, "watches", func() bool { return l.Stats().Watches > 0 })
-	w, err := c.meta.Resource(configMaps).Namespace(ns).Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	var mu sync.Mutex
-	made := map[string]time.Time{}
-	var creating sync.WaitGroup
-	creating.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for i := range n {
-			<-tick.C
-			creating.Go(func() {
-				name := fmt.Sprintf("c%d", i)
-				mu.Lock()
-				made[name] = time.Now()
-				mu.Unlock()
-				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-				if _, err := c.maps.CoreV1().ConfigMaps(ns).Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	})
-	defer creating.Wait()
-	var took []time.Duration
-	limit := time.After(5 * time.Minute)
-	for len(took) < n {
-		select {
-		case e := <-w.ResultChan():
-			obj, ok := e.Object.(*metav1.PartialObjectMetadata)
-			if !ok || e.Type != watch.Modified || obj.Labels[label] == "" {
-				continue
-			}
-			mu.Lock()
-			took = append(took, time.Since(made[obj.Name]))
-			mu.Unlock()
-		case <-limit:
-			t.Fatalf("%d of %d labelled after five minutes", len(took), n)
-		}
-	}
-	middle := middle(took) // sorts
-	p99 := took[n*99/100]
-	t.Logf("from the sending of the create to the sight of the label: p50 %v, p99 %v, max %v", middle, p99, took[n-1])
 }
 
 func TestRefusesWithoutPermission(t *testing.T) {

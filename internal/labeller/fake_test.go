@@ -14,8 +14,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // fake is an API server with the ConfigMaps of the namespace "ns": it lists and watches metadata, and patches labels.
 type fake struct {
