@@ -7,8 +7,12 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rota-dev/rota"
@@ -92,7 +96,8 @@ func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
 	adding.Wait()
 }
 
-// What sharded reconcilers read is empty on all members but the leader where a runnable fills it that needs a leader.
+// What sharded reconcilers read is empty on all members but the leader where a runnable fills it that needs a leader. A
+// cache runs everywhere, though it does not say that it needs no leader.
 func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
 	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader",
 		LeaderElectionNamespace: "operators"})
@@ -100,8 +105,17 @@ func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(fillTokens)); err != nil {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	added, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mapper,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {}}})
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, r := range []manager.Runnable{manager.RunnableFunc(fillTokens), added} {
+		if err := mgr.Add(r); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := whole.Add(everywhere{}); err != nil {
 		t.Fatal(err)
@@ -112,7 +126,7 @@ func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
 	if n := h.count("on the leader only", "fillTokens", "leader_test.go:"); n != 1 {
 		t.Errorf("told %d times that fillTokens runs on the leader only, want once, in: %s", n, h.lines)
 	}
-	if h.count("everywhere") > 0 {
+	if h.count("everywhere") > 0 || h.count("on the leader only", "cache.") > 0 {
 		t.Errorf("told of what runs everywhere, in: %s", h.lines)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,19 +112,11 @@ type replica struct {
 }
 
 type replicaOptions struct {
-	logger    logr.Logger
-	reconcile func(context.Context, client.Client, reconcile.Request) (reconcile.Result, error)
-	setup     func(*ctrlrt.Manager)
-	// leaderElection is for unsharded controllers.
-	leaderElection bool
-	delivery       sharding.Mode
+	logger   logr.Logger
+	setup    func(*ctrlrt.Manager)
+	delivery sharding.Mode
 	// selector is a user's own, for ConfigMaps.
 	selector labels.Selector
-	// transform is a user's own, for ConfigMaps.
-	transform toolscache.TransformFunc
-	// workers is MaxConcurrentReconciles (default 4), lease the LeaseDuration (default leaseDuration).
-	workers int
-	lease   time.Duration
 	// busy is how long a reconcile takes.
 	busy time.Duration
 }
@@ -176,13 +167,8 @@ func begin(t *testing.T, mgr *ctrlrt.Manager) *replica {
 func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOptions) *replica {
 	t.Helper()
 	mgr := newMember(t, controlplane.For(t).Config(), namespace, pod, rota.Options{Logger: o.logger,
-		LeaseDuration: o.lease, Delivery: o.delivery, LabelNamespaces: []string{namespace},
-		NoStockReplicas: o.leaderElection}, func(c *ctrl.Options) {
-		c.LeaderElection, c.LeaderElectionID, c.LeaderElectionNamespace = o.leaderElection, "leader", namespace
-		c.LeaderElectionReleaseOnCancel = true
-		c.Controller.MaxConcurrentReconciles = cmp.Or(o.workers, 4)
-		c.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector,
-			Transform: o.transform}}
+		Delivery: o.delivery, LabelNamespaces: []string{namespace}}, func(c *ctrl.Options) {
+		c.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: o.selector}}
 	})
 	if o.setup != nil {
 		o.setup(mgr)
@@ -201,9 +187,6 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 			select {
 			case <-time.After(o.busy):
 			case <-ctx.Done():
-			}
-			if err == nil && o.reconcile != nil {
-				return o.reconcile(ctx, c, req)
 			}
 			return reconcile.Result{}, err
 		}))
