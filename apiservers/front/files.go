@@ -72,7 +72,8 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 	}
 	files = append(files, current)
 	if p.Kubeconfig == KubeletConfig {
-		files = append(files, File{"rbac.yaml", []byte(f.rbac())})
+		namespace, _, _ := strings.Cut(f.Service, "/")
+		files = append(files, File{"rbac.yaml", render("rbac.yaml", namespace)})
 	}
 	switch form {
 	case FormFiles:
@@ -87,7 +88,7 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 		if err := p.check(map[string]string{"image": p.Image, "agent's image": p.AgentImage}); err != nil {
 			return nil, err
 		}
-		return append(files, File{"rota-front.pod.yaml", []byte(f.pod(p))}), nil
+		return append(files, File{"rota-front.pod.yaml", f.pod(p)}), nil
 	case FormSystemd:
 		if err := p.check(map[string]string{"program": p.Binary, "agent's program": p.AgentBinary}); err != nil {
 			return nil, err
@@ -99,8 +100,7 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 		if err := f.checkUnits(p); err != nil {
 			return nil, err
 		}
-		return append(files, File{"rota-front.service", []byte(f.unit(p))},
-			File{"rota-front-agent.service", []byte(f.agentUnit(p))}), nil
+		return append(files, f.units(p)...), nil
 	default:
 		return nil, fmt.Errorf("form %q: must be %s, %s or %s", form, FormFiles, FormStaticPod, FormSystemd)
 	}
@@ -124,15 +124,8 @@ func (f *Front) Current(servers []Server, certificates string) (File, error) {
 // Written reports whether `rota front` or its agent wrote a text.
 func Written(text []byte) bool {
 	first, _, _ := bytes.Cut(text, []byte("\n"))
-	for _, mark := range []string{
-		frontMark, ServersMark, haproxyHead, envoyMark, endpointsMark, rbacMark, podMark, unitMark,
-	} {
-		mark, _, _ = strings.Cut(mark, "\n")
-		if string(first) == mark {
-			return true
-		}
-	}
-	return false
+	line := string(first) + "\n"
+	return line == frontMark || line == ServersMark || isTemplate(first)
 }
 
 func (p *Programs) check(named map[string]string) error {

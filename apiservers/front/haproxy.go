@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 )
 
@@ -21,83 +20,6 @@ const (
 	MasterSocket = "master.sock"
 )
 
-const haproxyHead = `# The proxy before the API servers. The agent of rota front replaces this file when
-# endpoints change; front.yaml has what stays.
-
-global
-    # What this file and the certificates have without the servers of the Deployment: the agent reloads when it changes.
-    description %[9]s
-    # Some more than clients may have, for metrics and health.
-    maxconn %[10]d
-    stats socket %[2]s/%[3]s mode 600 level admin
-    # After a reload the old process keeps its connections for so long.
-    hard-stop-after 1h
-
-defaults
-    # When nothing is sent for so long, also not a watch's ping, the connection ends.
-    timeout client %[4]s
-    timeout server %[4]s
-    timeout tunnel %[4]s
-    timeout client-fin 30s
-    timeout server-fin 30s
-    # A check has the first for TCP and TLS, and then the second for the answer.
-    timeout connect %[5]s
-    timeout check %[11]s
-    timeout queue 5s
-    timeout http-request 5s
-    # A server that refuses a connection is not asked again: the next one is.
-    retries 3
-    option redispatch 1
-    # Peers that are gone without a word are noticed within 25 s.
-    option clitcpka
-    option srvtcpka
-    clitcpka-idle 10s
-    clitcpka-intvl 5s
-    clitcpka-cnt 3
-    srvtcpka-idle 10s
-    srvtcpka-intvl 5s
-    srvtcpka-cnt 3
-
-# Passes TCP through: TLS is between client and API server.
-frontend clients
-    mode tcp
-    bind %[6]s
-    maxconn %[1]d
-    # While no server says that it is ready, for example because etcd has no leader, they still answer.
-    use_backend %[12]s if { nbsrv(%[7]s) eq 0 }
-    default_backend %[7]s
-
-backend %[7]s
-    mode tcp
-    balance leastconn
-    # All static servers stand in, not only the first.
-    option allbackups
-    option httpchk
-    http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host %[8]s hdr Connection close
-    # A server that answers that it is not ready keeps its connections, and gets no new ones: it shuts down, or etcd is
-    # away, for all servers at once. Only one that does not answer is down.
-    http-check expect status 200 error-status L7OKC
-`
-
-const haproxyUnchecked = `
-# The same servers without checks. The agent ends connections here that the other backend would have ended.
-backend %s
-    mode tcp
-    balance roundrobin
-`
-
-const haproxyTail = `
-# Metrics and health of this proxy: /metrics, /healthz while it runs, /readyz while it has an API server.
-frontend admin
-    mode http
-    bind %s
-    http-request return status 200 if { path /healthz }
-    http-request return status 200 if { path /readyz } { nbsrv(%[2]s) gt 0 }
-    http-request return status 503 if { path /readyz }
-    http-request use-service prometheus-exporter if { path /metrics }
-    http-request return status 404
-`
-
 // HAProxy is the text of haproxy.cfg. servers are as Admit returns them; certificates as for Description.
 func (f *Front) HAProxy(servers []Server, certificates string) []byte {
 	return f.haproxy(servers, f.Description(certificates))
@@ -111,25 +33,7 @@ func (f *Front) Description(certificates string) string {
 }
 
 func (f *Front) haproxy(servers []Server, description string) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, haproxyHead, f.MaxConnections, f.RunDir, AdminSocket, span(f.IdleTimeout.Duration),
-		span(f.Timeout.Duration), bind(f.Listen), Backend, f.ServerName, description, f.MaxConnections+100,
-		span(f.AnswerTimeout.Duration), Unchecked)
-	for _, s := range servers {
-		fmt.Fprintf(&b, "    server %s %s %s\n", ServerID(s.Address), s.Address, f.ServerLine(s))
-	}
-	for _, address := range f.Static {
-		fmt.Fprintf(&b, "    server %s %s backup %s\n", StaticID(address), address, f.check())
-	}
-	fmt.Fprintf(&b, haproxyUnchecked, Unchecked)
-	for _, s := range servers {
-		fmt.Fprintf(&b, "    server %s %s %s\n", ServerID(s.Address), s.Address, s.weight())
-	}
-	for _, address := range f.Static {
-		fmt.Fprintf(&b, "    server %s %s\n", StaticID(address), address)
-	}
-	fmt.Fprintf(&b, haproxyTail, bind(f.Admin), Backend)
-	return []byte(b.String())
+	return render(HAProxyFile, f.view(servers, description))
 }
 
 // ServerLine is what follows the address of a server of the Deployment, in the file and in `add server`. Draining

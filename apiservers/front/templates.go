@@ -1,0 +1,65 @@
+package front
+
+import (
+	"bytes"
+	"embed"
+	"path"
+	"text/template"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// templates has the files of a front, by their names. The first line of each tells that `rota front` wrote it.
+//
+//go:embed templates
+var templates embed.FS
+
+var parsed = template.Must(template.New("").Funcs(template.FuncMap{
+	"base": path.Base, "bind": bind, "serverID": ServerID, "staticID": StaticID, "weight": Server.weight,
+	"span": func(d metav1.Duration) string { return span(d.Duration) }, "seconds": seconds, "socket": socket,
+}).ParseFS(templates, "templates/*"))
+
+// view is what the templates of proxies show.
+type view struct {
+	*Front
+	Backend, Unchecked, AdminSocket, MasterSocket string
+	// Check is how HAProxy checks a server, and Description what it has read. It may have some more Connections than
+	// clients, for metrics and health.
+	Check, Description string
+	Connections        int
+	Servers            []Server
+}
+
+func (f *Front) view(servers []Server, description string) view {
+	return view{f, Backend, Unchecked, AdminSocket, MasterSocket, f.check(), description,
+		f.MaxConnections + 100, servers}
+}
+
+// render fills in the template of a file. That a template fits its data is certain: a test writes all files.
+func render(name string, data any) []byte {
+	var b bytes.Buffer
+	if err := parsed.ExecuteTemplate(&b, name, data); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// renderYAML fills in a template, and returns its first line, and its fields.
+func renderYAML(name string, data any) (mark []byte, fields map[string]any, err error) {
+	text := render(name, data)
+	mark = text[:bytes.IndexByte(text, '\n')+1]
+	return mark, fields, yaml.Unmarshal(text, &fields)
+}
+
+// isTemplate reports whether a line is the first of a template.
+func isTemplate(line []byte) bool {
+	all, _ := templates.ReadDir("templates") // it is in the program
+	for _, entry := range all {
+		text, _ := templates.ReadFile("templates/" + entry.Name())
+		if first, _, _ := bytes.Cut(text, []byte("\n")); bytes.Equal(first, line) {
+			return true
+		}
+	}
+	return false
+}
