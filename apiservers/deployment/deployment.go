@@ -1,76 +1,65 @@
 package deployment
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"fmt"
 	"path"
+	"strconv"
+	"text/template"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 )
 
 const deploymentComment = `API servers that scale, beside the static ones.
 replicas is left out: the autoscaler sets it. Files are where the static Pods have them, from Secrets and a ConfigMap.`
 
-// annotationFiles has a digest of all files, so that Pods are replaced when one changes.
-const annotationFiles = "rota.dev/files-sha256"
+// templates has what the objects have whatever the static Pod is.
+//
+//go:embed templates
+var templates embed.FS
 
-// user is whom the API servers run as.
-const user = 65532
+var parsed = template.Must(template.ParseFS(templates, "templates/*"))
+
+// render fills in an object by its template. That a template fits is certain: a test writes all objects.
+func (p *Plan) render(name string, object any) {
+	var text bytes.Buffer
+	err := parsed.ExecuteTemplate(&text, name+".yaml", map[string]any{
+		"Name": strconv.Quote(p.o.Name), "Namespace": strconv.Quote(p.o.Namespace), "Min": p.o.Min, "Max": p.o.Max,
+		"CPU": strconv.Quote(p.o.CPU.String()), "Port": p.port, "Digest": p.digest(),
+		"Grace": int64(p.gracePeriod() / time.Second),
+	})
+	if err == nil {
+		err = yaml.UnmarshalStrict(text.Bytes(), object)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// object returns an object that has nothing of the static Pod.
+func (p *Plan) object(name string) (fields map[string]any) {
+	p.render(name, &fields)
+	return fields
+}
 
 func (p *Plan) deployment() *appsv1.Deployment {
-	grace := int64(p.gracePeriod() / time.Second)
-	return &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: p.meta(""),
-		Spec: appsv1.DeploymentSpec{
-			RevisionHistoryLimit: ptr.To[int32](3),
-			MinReadySeconds:      10,
-			Selector:             &metav1.LabelSelector{MatchLabels: p.labels()},
-			// A new API server is there before an old one goes, and one goes at a time: its watches begin anew elsewhere.
-			Strategy: appsv1.DeploymentStrategy{
-				Type: appsv1.RollingUpdateDeploymentStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDeployment{
-					MaxUnavailable: ptr.To(intstr.FromInt32(0)), MaxSurge: ptr.To(intstr.FromInt32(1)),
-				},
-			},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{
-					Labels:      p.labels(),
-					Annotations: map[string]string{annotationFiles: p.digest()},
-				},
-				Spec: corev1.PodSpec{
-					AutomountServiceAccountToken:  ptr.To(false),
-					EnableServiceLinks:            ptr.To(false),
-					DNSPolicy:                     corev1.DNSDefault, // the cluster's own DNS needs an API server
-					DNSConfig:                     p.spec.DNSConfig,
-					HostAliases:                   p.spec.HostAliases,
-					PriorityClassName:             "system-cluster-critical",
-					TerminationGracePeriodSeconds: &grace,
-					NodeSelector:                  p.o.NodeSelector,
-					Tolerations:                   p.o.Tolerations,
-					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user),
-						FSGroup:        ptr.To[int64](user),
-						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-					},
-					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{
-						p.spread(corev1.LabelHostname, corev1.DoNotSchedule),
-						p.spread(corev1.LabelTopologyZone, corev1.ScheduleAnyway),
-					},
-					Affinity:   &corev1.Affinity{PodAntiAffinity: awayFromStatic()},
-					Containers: []corev1.Container{p.server()},
-					Volumes:    p.projected(),
-				},
-			},
-		},
-	}
+	d := &appsv1.Deployment{}
+	p.render("deployment", d)
+	pod := &d.Spec.Template.Spec
+	pod.DNSConfig, pod.HostAliases = p.spec.DNSConfig, p.spec.HostAliases
+	pod.NodeSelector, pod.Tolerations = p.o.NodeSelector, p.o.Tolerations
+	p.server(&pod.Containers[0])
+	pod.Volumes = p.projected()
+	return d
 }
 
 func (p *Plan) meta(suffix string) metav1.ObjectMeta {
@@ -90,59 +79,18 @@ func (p *Plan) labels() map[string]string {
 	}
 }
 
-// spread spreads the Pods of one rollout.
-func (p *Plan) spread(key string, otherwise corev1.UnsatisfiableConstraintAction) corev1.TopologySpreadConstraint {
-	return corev1.TopologySpreadConstraint{
-		MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: otherwise,
-		LabelSelector:    &metav1.LabelSelector{MatchLabels: p.labels()},
-		MatchLabelKeys:   []string{"pod-template-hash"},
-		NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor),
-	}
-}
-
-// awayFromStatic prefers nodes without a static API server, so that a lost node takes one of the two.
-func awayFromStatic() *corev1.PodAntiAffinity {
-	return &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
-		Weight: 100,
-		PodAffinityTerm: corev1.PodAffinityTerm{
-			TopologyKey: corev1.LabelHostname,
-			Namespaces:  []string{"kube-system"},
-			LabelSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"component": program, "tier": "control-plane"},
-			},
-		},
-	}}}
-}
-
-func (p *Plan) server() corev1.Container {
-	env := []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
-	}}}
+// server has a container run what the static Pod's runs.
+func (p *Plan) server(c *corev1.Container) {
+	c.Image, c.ImagePullPolicy, c.Command = p.container.Image, p.container.ImagePullPolicy, p.line.Words()
 	for _, e := range p.container.Env {
 		if e.Name != "POD_IP" {
-			env = append(env, e)
+			c.Env = append(c.Env, e)
 		}
 	}
-	c := corev1.Container{
-		Name:            program,
-		Image:           p.container.Image,
-		ImagePullPolicy: p.container.ImagePullPolicy,
-		Command:         p.line.Words(),
-		Env:             env,
-		Ports:           []corev1.ContainerPort{{Name: "https", ContainerPort: p.port, Protocol: corev1.ProtocolTCP}},
-		Resources:       *p.container.Resources.DeepCopy(),
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false),
-			ReadOnlyRootFilesystem:   ptr.To(true),
-			// The binary in the image has this capability as a file, and does not start without it, whatever its port.
-			Capabilities: &corev1.Capabilities{
-				Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_BIND_SERVICE"},
-			},
-		},
-		StartupProbe:   p.probe(p.container.StartupProbe, "/livez", 10, 24),
-		LivenessProbe:  p.probe(p.container.LivenessProbe, "/livez", 10, 8),
-		ReadinessProbe: p.probe(p.container.ReadinessProbe, "/readyz", 1, 3),
-	}
+	takeOver(c.StartupProbe, p.container.StartupProbe)
+	takeOver(c.LivenessProbe, p.container.LivenessProbe)
+	takeOver(c.ReadinessProbe, p.container.ReadinessProbe)
+	c.Resources = *p.container.Resources.DeepCopy()
 	if c.Resources.Requests == nil {
 		c.Resources.Requests = corev1.ResourceList{}
 	}
@@ -159,22 +107,16 @@ func (p *Plan) server() corev1.Container {
 			}
 		}
 	}
-	return c
 }
 
-// probe takes over a probe over HTTP, for the Pod's own address. Without one it is as kubeadm has it.
-func (p *Plan) probe(given *corev1.Probe, url string, period, failures int32) *corev1.Probe {
-	probe := &corev1.Probe{PeriodSeconds: period, FailureThreshold: failures, TimeoutSeconds: 15}
-	if period > 1 {
-		probe.InitialDelaySeconds = 10
-	}
+// takeOver has a probe be another one over HTTP, for the Pod's own address.
+func takeOver(probe, given *corev1.Probe) {
 	if given != nil && given.HTTPGet != nil {
-		probe, url = given.DeepCopy(), given.HTTPGet.Path
+		get := probe.HTTPGet
+		get.Path = given.HTTPGet.Path
+		*probe = *given.DeepCopy()
+		probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: get}
 	}
-	probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-		Path: url, Port: intstr.FromString("https"), Scheme: corev1.URISchemeHTTPS,
-	}}
-	return probe
 }
 
 // volumeName names the volume of the i-th folder.

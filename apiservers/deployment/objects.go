@@ -5,12 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 )
 
 const serviceComment = "its EndpointSlices tell `rota front agent` which API servers are ready.\n" +
@@ -18,78 +14,6 @@ const serviceComment = "its EndpointSlices tell `rota front agent` which API ser
 
 const autoscalerComment = `more API servers while they work hard, fewer when that has long been over.
 Each that leaves ends its watches, which all begin anew elsewhere: so one goes at a time.`
-
-func (p *Plan) namespace() *corev1.Namespace {
-	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:   p.o.Namespace,
-			Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-		},
-	}
-}
-
-func (p *Plan) service() *corev1.Service {
-	return &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: p.meta(""),
-		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeClusterIP,
-			Selector: p.labels(),
-			Ports: []corev1.ServicePort{
-				{Name: "https", Port: 443, TargetPort: intstr.FromString("https"), Protocol: corev1.ProtocolTCP},
-			},
-		},
-	}
-}
-
-func (p *Plan) disruptionBudget() *policyv1.PodDisruptionBudget {
-	return &policyv1.PodDisruptionBudget{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
-		ObjectMeta: p.meta(""),
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
-			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
-			Selector:                   &metav1.LabelSelector{MatchLabels: p.labels()},
-		},
-	}
-}
-
-// autoscaler scales by the CPU that the API servers use, not by a share of what they request: kubeadm's request is
-// below what an idle one uses.
-func (p *Plan) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
-	pods := func(n, seconds int32) autoscalingv2.HPAScalingPolicy {
-		return autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: n, PeriodSeconds: seconds}
-	}
-	return &autoscalingv2.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
-		ObjectMeta: p.meta(""),
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
-				APIVersion: "apps/v1", Kind: "Deployment", Name: p.o.Name,
-			},
-			MinReplicas: &p.o.Min,
-			MaxReplicas: p.o.Max,
-			Metrics: []autoscalingv2.MetricSpec{{
-				Type: autoscalingv2.ResourceMetricSourceType,
-				Resource: &autoscalingv2.ResourceMetricSource{
-					Name:   corev1.ResourceCPU,
-					Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &p.o.CPU},
-				},
-			}},
-			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
-				ScaleUp: &autoscalingv2.HPAScalingRules{
-					StabilizationWindowSeconds: ptr.To[int32](30),
-					Policies:                   []autoscalingv2.HPAScalingPolicy{pods(2, 60)},
-				},
-				ScaleDown: &autoscalingv2.HPAScalingRules{
-					StabilizationWindowSeconds: ptr.To[int32](600),
-					Policies:                   []autoscalingv2.HPAScalingPolicy{pods(1, 300)},
-				},
-			},
-		},
-	}
-}
 
 // A Store is a Secret or the ConfigMap that files are in.
 type Store struct {

@@ -50,15 +50,15 @@ func (p *Plan) Files() ([]File, error) {
 	}
 	if p.o.Namespace != "kube-system" {
 		// kubectl takes the files of a folder by name, and what is in a namespace comes after it.
-		add(namespaceFile, "the API servers have a namespace of their own.", p.namespace())
+		add(namespaceFile, "the API servers have a namespace of their own.", p.object("namespace"))
 	}
 	if config := p.config(); config != nil {
 		add("manifests/config.yaml", "configuration of the API servers that holds no credentials.", config)
 	}
 	add("manifests/deployment.yaml", deploymentComment, p.deployment())
-	add("manifests/service.yaml", serviceComment, p.service())
-	add("manifests/disruptionbudget.yaml", "drains of nodes take one API server after the other.", p.disruptionBudget())
-	add("manifests/autoscaler.yaml", autoscalerComment, p.autoscaler())
+	add("manifests/service.yaml", serviceComment, p.object("service"))
+	add("manifests/disruptionbudget.yaml", "drains of nodes take one API server after the other.", p.object("disruptionbudget"))
+	add("manifests/autoscaler.yaml", autoscalerComment, p.object("autoscaler"))
 	if !p.o.ReferenceSecrets {
 		var list []any
 		for _, s := range p.secrets() {

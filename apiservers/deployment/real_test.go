@@ -58,7 +58,7 @@ func TestRuns(t *testing.T) {
 	static, _ := startServer(t, h, binary, "static", etcd, pod.Spec.Containers[0].Command, paths)
 
 	got := files(t, text, options(h))
-	apart, err := document((&Plan{o: Options{Namespace: "api"}}).namespace()) // in kube-system there is none
+	apart, err := document((&Plan{o: Options{Namespace: "api"}}).object("namespace")) // in kube-system there is none
 	if err != nil {
 		t.Fatal(err)
 	}
