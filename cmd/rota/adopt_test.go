@@ -11,31 +11,6 @@ import (
 	"github.com/rota-dev/rota/internal/cli/adopt"
 )
 
-func TestAdoptRefuses(t *testing.T) {
-	python := t.TempDir()
-	if err := os.WriteFile(filepath.Join(python, "requirements.txt"), []byte("kopf\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		args []string
-		code exitCode
-		want string
-	}{
-		"no such folder": {[]string{filepath.Join(python, "none")}, exitUsage, "no such file"},
-		"a file":         {[]string{filepath.Join(python, "requirements.txt")}, exitUsage, "is a file"},
-		"no module":      {[]string{t.TempDir()}, exitUsage, "is in no Go module"},
-		"Python":         {[]string{python}, exitUsage, "it is a program in Python: rota adopt reads Go"},
-		"name":           {[]string{"--name", "A_B"}, exitUsage, `--name "A_B"`},
-		"both":           {[]string{"--write", "--diff"}, exitUsage, "not both"},
-		"patch as JSON":  {[]string{"--diff", "-o", "json"}, exitUsage, "leave out -o json"},
-	} {
-		code, out, errOut := runCommand(t.Context(), append([]string{"rota", "adopt"}, c.args...)...)
-		if code != c.code || out != "" || !strings.Contains(errOut, c.want) {
-			t.Errorf("%s: exit code %d, %q, %q; want %d and %q", name, code, out, errOut, c.code, c.want)
-		}
-	}
-}
-
 // stock makes an operator in a folder of its own: with this repository's dependencies, and without Rota.
 func stock(t *testing.T) string {
 	t.Helper()

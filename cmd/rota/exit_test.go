@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -75,61 +74,6 @@ func runCommand(ctx context.Context, args ...string) (code exitCode, out, errOut
 	var stdout, stderr bytes.Buffer
 	code = run(ctx, args, strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
-}
-
-// Each failure is one line on standard error, and has the exit code that is documented.
-func TestFailures(t *testing.T) {
-	dir := t.TempDir()
-	closed := filepath.Join(dir, "closed")
-	writeFile(t, closed, `{apiVersion: v1, kind: Config, current-context: c,
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`)
-	garbage := filepath.Join(dir, "garbage")
-	writeFile(t, garbage, "a: [")
-	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	for line, c := range map[string]struct {
-		code exitCode
-		want string
-	}{
-		"status --flag": {exitUsage, "unknown flag: --flag; see `rota status --help`"},
-		"status a b":    {exitUsage, "got 2 names; see `rota status --help`"},
-		"stauts":        {exitUsage, "did you mean status?"},
-		"split x":       {exitUsage, `there is no command "split x"`},
-		"version x":     {exitUsage, "see `rota version --help`"},
-		"verify a --every 1ms --kubeconfig " + closed: {exitUsage, "at least 1s"},
-		"status A --kubeconfig " + closed:             {exitUsage, `name of the rota "A"`},
-		"rebalance a --replicas 3":                    {exitUsage, "need --dry-run"},
-		"status a --color pink":                       {exitUsage, "must be auto, always or never"},
-		"status a": {exitUnreachable, "no cluster is configured: KUBECONFIG=" + filepath.Join(dir, "none") +
-			" does not exist or is empty"},
-		"status a --kubeconfig " + dir + "/none":        {exitUnreachable, "no such file"},
-		"status a --kubeconfig " + garbage:              {exitUnreachable, "garbage"},
-		"status a --context x --kubeconfig " + closed:   {exitUnreachable, "context was not found for specified context: x"},
-		"status a --kubeconfig " + closed:               {exitUnreachable, "refused"},
-		"status --kubeconfig " + closed:                 {exitUnreachable, "or give its name"},
-		"status a -n b --server http://127.0.0.1:1":     {exitUnreachable, "refused"},
-		"verify a --kubeconfig " + closed:               {exitUnreachable, "refused"},
-		"check a b":                                     {exitUsage, "got 2 names"},
-		"check a --wait -1s":                            {exitUsage, "must not be negative"},
-		"check a -o wide":                               {exitUsage, "must be one of table, json, yaml"},
-		"check a --delivery x":                          {exitUsage, "must be one of filter, slot-label, shard-selector"},
-		"check a --kind websites":                       {exitUsage, `"websites" is no kind`},
-		"check a --service-account x":                   {exitUsage, "want NAMESPACE/NAME"},
-		"check a --service-account x/y --as z":          {exitUsage, "not both"},
-		"check A --kubeconfig " + closed:                {exitUsage, `name of the rota "A"`},
-		"check a":                                       {exitUnreachable, "no cluster is configured"},
-		"check --pre":                                   {exitUnreachable, "no cluster is configured"},
-		"check a --kubeconfig " + closed:                {exitUnreachable, "refused"},
-		"check --pre --kubeconfig " + closed:            {exitUnreachable, "refused"},
-		"fence a":                                       {exitUsage, "namespace of the rota"},
-		"fence a -n b --service-account c --resource d": {exitUsage, "want NAMESPACE/NAME"},
-	} {
-		code, out, errOut := runCommand(t.Context(), append([]string{"rota"}, strings.Fields(line)...)...)
-		if code != c.code || !strings.Contains(errOut, c.want) || strings.Count(errOut, "\n") != 1 || out != "" {
-			t.Errorf("rota %s: exit code %d, want %d with %q in one line; standard error:\n%sstandard output:\n%s",
-				line, code, c.code, c.want, errOut, out)
-		}
-	}
 }
 
 func writeFile(t *testing.T, path, text string) {

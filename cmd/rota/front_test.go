@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,46 +23,6 @@ func frontRun(t *testing.T, args ...string) (exitCode, string) {
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), append([]string{"rota", "front"}, args...), nil, &out, &errOut)
 	return code, out.String() + errOut.String()
-}
-
-// TestFrontRefuses: what cannot work is refused by name, and nothing is written.
-func TestFrontRefuses(t *testing.T) {
-	dir := t.TempDir()
-	out := filepath.Join(dir, "out")
-	authority, text := authorityFile(t), write(t, dir, "ca.txt", "no certificate")
-	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := closed.Addr().String()
-	_ = closed.Close()
-	for _, c := range []struct {
-		code exitCode
-		want string
-		args []string
-	}{
-		{exitUsage, "no static API server", nil},
-		{exitUsage, `"api:6443": must be IP:PORT`, []string{"--static", "api:6443"}},
-		{exitUsage, `proxy "nginx"`, []string{"--static", nobody, "--proxy", "nginx"}},
-		{exitUsage, `form "docker"`, []string{"--static", nobody, "--form", "docker"}},
-		{exitUsage, "--agent-image", []string{"--static", nobody, "--form", "static-pod"}},
-		{exitUsage, "the front itself listens", []string{"--static", "127.0.0.1:7443"}},
-		{exitFindings, "certificate authorities: open " + dir + "/none", []string{"--static", nobody, "--ca", dir + "/none"}},
-		{exitFindings, text + " has no certificate", []string{"--static", nobody, "--ca", text}},
-		{exitFindings, "client certificate " + text, []string{"--static", nobody, "--ca", authority, "--client-cert", text}},
-		{exitUnreachable, "static API server " + nobody, []string{"--static", nobody, "--ca", authority}},
-	} {
-		code, got := frontRun(t, append(c.args, "--out", out)...)
-		if code != c.code || !strings.Contains(got, c.want) || !strings.Contains(got, "nothing was written") {
-			t.Errorf("%v: exit code %d, %q; want %d, and %q", c.args, code, got, c.code, c.want)
-		}
-		if _, err := os.Stat(out); err == nil {
-			t.Fatalf("%v: there is %s", c.args, out)
-		}
-	}
-	if code, got := frontRun(t, "--static", nobody, "--overwrite"); code != exitUsage || !strings.Contains(got, "--out") {
-		t.Errorf("--overwrite alone: %d, %q", code, got)
-	}
 }
 
 // authorityFile returns the path of a file with a certificate.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,28 +9,6 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
-
-func TestBadUse(t *testing.T) {
-	for args, want := range map[string]string{
-		"status a b":                  "name of one rota",
-		"status A --kubeconfig /no":   "/no",
-		"status --color pink":         "must be auto, always or never",
-		"split kmc":                   "did you mean kcm?",
-		"status a --kubeconfig /no":   "/no",
-		"verify a b":                  "name of one rota",
-		"verify a --every 0s":         "--every 0s",
-		"verify a --kubeconfig /no":   "/no",
-		"check --pre --kind services": "\"services\" is no kind",
-		"check --pre --kind .apps":    "\".apps\" is no kind",
-		"no-such-thing":               "no-such-thing",
-	} {
-		cmd := newCommand()
-		cmd.SetArgs(strings.Fields(args))
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("rota %s: %v, want an error with %q", args, err, want)
-		}
-	}
-}
 
 // What members differ in is a row of `rota verify`.
 func TestDescribeDifferences(t *testing.T) {

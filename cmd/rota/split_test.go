@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -135,91 +134,6 @@ func TestSplitPrints(t *testing.T) {
 			!strings.Contains(text, "off, as before: selinux-warning-controller\n") {
 			t.Errorf("%q: %v: %s", args, err, text)
 		}
-	}
-}
-
-// Bad input is refused by name, and nothing is written.
-func TestSplitBadUse(t *testing.T) {
-	dir := t.TempDir()
-	text, err := splitRun(t, "", "--print-groups")
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups := func(name, old, now string) string {
-		if !strings.Contains(text, old) {
-			t.Fatalf("no %q", old)
-		}
-		return write(t, dir, name, strings.Replace(text, old, now, 1))
-	}
-	const job = "  - job-controller\n"
-	two := groups("two.yaml", "  - namespace-controller\n", "  - namespace-controller\n"+job)
-	none := groups("none.yaml", job, "")
-	unknown := groups("unknown.yaml", job, job+"  - jobs-controler\n")
-	field := groups("field.yaml", "- name: garbage\n", "- name: garbage\n  port: 1\n")
-	scheduler := write(t, dir, "scheduler.yaml", strings.ReplaceAll(read(t, kubeadmManifest), "- kube-controller-manager\n", "- kube-scheduler\n"))
-	service := write(t, dir, "service.yaml", "apiVersion: v1\nkind: Service\n")
-	untagged := write(t, dir, "untagged.yaml", strings.Replace(read(t, kubeadmManifest), ":v1.36.3", "@sha256:abc", 1))
-	newer := write(t, dir, "newer.yaml", strings.Replace(read(t, kubeadmManifest), ":v1.36.3", ":v1.37.0", 1))
-	full := filepath.Join(dir, "full")
-	if err := os.Mkdir(full, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	etcd := write(t, full, "etcd.yaml", "kind: Pod")
-	before := tree(t, dir)
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "one of three ways"},
-		{[]string{"--manifest", kubeadmManifest, "--flags", "x"}, "one of three ways"},
-		{[]string{"kube-controller-manager"}, "a command line goes after --"},
-		{[]string{"--flags", "kube-controller-manager"}, "--kubernetes-version"},
-		{[]string{"--flags", "kube-scheduler", "--kubernetes-version", "v1.36.3"}, `"kube-scheduler"`},
-		{[]string{"--manifest", untagged}, "nothing says the version"},
-		{[]string{"--manifest", newer}, "controllers of v1.37.0 are not known"},
-		{[]string{"--manifest", newer, "--controllers-list", etcd}, "is not the output of `kube-controller-manager --help`"},
-		{[]string{"--manifest", kubeadmManifest, "--kubernetes-version", "v1.36.1"}, "but the image in"},
-		{[]string{"--manifest", "/no/such"}, "/no/such"},
-		{[]string{"--manifest", scheduler}, `scheduler.yaml is no manifest of kube-controller-manager: container kube-controller-manager: the command is "kube-scheduler"`},
-		{[]string{"--manifest", service}, `service.yaml is no manifest of kube-controller-manager: it is v1 "Service"`},
-		{[]string{"--manifest", kubeadmManifest, "--groups", two}, "job-controller is in 2 groups: workloads, garbage"},
-		{[]string{"--manifest", kubeadmManifest, "--groups", none}, "job-controller is in no group"},
-		{[]string{"--manifest", kubeadmManifest, "--groups", unknown}, `"jobs-controler"; the nearest name is job-controller`},
-		{[]string{"--manifest", kubeadmManifest, "--groups", field}, `unknown field "port"`},
-		{[]string{"--manifest", kubeadmManifest, "--overwrite"}, "--overwrite is for --out"},
-		{[]string{"--manifest", kubeadmManifest, "--kubeconfig", "x"}, "--kubeconfig is for --check-cluster"},
-		{[]string{"--manifest", kubeadmManifest, "--check", "/no/such"}, "/no/such"},
-		{[]string{"--manifest", kubeadmManifest, "--check-cluster", "--kubeconfig", "/no/such"}, "/no/such"},
-	} {
-		out := filepath.Join(dir, "out")
-		args := c.args
-		if !slices.ContainsFunc(args, func(a string) bool {
-			return strings.HasPrefix(a, "--check") || a == "--overwrite" || a == "--kubeconfig"
-		}) {
-			args = append([]string{"--out", out}, args...)
-		}
-		if text, err := splitRun(t, "", args...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q\n%s", args, err, c.want, text)
-		}
-		if _, err := os.Stat(out); err == nil {
-			t.Fatalf("%q: something was written", args)
-		}
-	}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--out", full}, "full is not empty: it has " + etcd},
-		{[]string{"--out", full, "--overwrite"}, etcd + " was not written by this command"},
-		{[]string{"--out", etcd}, "is no folder"},
-		{[]string{"--out", full, "--check", full}, "--out or --check"},
-	} {
-		if _, err := splitRun(t, "", append(c.args, "--manifest", kubeadmManifest)...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.args, err, c.want)
-		}
-	}
-	if d := cmp.Diff(before, tree(t, dir)); d != "" {
-		t.Errorf("bad input has changed files:\n%s", d)
 	}
 }
 
