@@ -57,7 +57,8 @@ func (p *Plan) Files() ([]File, error) {
 	}
 	add("manifests/deployment.yaml", deploymentComment, p.deployment())
 	add("manifests/service.yaml", serviceComment, p.object("service"))
-	add("manifests/disruptionbudget.yaml", "drains of nodes take one API server after the other.", p.object("disruptionbudget"))
+	add("manifests/disruptionbudget.yaml", "drains of nodes take one API server after the other.",
+		p.object("disruptionbudget"))
 	add("manifests/autoscaler.yaml", autoscalerComment, p.object("autoscaler"))
 	if !p.o.ReferenceSecrets {
 		var list []any

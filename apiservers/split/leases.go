@@ -15,7 +15,8 @@ const Holder = "rota-split-hold"
 //go:embed templates
 var templates embed.FS
 
-var parsed = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templates, "templates/*"))
+var parsed = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).
+	ParseFS(templates, "templates/*"))
 
 // rbac lets kube-controller-manager use the new Leases. Kubernetes v1.36 allows it in kube-system already, for all
 // Leases; other versions and namespaces do not.
