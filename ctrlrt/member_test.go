@@ -125,6 +125,16 @@ type replicaOptions struct {
 // share two cores with others.
 const leaseDuration = 5 * time.Second
 
+// adminClient returns a client that may do everything.
+func adminClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(controlplane.For(t).Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // newMember returns the manager of a member named pod of the namespace's rota, which sees that namespace alone.
 func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options, change ...func(*ctrl.Options),
 ) *ctrlrt.Manager {

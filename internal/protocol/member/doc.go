@@ -2,8 +2,8 @@
 // knows no clock, goroutine, I/O or Kubernetes. So production, the simulator and tests run the same code. The rules
 // that comments cite by number are in docs/protocol.md.
 //
-// Most programs do not need this package: package rota is its caller. This page is for those who write another one. The
-// example of the package is a whole caller.
+// Most programs do not need this package: package rota is its caller. This page is for those who write another one;
+// packages internal/replica and test/sim are two.
 //
 // # Creating a member
 //
