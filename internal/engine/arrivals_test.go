@@ -8,12 +8,66 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/work"
 )
+
+// crew is a controller of a member with all slots open, and the workers of its queue.
+type crew struct {
+	*controllers.Controller
+	t       *testing.T
+	queue   chan types.NamespacedName
+	most    int // that waited in the queue at a time
+	workers sync.WaitGroup
+}
+
+// newCrew starts workers, each of which takes so long for a key.
+func newCrew(t *testing.T, workers int, takes time.Duration) *crew {
+	r := testRota(t)
+	c := &crew{t: t, queue: make(chan types.NamespacedName, 2000)}
+	c.Controller = testController(t, r, "test", labKind, func(keys []types.NamespacedName, _ work.Priority) {
+		for _, key := range keys {
+			if c.Add(key) {
+				c.queue <- key
+			}
+		}
+		c.most = max(c.most, len(c.queue))
+	})
+	openSlots(r, r.cfg.Slots.All())
+	for range workers {
+		c.workers.Go(func() {
+			for key := range c.queue {
+				c.reconcile(key, takes)
+			}
+		})
+	}
+	<-time.After(time.Millisecond) // at time 0 nothing counts as waiting
+	return c
+}
+
+func (c *crew) reconcile(key types.NamespacedName, takes time.Duration) {
+	c.Take(key)
+	if _, ok := c.Admit(c.t.Context(), key); !ok {
+		c.t.Errorf("%s is not admitted", key)
+	}
+	<-time.After(takes)
+	c.Done(key)
+}
+
+// arrive has objects arrive, and returns how long it takes until all are reconciled.
+func (c *crew) arrive(objects int) time.Duration {
+	var keys []types.NamespacedName
+	for n := range objects {
+		keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)})
+	}
+	begun := time.Now()
+	c.Trickle(c.t.Context(), keys)
+	close(c.queue)
+	c.workers.Wait()
+	return time.Since(begun)
+}
 
 // R8: the objects of slots that were handed over come as fast as workers take them, so that timers which the move
 // dropped are late by little, and few of them wait in the queue, so that a change does not wait for long in a queue
@@ -29,53 +83,12 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d workers, %v each", test.workers, test.takes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := testRota(t)
-				queue := make(chan types.NamespacedName, 2000)
-				var c *controllers.Controller
-				most := 0
-				c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
-					func(keys []types.NamespacedName, _ work.Priority) {
-						for _, key := range keys {
-							if c.Add(key) {
-								queue <- key
-							}
-						}
-						most = max(most, len(queue))
-					})
-				if err != nil {
-					t.Fatal(err)
-				}
-				all := r.cfg.Slots.All()
-				r.share.Hold(all)
-				r.gate.SetDeadline(time.Hour)
-				r.gate.Open(all, 7)
-				var keys []types.NamespacedName
-				for n := range test.objects {
-					keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)})
-				}
-				var workers sync.WaitGroup
-				for range test.workers {
-					workers.Go(func() {
-						for key := range queue {
-							c.Take(key)
-							if _, ok := c.Admit(t.Context(), key); !ok {
-								t.Errorf("%s is not admitted", key)
-							}
-							<-time.After(test.takes)
-							c.Done(key)
-						}
-					})
-				}
-				<-time.After(time.Millisecond) // at time 0 nothing counts as waiting
-				begun := time.Now()
-				c.Trickle(t.Context(), keys)
-				close(queue)
-				workers.Wait()
-				if took := time.Since(begun); took > test.most {
+				c := newCrew(t, test.workers, test.takes)
+				if took := c.arrive(test.objects); took > test.most {
 					t.Errorf("all were reconciled after %v, want %v", took, test.most)
 				}
-				if most > 16 {
-					t.Errorf("%d waited in the queue at a time, want %d at most", most, 16)
+				if c.most > 16 {
+					t.Errorf("%d waited in the queue at a time, want %d at most", c.most, 16)
 				}
 			})
 		})
@@ -86,43 +99,7 @@ func TestR8ArrivalsComeAsWorkersTakeThem(t *testing.T) {
 // time: as many are under way as there are workers.
 func TestR8SlowArrivalsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := testRota(t)
-		queue := make(chan types.NamespacedName, 2000)
-		var c *controllers.Controller
-		c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
-			func(keys []types.NamespacedName, _ work.Priority) {
-				for _, key := range keys {
-					if c.Add(key) {
-						queue <- key
-					}
-				}
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := r.cfg.Slots.All()
-		r.share.Hold(all)
-		r.gate.SetDeadline(time.Hour)
-		r.gate.Open(all, 7)
-		var keys []types.NamespacedName
-		for n := range 60 {
-			keys = append(keys, types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)})
-		}
-		var workers sync.WaitGroup
-		for range 20 {
-			workers.Go(func() {
-				for key := range queue {
-					c.Take(key)
-					if _, ok := c.Admit(t.Context(), key); !ok {
-						t.Errorf("%s is not admitted", key)
-					}
-					<-time.After(time.Minute)
-					c.Done(key)
-				}
-			})
-		}
-		<-time.After(time.Millisecond)
-		begun := time.Now()
+		c := newCrew(t, 20, time.Minute)
 		// A change after the other waits for a worker for 15 ms, which makes arrivals few.
 		ctx, stop := context.WithCancel(t.Context())
 		var changes sync.WaitGroup
@@ -131,17 +108,10 @@ func TestR8SlowArrivalsDoNotHoldUpOthers(t *testing.T) {
 			for ctx.Err() == nil {
 				c.Add(key)
 				<-time.After(15 * time.Millisecond)
-				c.Take(key)
-				if _, ok := c.Admit(t.Context(), key); !ok {
-					t.Errorf("%s is not admitted", key)
-				}
-				c.Done(key)
+				c.reconcile(key, 0)
 			}
 		})
-		c.Trickle(t.Context(), keys)
-		close(queue)
-		workers.Wait()
-		if took := time.Since(begun); took > 4*time.Minute {
+		if took := c.arrive(60); took > 4*time.Minute {
 			t.Errorf("all were reconciled after %v: want a little more than 3 minutes, for 60 by 20 workers", took)
 		}
 		stop()

@@ -24,6 +24,14 @@ func slotOf(r *Engine, name types.NamespacedName) slot.Slot {
 	return n
 }
 
+// slotsOf returns the slots of keys.
+func slotsOf(r *Engine, names ...types.NamespacedName) (set slot.Set) {
+	for _, name := range names {
+		set.Add(slotOf(r, name))
+	}
+	return set
+}
+
 // R13, R15: a deletion whose reconcile is cut short by a lapse, or that comes while the gate is shut, is reconciled
 // when the slot opens here again, and is forgotten when it does not.
 func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
@@ -81,19 +89,13 @@ func TestR15DeletionsAreOwedAfterALapse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := testRota(t)
 			var got []types.NamespacedName
-			c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+			c := testController(t, r, "test", schema.GroupKind{Kind: "ConfigMap"},
 				func(keys []types.NamespacedName, _ work.Priority) {
 					got = append(got, keys...)
 				})
-			if err != nil {
-				t.Fatal(err)
-			}
 			key := types.NamespacedName{Namespace: "a", Name: "b"}
-			var mine slot.Set
-			mine.Add(slotOf(r, key))
-			r.share.Hold(mine)
-			r.gate.SetDeadline(time.Hour)
-			r.gate.Open(mine, 7)
+			mine := slotsOf(r, key)
+			openSlots(r, mine)
 			test.lose(r, c, mine, key)
 			c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
 			if !slices.Equal(got, []types.NamespacedName{key}) {
@@ -118,7 +120,7 @@ func TestR8WroteCounts(t *testing.T) {
 	r := testRota(t)
 	_, _ = testQueue(t, r)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", ResourceVersion: "17"}}
-	r.Wrote(t.Context(), schema.GroupKind{Kind: "Secret"}, secret)
+	r.Wrote(t.Context(), secretKind, secret)
 	var mine slot.Set
 	mine.Add(slotOf(r, types.NamespacedName{Namespace: "a", Name: "b"}))
 	if got := r.share.Versions(mine)["Secret"]; got != "17" {
@@ -134,10 +136,7 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	c, err := r.newTestController("test", kind, func([]types.NamespacedName, work.Priority) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testController(t, r, "test", kind, ignore)
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
 	obj := func(uid string) *corev1.ConfigMap {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/work"
-	"github.com/rota-dev/rota/slot"
 )
 
 // oneWorker gives each member one worker, which takes a second for a deletion. The result is by whom each was
@@ -103,54 +102,6 @@ func TestR15WaitingDeletionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// R15: whatever order a drain that leaves deletions and a worker come in, a deletion is reconciled or left to the
-// slot's next owner.
-func TestR15NoOrderOfADrainLosesADeletion(t *testing.T) {
-	r := testRota(t)
-	c, again := newCounting(t, r)
-	key := types.NamespacedName{Namespace: "a", Name: "b"}
-	s := slotOf(r, key)
-	mine := slot.SetOf(slot.Range{First: s, Last: s})
-	r.share.Hold(mine)
-	r.gate.SetDeadline(time.Hour)
-	objects := r.holder()
-	reconciled, left := 0, 0
-	for n := range 3000 {
-		r.gate.Open(mine, 7)
-		*again = 0
-		c.Add(key)
-		var gone []table.Gone
-		done := false
-		var wg sync.WaitGroup
-		idle := make(chan struct{})
-		wg.Go(func() {
-			r.gate.Drain(mine, c.Work.Waits, func(s slot.Slot) {
-				gone = objects.Undone(s, 1000)
-				close(idle)
-			})
-			r.gate.LeaveGone(mine)
-		})
-		wg.Go(func() {
-			c.Take(key)
-			_, done = c.Admit(t.Context(), key)
-			c.Done(key)
-		})
-		wg.Wait()
-		<-idle
-		switch {
-		case done == (len(gone) == 1):
-			t.Fatalf("try %d: reconciled: %v, left: %v, enqueued again: %d", n, done, gone, *again)
-		case done:
-			reconciled++
-		default:
-			left++
-		}
-		r.gate.Shut(mine)
-		c.Forget(mine)
-	}
-	t.Logf("%d reconciled, %d left", reconciled, left)
-}
-
 // R15: deletions that former owners left are reconciled once their slots open, by every controller of their kind; those
 // of a kind that has none, and those that there is no room for, are counted.
 func TestR15DeletionsAreInherited(t *testing.T) {
@@ -168,8 +119,7 @@ func TestR15DeletionsAreInherited(t *testing.T) {
 	}
 	objects := r.holder()
 	key := types.NamespacedName{Namespace: "a", Name: "b"}
-	s := slotOf(r, key)
-	mine := slot.SetOf(slot.Range{First: s, Last: s})
+	s, mine := slotOf(r, key), slotsOf(r, key)
 	gone := []table.Gone{
 		{Slot: s, Kind: "ConfigMap", Namespace: "a", Name: "b"},
 		{Slot: s, Kind: "Secret", Namespace: "a", Name: "b"},

@@ -45,9 +45,10 @@ var httpCalls = rapid.Custom(func(t *rapid.T) httpCall {
 	c := httpCall{
 		Method: pickOne(t, "method", "GET", "GET", "HEAD", "OPTIONS", "POST", "POST", "PUT", "PATCH", "DELETE", "TRACE"),
 		Query: strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"dryRun=All", "fieldManager=a+b", "timeout=5s",
-			"timeout=1ms", "timeout=0", "timeout=none", "timeout=1m", "watch=true", "watch=1", "command=ls&command=-l", "x=%zz",
-			"a;b", "limit=500", "labelSelector=a%3Db", "fieldSelector=metadata.name%3Db", "allowWatchBookmarks=true", "tailLines=",
-			"x", "resourceVersion=0", "propagationPolicy=Orphan", "x=%2f&x=%20", "pretty"}), 0, 4).Draw(t, "query"), "&"),
+			"timeout=1ms", "timeout=0", "timeout=0s", "timeout=-3s", "timeout=none", "timeout=1m", "watch=true", "watch=1",
+			"command=ls&command=-l", "x=%zz", "a;b", "limit=500", "labelSelector=a%3Db", "fieldSelector=metadata.name%3Db",
+			"allowWatchBookmarks=true", "tailLines=", "x", "resourceVersion=0", "propagationPolicy=Orphan", "x=%2f&x=%20",
+			"pretty"}), 0, 4).Draw(t, "query"), "&"),
 		Body:      pickOne(t, "body", "", "{}", `{"metadata":{"name":"b","namespace":"a"}}`, "\x00\x01k8s", "[]"),
 		Header:    http.Header{},
 		Reconcile: rapid.Bool().Draw(t, "reconcile"),

@@ -53,10 +53,7 @@ func newPair(t *testing.T) *pair {
 		r.cfg.Self.ID, r.cfg.Self.Pod = fmt.Sprintf("web-%d-abcde", n), fmt.Sprintf("web-%d", n)
 		r.store = shared.Client(nil)
 		kind := schema.GroupKind{Kind: "ConfigMap"}
-		c, err := r.newTestController("test", kind, func([]types.NamespacedName, work.Priority) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testController(t, r, "test", kind, ignore)
 		c.Started()
 		p.r[n], p.c[n] = r, c
 	}
@@ -264,10 +261,7 @@ func TestR15FailingDeletionsDoNotHoldTheirSlot(t *testing.T) {
 				r := testRota(t)
 				var both []*controllers.Controller
 				for _, name := range []string{"one", "two"} {
-					c, err := r.newTestController(name, schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
-					if err != nil {
-						t.Fatal(err)
-					}
+					c := testController(t, r, name, schema.GroupKind{Kind: "ConfigMap"}, ignore)
 					both = append(both, c)
 				}
 				fails := types.NamespacedName{Namespace: "a", Name: "fails"}

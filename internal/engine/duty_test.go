@@ -239,7 +239,7 @@ func TestR18OwnDutiesInARollout(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]slot.Slot{
-		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(schema.GroupKind{Kind: "Secret"}): 126,
+		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(secretKind): 126,
 		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, report.ScrubDuty: 91,
 	} {
 		if got, ok := r.ownSlot(name); got != want || !ok {

@@ -28,7 +28,6 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/election"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -356,29 +355,6 @@ func TestElectionWithoutALease(t *testing.T) {
 	})
 }
 
-// The last member releases the Lease even if it cannot delete its own.
-func TestElectionsLeaseIsReleasedWhenTheOwnOneIsLeft(t *testing.T) {
-	inLab(t, func(l *lab) {
-		a := l.start("web-0", withElection)
-		l.until("the member works", time.Minute, a.works)
-		a.fail(func(op memory.Op) error {
-			if op == memory.OpDeleteLease {
-				return memory.ErrLost
-			}
-			return nil
-		})
-		a.leave()
-		if err := <-a.done; err == nil || !strings.Contains(err.Error(), "could not be deleted") {
-			l.t.Errorf("error %v", err)
-		}
-		a.done <- nil
-		a.scraped = false
-		if r := l.election(); r.Holder != "" {
-			l.t.Errorf("the Lease says %+v", r)
-		}
-	})
-}
-
 // election is what the Lease says.
 func (l *lab) election() election.Record {
 	l.t.Helper()
@@ -460,10 +436,7 @@ func (someKeeper) Kinds() []string { return []string{"Website"} }
 func TestDeletionsAreLeftToTheLeader(t *testing.T) {
 	r := testRota(t)
 	defer r.closeStore()
-	c, err := r.newTestController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testController(t, r, "c", secretKind, ignore)
 	r.share.Hold(r.cfg.Slots.All())
 	owed := func() int { return undoneIn(c, r.cfg.Slots.All()) }
 	r.opts.LeaderElectionID, r.opts.LeaderElectionNamespace = electionLease.Name, electionLease.Namespace

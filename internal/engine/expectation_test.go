@@ -18,10 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/internal/moves"
 	"github.com/rota-dev/rota/internal/protocol/member"
-	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -144,7 +141,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 func TestShadowListsWhatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logged
-		secrets := schema.GroupKind{Kind: "Secret"}
+		secrets := secretKind
 		cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(req *http.Request) string {
 			switch req.URL.Path {
 			case "/api/v1":
@@ -219,22 +216,4 @@ func TestShadowPace(t *testing.T) {
 	if len(first) < 4 {
 		t.Errorf("the first lists came after %v, want random times", first)
 	}
-}
-
-// Slots that are on their way to a shadow are in its report.
-func TestShadowReportsMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
-		stop := s.start("a", &websites{count: 5})
-		time.Sleep(time.Minute)
-		r := s.all()[0]
-		i := &incarnation{Replica: r.present.Load().Replica, rota: r, moves: moves.New("a")}
-		i.moves.Seen(r.now()-5*time.Second, &table.Table{Slots: 8, Runs: []table.Run{{
-			Slots: slot.Range{First: 3, Last: 3}, Owner: "b", Epoch: 1, Next: "a",
-		}}})
-		if got := i.report().Moving; len(got) != 1 || got[slot.Slot(3)] != 5*time.Second {
-			t.Errorf("moving: %v", got)
-		}
-		stop()
-	})
 }

@@ -1,12 +1,8 @@
 package engine
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -180,52 +176,6 @@ func TestPlans(t *testing.T) {
 		if got := plans(test.old, test.next); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
-	}
-}
-
-// The fence's refusals are counted, whether a reconcile wrote or not, and their text reaches the caller.
-func TestFenceRejectionsAreCounted(t *testing.T) {
-	r := testRota(t)
-	mayWrite(r, time.Hour)
-	answer := func(code int, text string) roundTripper {
-		return func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: code, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
-				Body: io.NopCloser(strings.NewReader(text))}, nil
-		}
-	}
-	refusal := `{"kind":"Status","message":"x is forbidden: ValidatingAdmissionPolicy 'f' denied request: the fence of rota ` +
-		`operators/website: Pod web-0 (UID 1) is not a member in epoch 7: it was expelled"}`
-	large := strings.Repeat("x", 3*8<<10)
-	for name, test := range map[string]struct {
-		ctx  context.Context
-		code int
-		text string
-		want float64
-	}{
-		"in a reconcile":         {r.withSlot(t.Context(), 3), http.StatusForbidden, refusal, 1},
-		"outside of a reconcile": {t.Context(), http.StatusForbidden, refusal, 1},
-		"another refusal":        {t.Context(), http.StatusForbidden, large, 0},
-		"no refusal":             {t.Context(), http.StatusOK, refusal, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			before, _ := metricOf(t, r, "rota_fence_rejections_total")
-			req, err := http.NewRequestWithContext(test.ctx, http.MethodPut,
-				"https://example.com/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := r.WrapTransport(answer(test.code, test.text)).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if got, err := io.ReadAll(resp.Body); err != nil || string(got) != test.text {
-				t.Errorf("the caller reads %d bytes, want %d; %v", len(got), len(test.text), err)
-			}
-			if after, _ := metricOf(t, r, "rota_fence_rejections_total"); after-before != test.want {
-				t.Errorf("%v refusals are counted, want %v", after-before, test.want)
-			}
-		})
 	}
 }
 

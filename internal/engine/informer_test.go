@@ -42,7 +42,7 @@ func TestShareInformer(t *testing.T) {
 	if _, err := NewQueue(r, "test", shared, queue); err != nil {
 		t.Error(err)
 	}
-	if !r.share.Sharded(schema.GroupKind{Kind: "Secret"}) {
+	if !r.share.Sharded(secretKind) {
 		t.Error("NewQueue did not shard the kind")
 	}
 }

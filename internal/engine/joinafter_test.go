@@ -7,10 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -55,11 +51,8 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		}
 		close(certified)
 		waits("the controllers to be built")
-		enqueue := func([]types.NamespacedName, work.Priority) {}
-		c, err := r.newTestController("late", schema.GroupKind{Kind: "Secret"}, enqueue)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enqueue := ignore
+		c := testController(t, r, "late", secretKind, enqueue)
 		c.ExpectKindLate()
 		ran := make(chan struct{})
 		if err := r.Duty("report", func(context.Context) error { close(ran); return nil }); err != nil {
@@ -73,7 +66,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		if finished != 1 {
 			t.Errorf("the end of the setup was told %d times", finished)
 		}
-		if _, err := r.newTestController("later", schema.GroupKind{Kind: "Secret"}, enqueue); err == nil ||
+		if _, err := r.newTestController("later", secretKind, enqueue); err == nil ||
 			!strings.Contains(err.Error(), "JoinAfter") {
 			t.Errorf("NewController once the member works: %v, want an error that says JoinAfter", err)
 		}

@@ -3,13 +3,9 @@ package engine
 import (
 	"fmt"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	"github.com/rota-dev/rota/internal/work"
 )
 
 // BenchmarkKey is what a rota adds to the way of a key from the queue to its reconcile and back, while others wait.
@@ -19,14 +15,9 @@ func BenchmarkKey(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c, err := r.newTestController("c", schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := testController(b, r, "c", secretKind, ignore)
 	all := r.cfg.Slots.All()
-	r.share.Hold(all)
-	r.gate.SetDeadline(time.Hour)
-	r.gate.Open(all, 7)
+	openSlots(r, all)
 	keys := make([]types.NamespacedName, 1000)
 	for i := range keys {
 		keys[i] = types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}

@@ -31,16 +31,13 @@ func TestR8ControllersOfAKindThatCannotBeListed(t *testing.T) {
 	enqueued := map[string]map[types.NamespacedName]bool{}
 	controller := func(kind schema.GroupKind) *controllers.Controller {
 		enqueued[kind.Kind] = map[types.NamespacedName]bool{}
-		c, err := r.newTestController(kind.Kind, kind, func(keys []types.NamespacedName, _ work.Priority) {
+		c := testController(t, r, kind.Kind, kind, func(keys []types.NamespacedName, _ work.Priority) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, key := range keys {
 				enqueued[kind.Kind][key] = true
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		return c
 	}
 	take := func(kind schema.GroupKind, key types.NamespacedName) bool {

@@ -17,13 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -50,8 +48,8 @@ func newOffice(t *testing.T, owned bool) *office {
 		defer mu.Unlock()
 		o.log.WriteString(args + "\n")
 	}, funcr.Options{}))
-	secrets := schema.GroupKind{Kind: "Secret"}
-	if _, err := o.newTestController("secrets", secrets, func([]types.NamespacedName, work.Priority) {}); err != nil {
+	secrets := secretKind
+	if _, err := o.newTestController("secrets", secrets, ignore); err != nil {
 		t.Fatal(err)
 	}
 	if owned && !o.share.Own(configMaps, secrets, true) {

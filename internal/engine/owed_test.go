@@ -1,54 +1,16 @@
 package engine
 
 import (
-	"slices"
 	"sync"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
-	"github.com/rota-dev/rota/slot"
 )
-
-// R13, R15: the reconcile of a deletion that a lapse cut short returns when the slot is open here again: it is enqueued
-// then.
-func TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened(t *testing.T) {
-	r := testRota(t)
-	var got []types.NamespacedName
-	c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ work.Priority) {
-		got = append(got, keys...)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := types.NamespacedName{Namespace: "a", Name: "b"}
-	var mine slot.Set
-	mine.Add(slotOf(r, key))
-	r.share.Hold(mine)
-	r.gate.SetDeadline(time.Hour)
-	r.gate.Open(mine, 7)
-	for range 2 {
-		got = nil
-		if _, ok := c.Admit(t.Context(), key); !ok {
-			t.Fatal("not admitted")
-		}
-		r.gate.Shut(mine)
-		c.Opened(mine, delivery.Opened{}, r.gate.Open(mine, 7))
-		c.Done(key)
-		if !slices.Equal(got, []types.NamespacedName{key}) {
-			t.Errorf("enqueued: %v, want %v", got, key)
-		}
-		if owed := undoneIn(c, mine); owed != 0 {
-			t.Errorf("%d keys are owed as well, want none", owed)
-		}
-	}
-}
 
 // R13, R15: whatever order a lapse, its end and a worker come in, a deletion is reconciled or waits in the queue.
 func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
@@ -70,11 +32,8 @@ func TestR15NoOrderOfALapseLosesADeletion(t *testing.T) {
 			r := testRota(t)
 			c, enqueued := newCounting(t, r)
 			key := types.NamespacedName{Namespace: "a", Name: "b"}
-			var mine slot.Set
-			mine.Add(slotOf(r, key))
-			r.share.Hold(mine)
-			r.gate.SetDeadline(time.Hour)
-			r.gate.Open(mine, 7)
+			mine := slotsOf(r, key)
+			openSlots(r, mine)
 			for n := range 3000 {
 				*enqueued = 0
 				var wg sync.WaitGroup
@@ -100,13 +59,10 @@ func newCounting(t *testing.T, r *Engine) (c *controllers.Controller, enqueued *
 	t.Helper()
 	var mu sync.Mutex
 	enqueued = new(int)
-	c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"}, func(keys []types.NamespacedName, _ work.Priority) {
+	c = testController(t, r, "test", labKind, func(keys []types.NamespacedName, _ work.Priority) {
 		mu.Lock()
 		defer mu.Unlock()
 		*enqueued += len(keys)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return c, enqueued
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/controllers"
-	"github.com/rota-dev/rota/internal/work"
 )
 
 // A reconcile begins when the cache shows what this member wrote to its object, by a subresource, too. It does not wait
@@ -110,7 +109,7 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		var other *controllers.Controller
 		l.setup = func(m *labMember) {
 			var err error
-			if other, err = m.newTestController("other", labKind, func([]types.NamespacedName, work.Priority) {}); err != nil {
+			if other, err = m.newTestController("other", labKind, ignore); err != nil {
 				t.Fatal(err)
 			}
 			other.Started()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,16 +35,13 @@ func testInner[T comparable](t *testing.T) workqueue.TypedRateLimitingInterface[
 }
 
 func testInformer(r *Engine) cache.SharedIndexInformer {
-	return r.share.NewInformer(schema.GroupKind{Kind: "Secret"}, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
+	return r.share.NewInformer(secretKind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil)
 }
 
 // own makes r the owner of the slot of an object.
 func own(r *Engine, item cache.ObjectName) slot.Set {
-	var mine slot.Set
-	mine.Add(slotOf(r, types.NamespacedName(item)))
-	r.share.Hold(mine)
-	r.gate.SetDeadline(time.Hour)
-	r.gate.Open(mine, 7)
+	mine := slotsOf(r, types.NamespacedName(item))
+	openSlots(r, mine)
 	return mine
 }
 
@@ -200,7 +196,7 @@ func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
 func TestItemsOfAKindWithoutNamespacesAreHashedByName(t *testing.T) {
 	r := testRota(t)
 	q, _ := testQueue(t, r)
-	kind := schema.GroupKind{Kind: "Secret"}
+	kind := secretKind
 	r.share.Own(schema.GroupKind{Kind: "Pod"}, kind, false)
 	own(r, cache.ObjectName{Name: testItem.Name})
 	q.Add(testItem)

@@ -171,7 +171,7 @@ func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
 // keep puts the test's item into a store.
 func keep(t *testing.T, r *Engine) {
 	t.Helper()
-	kind := schema.GroupKind{Kind: "Secret"}
+	kind := secretKind
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, deliverytest.Never, nil)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
 	if err := inf.GetIndexer().Add(obj); err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/group"
@@ -47,7 +46,7 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 			if len(s.Duties) != 1 || !s.Duties[0].Running || s.Duties[0].Owner != r.ID() {
 				t.Errorf("duties %+v, want the one running here", s.Duties)
 			}
-			if !r.Owns(schema.GroupKind{Kind: "Secret"}, types.NamespacedName{Namespace: "a", Name: "b"}) || epoch == 0 {
+			if !r.Owns(secretKind, types.NamespacedName{Namespace: "a", Name: "b"}) || epoch == 0 {
 				t.Errorf("it does not own an object, or has no epoch (%d)", epoch)
 			}
 			if waited := time.Since(start); waited > 0 {

@@ -7,11 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/internal/controllers"
-	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -23,10 +19,7 @@ func TestJoinsOnceWorkersRun(t *testing.T) {
 		r.store = shared.Client(nil)
 		var controllers []*controllers.Controller
 		for _, name := range []string{"first", "second"} {
-			c, err := r.newTestController(name, schema.GroupKind{Kind: "Secret"}, func([]types.NamespacedName, work.Priority) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testController(t, r, name, secretKind, ignore)
 			c.ExpectKindLate()
 			controllers = append(controllers, c)
 		}

@@ -137,16 +137,11 @@ func TestGoroutinesOfSlotsThatStay(t *testing.T) {
 		r := testRota(t)
 		defer r.closeStore()
 		again := make(chan types.NamespacedName, 1)
-		c, err := r.newTestController("test", schema.GroupKind{Kind: "ConfigMap"},
+		c := testController(t, r, "test", schema.GroupKind{Kind: "ConfigMap"},
 			func(keys []types.NamespacedName, _ work.Priority) { again <- keys[0] })
-		if err != nil {
-			t.Fatal(err)
-		}
 		key := types.NamespacedName{Namespace: "a", Name: "a"}
 		set := slot.SetOf(slot.Range{First: slotOf(r, key), Last: slotOf(r, key)})
-		r.share.Hold(set)
-		r.gate.SetDeadline(time.Hour)
-		r.gate.Open(set, 7)
+		openSlots(r, set)
 		ctx, ok := c.Admit(t.Context(), key)
 		if !ok {
 			t.Fatal("not admitted")

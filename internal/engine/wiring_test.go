@@ -109,10 +109,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		{
 			"a controller whose informer holds all objects",
 			func(t *testing.T, r *Engine) func(context.Context) {
-				c, err := r.newTestController("replicas", secretKind, ignore)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testController(t, r, "replicas", secretKind, ignore)
 				q := controllers.NewQueue(c, testInner[string](t), func(string) (types.NamespacedName, error) {
 					return types.NamespacedName{}, nil
 				})
@@ -135,10 +132,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 		{
 			"an informer that was not started",
 			func(t *testing.T, r *Engine) func(context.Context) {
-				c, err := r.newTestController("replicas", secretKind, ignore)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testController(t, r, "replicas", secretKind, ignore)
 				r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 				c.Started()
 				return func(ctx context.Context) { <-ctx.Done() }
@@ -323,10 +317,7 @@ func TestFaultsAreTold(t *testing.T) {
 			workOn(t, q, q.Get, q.Admit)
 		}, ""},
 		{"an Enqueue that adds nothing", func(t *testing.T, r *Engine) {
-			c, err := r.newTestController("test", secretKind, ignore)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := testController(t, r, "test", secretKind, ignore)
 			c.Opened(own(r, testItem), openedWith(testItem), nil)
 		}, "Enqueue was given objects"},
 		{"no handler", func(t *testing.T, r *Engine) { testQueue(t, r) }, "no event handler was added to the informer"},

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/test/store/memory"
@@ -22,13 +21,13 @@ func TestR9WorkLeavesFirst(t *testing.T) {
 		owned, left := false, false
 		err := r.Work(ctx, func(work context.Context) {
 			<-r.Joined()
-			for !r.Owns(schema.GroupKind{Kind: "Secret"}, name) {
+			for !r.Owns(secretKind, name) {
 				<-time.After(time.Second)
 			}
 			owned = true
 			cancel()
 			<-work.Done()
-			left = !r.Owns(schema.GroupKind{Kind: "Secret"}, name)
+			left = !r.Owns(secretKind, name)
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -36,6 +38,24 @@ func testRotaLogging(t *testing.T, log logr.Logger) *Engine {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// testController makes a controller of a kind, as an adapter does.
+func testController(t testing.TB, r *Engine, name string, kind schema.GroupKind, enqueue controllers.Enqueue,
+) *controllers.Controller {
+	t.Helper()
+	c, err := r.newTestController(name, kind, enqueue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// openSlots has a member work in slots.
+func openSlots(r *Engine, set slot.Set) {
+	r.share.Hold(set)
+	r.gate.SetDeadline(time.Hour)
+	r.gate.Open(set, 7)
 }
 
 // withSlot is a context of a reconcile of something in a slot. ctx is the one that the gate gave.
@@ -189,29 +209,6 @@ func TestR02EveryWriteIsOne(t *testing.T) {
 	}
 }
 
-// R2: an API server reads a timeout of 0 as its own, a minute.
-func TestR02TimeoutThatIsNone(t *testing.T) {
-	for given, want := range map[string]string{"0s": "2000ms", "0": "2000ms", "-3s": "2000ms", "1m": "2000ms",
-		"x": "2000ms", "1s": "1s"} {
-		r := testRota(t)
-		mayWrite(r, time.Minute)
-		req := httptest.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPut,
-			"https://example.com/api/v1/nodes/a?timeout="+given, http.NoBody)
-		got := ""
-		resp, err := r.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
-			got = req.URL.Query().Get("timeout")
-			return status(200), nil
-		})).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if got != want {
-			t.Errorf("timeout=%s is sent as %q, want %q", given, got, want)
-		}
-	}
-}
-
 // R6: the outcome of a reconcile that has run into its own timeout, or that is cut short because its member leaves, may
 // still be written: its slot does not move before it returns. Once the slot is lost nothing is written, whatever ended
 // the context first.
@@ -294,57 +291,6 @@ func TestWritesEndWithTheirContext(t *testing.T) {
 			cancel()
 			if !errors.Is(err, test.want) || time.Since(start) != 200*time.Millisecond {
 				t.Errorf("after %v the error is %v, want %v", time.Since(start), err, test.want)
-			}
-			time.Sleep(time.Minute)
-		}
-	})
-}
-
-// R6: a leaver has ended the context of a reconcile, which goes on to note what it has done. That write is sent: the
-// slot waits for it.
-func TestR06WritesOfCutReconcilesAreSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := testRota(t)
-		mayWrite(r, time.Minute)
-		ctx, cut := context.WithCancelCause(t.Context())
-		ctx = r.withSlot(ctx, 3)
-		cut(gate.ErrHandover)
-		sent := false
-		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
-			sent = true
-			return status(http.StatusOK), nil
-		})
-		if !sent || err != nil {
-			t.Errorf("sent: %v, error %v", sent, err)
-		}
-	})
-}
-
-// R6: a write that is on its way when its reconcile is cut short, or its duty has to end, gets its answer. Its outcome is
-// known then, and the slot moves at once.
-func TestR06HandoversWaitForAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, cause := range []error{gate.ErrHandover, gate.ErrLost} {
-			r := testRota(t)
-			r.gate.SetDeadline(r.now() + time.Minute)
-			r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
-			mayWrite(r, 10*time.Second)
-			parent, end := context.WithCancelCause(t.Context())
-			ctx := r.withSlot(parent, 3)
-			start := time.Now()
-			err := send(ctx, t, r, http.MethodPut, func(req *http.Request) (*http.Response, error) {
-				end(cause)
-				select {
-				case <-req.Context().Done():
-					return nil, req.Context().Err()
-				case <-time.After(100 * time.Millisecond):
-					return status(http.StatusOK), nil
-				}
-			})
-			synctest.Wait()
-			known := r.gate.InFlight() == 0
-			if want := errors.Is(cause, gate.ErrHandover); (err == nil) != want || known != want {
-				t.Errorf("%v: after %v the error is %v, and the outcome known: %v", cause, time.Since(start), err, known)
 			}
 			time.Sleep(time.Minute)
 		}
