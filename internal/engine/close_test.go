@@ -48,7 +48,7 @@ func TestRunClosesItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.store.Notify(t.Context(), member.Notify{Reason: "Lapsed", Message: "m"})
-	eventually(t, func() bool { return told.Load() != nil })
+	until(t, "the event is sent", func() bool { return told.Load() != nil })
 	if closed.Load() != nil {
 		t.Fatal("the connection was closed before Run")
 	}
@@ -57,5 +57,5 @@ func TestRunClosesItsStore(t *testing.T) {
 	if err := r.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return closed.Load() != nil })
+	until(t, "the connection is closed", func() bool { return closed.Load() != nil })
 }

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -598,7 +597,7 @@ func TestDutiesThatWorkOnce(t *testing.T) {
 				}
 			}
 		}
-		m := l.start("web-0", func(o *Options) { o.Logger = funcr.New(log.write, funcr.Options{}) })
+		m := l.start("web-0", func(o *Options) { o.Logger = log.logger() })
 		l.wait(time.Minute)
 		m.cutOff()
 		l.wait(time.Minute)

@@ -6,13 +6,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -21,36 +19,6 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/test/store/memory"
 )
-
-// logged keeps what is logged.
-type logged struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *logged) logger() logr.Logger {
-	return funcr.New(func(_, args string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.lines = append(l.lines, args)
-	}, funcr.Options{})
-}
-
-// with returns the lines that have all the texts.
-func (l *logged) with(texts ...string) (out []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.lines {
-		has := true
-		for _, text := range texts {
-			has = has && strings.Contains(line, text)
-		}
-		if has {
-			out = append(out, line)
-		}
-	}
-	return out
-}
 
 // answering is an API server.
 type answering func(*http.Request) (body string)
@@ -68,13 +36,13 @@ func (f answering) RoundTrip(req *http.Request) (*http.Response, error) {
 // A panic in a list is told with its stack, and the list is made again.
 func TestShadowSurvivesAPanicInAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logged
+		log := &lines{}
 		s := &shadows{t: t, memory: memory.New(), reports: newSharedReports()}
 		stop := s.start("a", &websites{count: 5, panics: 1}, func(o *Options) { o.Logger = log.logger() })
 		time.Sleep(time.Minute)
-		told := log.with("cannot list", "panic: no list", "shadow_test.go")
-		if r := s.all()[0].account.Report(s.all()[0].ID(), nil); len(r.Would) != 1 || r.Would[0].Objects != 5 || len(told) != 1 {
-			t.Errorf("it counted %+v, and told %q", r.Would, told)
+		log.wants(t, 1, "cannot list", "panic: no list", "shadow_test.go")
+		if r := s.all()[0].account.Report(s.all()[0].ID(), nil); len(r.Would) != 1 || r.Would[0].Objects != 5 {
+			t.Errorf("it counted %+v", r.Would)
 		}
 		stop()
 	})
@@ -83,7 +51,7 @@ func TestShadowSurvivesAPanicInAList(t *testing.T) {
 // So is a panic in what a shadow's Start does.
 func TestShadowSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logged
+		log := &lines{}
 		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
 			Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website)
 		if err != nil {
@@ -96,9 +64,10 @@ func TestShadowSurvivesAPanic(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*shadowRetry-time.Second)
 		defer cancel()
-		if err := shadow.Start(ctx); err != nil || tries != 2 || len(log.with("panic: no member", "expectation_test.go")) != 2 {
-			t.Errorf("%v after %d tries; the log: %q", err, tries, log.lines)
+		if err := shadow.Start(ctx); err != nil || tries != 2 {
+			t.Errorf("%v after %d tries", err, tries)
 		}
+		log.wants(t, 2, "panic: no member", "expectation_test.go")
 	})
 }
 
@@ -140,7 +109,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 // A kind whose group does not answer keeps no other one from being counted, and is told.
 func TestShadowListsWhatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logged
+		log := &lines{}
 		secrets := secretKind
 		cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(req *http.Request) string {
 			switch req.URL.Path {
@@ -171,9 +140,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 			seen[0].Changed != 0 || seen[0].Over == 0 { // it is older than the list before
 			t.Errorf("counted %+v", seen)
 		}
-		if told := log.with("cannot list", website.String(), "did not answer within 10s"); len(told) != 1 {
-			t.Errorf("told %q", told)
-		}
+		log.wants(t, 1, "cannot list", website.String(), "did not answer within 10s")
 	})
 }
 

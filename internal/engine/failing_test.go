@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,7 +75,7 @@ func TestControllersThatFailAreTold(t *testing.T) {
 			if failing && len(s) > 0 && (s[0].Controller != "test" || s[0].Never != never || !errors.Is(s[0].Err, outcome)) {
 				t.Errorf("%s: %+v, want controller test, never succeeded: %t, error %v", when, s[0], never, outcome)
 			}
-			if got := failingGauge(t, r); got != float64(len(s)) {
+			if got, _ := metricOf(t, r, "rota_controller_failing"); got != float64(len(s)) {
 				t.Errorf("%s: rota_controller_failing is %v, want %d", when, got, len(s))
 			}
 			var told []string
@@ -106,24 +105,6 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		}
 		look("none is left", false, false, "ReconcilesFail ReconcilesSucceed ReconcilesFail ReconcilesSucceed")
 	})
-}
-
-// failingGauge returns the metric of the only controller.
-func failingGauge(t *testing.T, r *Engine) float64 {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.Collector())
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "rota_controller_failing" {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatal("no metric rota_controller_failing")
-	return 0
 }
 
 // Workers that never return an error to Admit tell by AddRateLimited.

@@ -10,7 +10,8 @@ import (
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
-// Controllers and duties that are set up while Run waits take part. The member does not join before, and says why.
+// Controllers and duties that are set up while Run waits take part. The member does not join before, nor before the
+// workers of all its controllers run, and says what it waits for.
 func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
@@ -59,7 +60,10 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(built)
-		waits("controller late")
+		waits("controller late, which")
+		c.Explain(func() string { return "the sky is down" })
+		waits("controller late: the sky is down")
+		c.Started()
 		c.Started()
 		<-r.Joined()
 		<-ran

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
@@ -34,20 +31,15 @@ type office struct {
 	slot   slot.Slot
 	server *deliverytest.Memory
 	ctx    context.Context // of a reconcile of a/s
-	log    *strings.Builder
+	log    *lines
 }
 
 var configMaps = schema.GroupKind{Kind: "ConfigMap"}
 
 func newOffice(t *testing.T, owned bool) *office {
 	t.Helper()
-	o := &office{server: deliverytest.NewMemory(), log: &strings.Builder{}}
-	var mu sync.Mutex
-	o.Engine = testRotaLogging(t, funcr.New(func(_, args string) {
-		mu.Lock()
-		defer mu.Unlock()
-		o.log.WriteString(args + "\n")
-	}, funcr.Options{}))
+	o := &office{server: deliverytest.NewMemory()}
+	o.Engine, o.log = loggedRota(t)
 	secrets := secretKind
 	if _, err := o.newTestController("secrets", secrets, ignore); err != nil {
 		t.Fatal(err)
@@ -202,7 +194,7 @@ func TestR08WritesAreNoted(t *testing.T) {
 			for owned, want := range map[bool]string{true: test.owned, false: test.whole} {
 				o := newOffice(t, owned)
 				there := o.server.Put(configMap("mine", "", "s"))
-				eventually(t, func() bool { return o.share.Exists(configMaps, there.Key) })
+				until(t, "it is there", func() bool { return o.share.Exists(configMaps, there.Key) })
 				before := o.version(o.slot)
 				if _, err := test.send(o.ctx, t, o.Engine); !errors.Is(err, test.fail) {
 					t.Fatal(err)
@@ -219,20 +211,6 @@ func TestR08WritesAreNoted(t *testing.T) {
 	}
 }
 
-// eventually polls until it holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	err := await.Until(t.Context(), time.Millisecond, 30*time.Second, func() string {
-		if holds() {
-			return ""
-		}
-		return "in vain"
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // R8: a write without the context of a reconcile counts where its object does.
 func TestR08StrayWritesAreNoted(t *testing.T) {
 	for _, owned := range []bool{true, false} {
@@ -244,10 +222,8 @@ func TestR08StrayWritesAreNoted(t *testing.T) {
 		if got := o.version(o.slot); got != "1000" {
 			t.Errorf("owned %v: version %q, want 1000", owned, got)
 		}
-		if n := strings.Count(o.log.String(), "without the context of a reconcile"); n != 1 ||
-			!strings.Contains(o.log.String(), "note_test.go:") {
-			t.Errorf("owned %v: told %d times, want once with this place:\n%s", owned, n, o.log)
-		}
+		o.log.wants(t, 1, "without the context of a reconcile")
+		o.log.wants(t, 1, "without the context of a reconcile", "note_test.go:")
 	}
 }
 
@@ -303,16 +279,12 @@ func TestPlainInformersAreNoticed(t *testing.T) {
 		}
 	}
 	write()
-	if strings.Contains(o.log.String(), "rota.ShareInformer") {
-		t.Errorf("nobody watches the kind, but: %s", o.log)
-	}
+	o.log.wants(t, 0, "rota.ShareInformer")
 	for range 2 {
 		if _, err := (request{method: "GET", path: services + "?watch=true"}).send(t.Context(), t, o.Engine); err != nil {
 			t.Fatal(err)
 		}
 		write()
 	}
-	if n := strings.Count(o.log.String(), "rota.ShareInformer"); n != 1 {
-		t.Errorf("told %d times, want once:\n%s", n, o.log)
-	}
+	o.log.wants(t, 1, "rota.ShareInformer")
 }

@@ -280,3 +280,19 @@ func TestItemsThatBounce(t *testing.T) {
 	q.Done(second)
 	failures(t, inner, second, 0)
 }
+
+// Workers tell that they run by asking the queue.
+func TestQueuesTellThatWorkersRun(t *testing.T) {
+	r := testRota(t)
+	q, inner := testQueue(t, r)
+	inner.Add(testItem)
+	if waits := r.waitsFor(); len(waits) != 2 {
+		t.Errorf("waits for %q, want an informer and workers", waits)
+	}
+	q.Get()
+	select {
+	case <-q.queue.Controller().Begun():
+	default:
+		t.Error("the workers' first Get does not show that they run")
+	}
+}

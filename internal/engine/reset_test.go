@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -195,7 +194,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &lines{}
 				client := fake.NewClientset()
-				r, err := New(nil, Options{Solo: true, Logger: funcr.New(log.write, funcr.Options{})})
+				r, err := New(nil, Options{Solo: true, Logger: log.logger()})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
@@ -301,9 +302,21 @@ var scenarios = map[string]func(l *lab){
 		l.wait(10 * time.Minute)
 		b.want("without the permission", "rota_slots", `state="open"`, 256)
 		b.want("without the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 128)
+		named := slices.ContainsFunc(b.Status().Refused, func(f delivery.Failure) bool {
+			return f.Kind == labKind && f.Request == delivery.RequestList && f.Without.Len() == 128
+		})
+		if !named {
+			l.t.Errorf("the status does not name the kind and the slots: %v", b.Status().Refused)
+		}
+		if owns, admits := worksOn(b, 256); owns == 0 || owns == 256 || admits != owns {
+			l.t.Errorf("it owns %d of 256 objects and works on %d, want those of half of the slots", owns, admits)
+		}
 		b.requests.Refuse(nil)
 		l.wait(5 * time.Minute)
 		b.want("with the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 0)
+		if owns, admits := worksOn(b, 256); owns != 256 || admits != 256 {
+			l.t.Errorf("with the permission it owns %d of 256 objects, and works on %d", owns, admits)
+		}
 	},
 	// Deletions wait for workers that do nothing, while slots move to a member of an older build: it cannot be told.
 	"deletions-abandoned": func(l *lab) {
@@ -744,6 +757,23 @@ var scenarios = map[string]func(l *lab){
 		l.wait(3 * time.Minute)
 		b.want("alone", "rota_slots", `state="open"`, 256)
 	},
+}
+
+// worksOn returns how many of so many keys a member says to own, and how many its controller admits.
+func worksOn(m *labMember, keys int) (owns, admits int) {
+	for n := range keys {
+		key := types.NamespacedName{Namespace: "a", Name: fmt.Sprint(n)}
+		if m.Owns(labKind, key) {
+			owns++
+		}
+		m.controller.Add(key)
+		m.controller.Take(key)
+		if _, ok := m.controller.Admit(m.lab.t.Context(), key); ok {
+			admits++
+		}
+		m.controller.Done(key)
+	}
+	return owns, admits
 }
 
 // gadgets makes some.

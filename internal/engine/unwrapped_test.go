@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -75,7 +74,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 				log := &lines{}
 				r, err := New(cfg, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"},
-					Logger: funcr.New(log.write, funcr.Options{})})
+					Logger: log.logger()})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -45,6 +45,8 @@ func (l *lines) write(prefix, args string) {
 	l.all = append(l.all, prefix+" "+args)
 }
 
+func (l *lines) logger() logr.Logger { return funcr.New(l.write, funcr.Options{}) }
+
 // wants checks how many lines have all of the words.
 func (l *lines) wants(t *testing.T, count int, words ...string) {
 	t.Helper()
@@ -68,7 +70,7 @@ func (l *lines) wants(t *testing.T, count int, words ...string) {
 func loggedRota(t *testing.T) (*Engine, *lines) {
 	t.Helper()
 	log := &lines{}
-	return testRotaLogging(t, logr.New(funcr.New(log.write, funcr.Options{}).GetSink())), log
+	return testRotaLogging(t, log.logger()), log
 }
 
 // emptyKind is a kind of which there are no objects.
