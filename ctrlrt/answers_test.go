@@ -85,9 +85,7 @@ func answering(o cache.Options) (*uncached, *server) {
 // The text of a selector that selects nothing is "", which the API server takes for everything.
 func TestAListOfNothingIsEmpty(t *testing.T) {
 	unset, err := metav1.LabelSelectorAsSelector(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	app := labels.SelectorFromSet(labels.Set{"app": "mine"})
 	name := fields.OneTermEqualSelector("metadata.name", "a")
 	nothing := cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.Nothing()}}}
@@ -139,9 +137,7 @@ func TestAListOfNothingIsEmpty(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u, s := answering(test.cache)
 			var list corev1.ConfigMapList
-			if err := u.List(t.Context(), &list, test.opts...); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, u.List(t.Context(), &list, test.opts...))
 			if got := strings.Join(s.requests, "; "); got != test.want || (len(list.Items) > 0) != (test.want != "") {
 				t.Errorf("requests %q, %d objects; want %q", got, len(list.Items), test.want)
 			}
@@ -193,9 +189,7 @@ func TestAnswersHaveTheirKind(t *testing.T) {
 		if err := u.Get(ctx, key, obj); err != nil || obj.GetObjectKind().GroupVersionKind() != want {
 			t.Errorf("Get into %T: kind %v, error %v; want %v", obj, obj.GetObjectKind().GroupVersionKind(), err, want)
 		}
-		if err := u.List(ctx, list); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, u.List(ctx, list))
 		items, err := meta.ExtractList(list)
 		if err != nil || len(items) == 0 {
 			t.Fatalf("%d items, error %v", len(items), err)

@@ -24,22 +24,16 @@ func TestArrivalsGetTurns(t *testing.T) {
 	const n = 20
 	for i := range n {
 		for _, kind := range []string{"busy", "calm"} {
-			if err := c.Create(t.Context(), configMap(namespace, fmt.Sprintf("%s-%d", kind, i), "1")); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Create(t.Context(), configMap(namespace, fmt.Sprintf("%s-%d", kind, i), "1")))
 		}
 	}
 	cfg := controlplane.For(t).Config()
 	r, err := rota.New(cfg, rota.Options{Solo: true, Namespace: namespace, Logger: testLogger(t, "solo")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	o := managerOptions()
 	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	calm := make(chan string, n)
 	priority := true
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
@@ -54,9 +48,7 @@ func TestArrivalsGetTurns(t *testing.T) {
 			}
 			return reconcile.Result{}, nil
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

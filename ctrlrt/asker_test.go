@@ -30,6 +30,14 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
+// noError ends a test that has met an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func shardConfigMaps(k *kinds) error { return k.shard(configMaps.GroupKind(), "configmap") }
 
 // unserved returns a rota of which there is no API server, and a mapper that knows ConfigMaps.
@@ -37,9 +45,7 @@ func unserved(t *testing.T) (*rota.Rota, meta.RESTMapper) {
 	t.Helper()
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(configMaps, meta.RESTScopeNamespace)
 	return r, mapper
@@ -50,9 +56,7 @@ func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
 	t.Helper()
 	r, mapper := unserved(t)
 	k := newKinds()
-	if err := shard(k); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, shard(k))
 	rd := &reader{
 		Reader: fixedCache{items: make([]corev1.ConfigMap, 3)}, rota: r, kinds: k, scheme: scheme.Scheme,
 		live: &uncached{Reader: fixedCache{items: make([]corev1.ConfigMap, 9)}, scheme: scheme.Scheme, mapper: mapper},
@@ -99,9 +103,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rd := readerOf(t, shardConfigMaps, nil)
 		share := shareOf(rd.rota)
-		if err := share.Shard(configMaps.GroupKind()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, share.Shard(configMaps.GroupKind()))
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no RoleBinding"))
 		rd.live.Reader = fixedCache{err: refused}
 		lists := func(opts ...client.ListOption) (int, error) {
@@ -117,9 +119,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
-		if err := inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { inf.RunWithContext(ctx) })
@@ -128,9 +128,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		synctest.Wait() // it runs
 		one := slot.SetOf(slot.Range{First: 1, Last: 1})
 		share.Hold(one)
-		if err := share.Load(t.Context(), one, table.CauseExpelled, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, share.Load(t.Context(), one, table.CauseExpelled, nil, false))
 		for _, opts := range [][]client.ListOption{nil, {Share}} {
 			if n, err := lists(opts...); !apierrors.IsForbidden(err) {
 				t.Errorf("List with %v: %d objects, error %v, want that the API server refuses it", opts, n, err)
@@ -149,9 +147,7 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 	rd := readerOf(t, shardConfigMaps, &told)
 	list := func(ctx context.Context) int {
 		var list corev1.ConfigMapList
-		if err := rd.List(ctx, &list); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rd.List(ctx, &list))
 		return len(list.Items)
 	}
 	outside := t.Context()
@@ -176,10 +172,8 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 		}
 		return nil
 	})
-	if err := (asking{inside, rd.rota, &asker{controller: "configmap",
-		owned: map[schema.GroupKind]bool{}}}).Start(outside); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, (asking{inside, rd.rota, &asker{controller: "configmap",
+		owned: map[schema.GroupKind]bool{}}}).Start(outside))
 	if len(told) != 3 || !strings.Contains(told[2], "ctrlrt.Share") || !strings.Contains(told[2], "asker_test.go:") {
 		t.Errorf("told %s, want that the controller of the kind lists its share", told)
 	}

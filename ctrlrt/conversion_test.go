@@ -73,9 +73,7 @@ func (c *converter) install(t *testing.T, group string) {
 				"conversionReviewVersions": ["v1"], "clientConfig": {"url": %[2]q, "caBundle": %[3]q}}}}}`,
 		group, server.URL+"/convert", base64.StdEncoding.EncodeToString(authority))
 	plane := controlplane.For(t)
-	if err := plane.InstallCRDs(t.Context(), []byte(crd)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, plane.InstallCRDs(t.Context(), []byte(crd)))
 	t.Cleanup(func() { // the API server would go on asking a webhook that is gone
 		definition := &unstructured.Unstructured{}
 		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
@@ -102,9 +100,7 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	old.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Gauge"})
 	old.SetNamespace(namespace)
 	old.SetName("stored-as-v1")
-	if err := c.Create(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), old))
 	gauge := &unstructured.Unstructured{}
 	gauge.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v2", Kind: "Gauge"})
 	reconciled := make(chan string, 100)
@@ -117,9 +113,7 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 			reconciled <- read.GetAPIVersion() + " " + read.GetName()
 			return reconcile.Result{}, nil
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ended := begin(t, mgr).done
 	eventually(t, time.Minute, func() string {
 		err := r.Ready(nil)

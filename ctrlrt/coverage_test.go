@@ -56,9 +56,7 @@ func TestR14ReportsAfterARefusal(t *testing.T) {
 		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
 	})
 	reports, err := coverage.NewReports(controlplane.For(t).Config(), namespace, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	eventually(t, 30*time.Second, func() string {
 		all, err := reports.Read(t.Context())
 		if err != nil {

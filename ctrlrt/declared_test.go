@@ -30,9 +30,7 @@ func electing(t *testing.T, name string) *ctrlrt.Manager {
 		Controller:     managerOptions().Controller,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing))
 	return mgr
 }
 
@@ -62,12 +60,8 @@ func TestAControllerThatWaitsForTheLeadIsRefusedAtTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := electing(t, "elected-of-sharded")
-			if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("innocent").Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
-			if err := step(mgr, ctrl.NewControllerManagedBy(mgr).Named("all-configs")).Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("innocent").Complete(nothing))
+			noError(t, step(mgr, ctrl.NewControllerManagedBy(mgr).Named("all-configs")).Complete(nothing))
 			err := startOnce(t, mgr)
 			wantError(t, err, `kind ConfigMap is sharded by controller "configs"`, `controller "all-configs" needs all`,
 				"ctrlrt.NewDutyControllerManagedBy", "ctrlrt.NewControllerManagedBy", "Whole", "KeepWhole")
@@ -104,9 +98,7 @@ func TestWaysToAllObjectsOfAShardedKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := electing(t, "elected-of-whole")
-			if err := build(mgr); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, build(mgr))
 			if err := startOnce(t, mgr); err != nil {
 				t.Error(err)
 			}

@@ -276,9 +276,7 @@ func TestAManagersLifeIsAStockOne(t *testing.T) {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = l.namespace, present
 	for _, obj := range []client.Object{secret, configMap(l.namespace, present, "1")} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), obj))
 	}
 	t.Logf("-differential.seed %d -differential.lives %d", *differentialSeed, *differentialLives)
 	scripts := slices.Clone(fixedLives)

@@ -50,12 +50,8 @@ func TestAControllersQueueIsAStockQueue(t *testing.T) {
 func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[request] {
 	// Without an API server: a Done while an item is reconciled is taken for a panic, which would be told.
 	r, err := rota.New(nil, rota.Options{Solo: true, Logger: funcr.New(func(string, string) {}, funcr.Options{})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := shareOf(r).Shard(configMaps.GroupKind()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, shareOf(r).Shard(configMaps.GroupKind()))
 	var all slot.Set
 	for n := range queuetest.Items {
 		item := requestOf(n + 1)
@@ -67,9 +63,7 @@ func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[req
 	gate.Open(all, 1)
 	w := &worker{}
 	w.controller, err = r.Adapt(adapter.Grant()).NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	same := func(key types.NamespacedName) types.NamespacedName { return key }
 	return &queuetest.Player[request]{
 		Queue: wrapQueue(o, w.controller, same, w.setQueue)("member", queueLimiter()), Item: requestOf,

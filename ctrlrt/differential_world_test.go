@@ -223,9 +223,7 @@ func start(t *testing.T, m manager.Manager) *replica {
 	err := m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, colorIndex, func(obj client.Object) []string {
 		return []string{obj.GetLabels()["color"]}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &replica{stop: cancel, done: make(chan error, 1)}
 	out.Manager, _ = m.(*ctrlrt.Manager)
@@ -243,25 +241,17 @@ func start(t *testing.T, m manager.Manager) *replica {
 func (w *readWorld) join(t *testing.T, cfg *rest.Config, pod string, done <-chan struct{}) *replica {
 	ru, err := rota.New(cfg, rota.Options{Name: "test", Namespace: w.namespace, Logger: silent,
 		Identity: rota.Identity{Pod: pod}, LeaseDuration: 4 * leaseDuration, RetryPeriod: leaseDuration / 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, ru, w.options(silent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	m := &readMember{Manager: mgr, pod: pod, sessions: map[string]chan func(context.Context){
 		inMaps: make(chan func(context.Context)), inClasses: make(chan func(context.Context))}}
 	err = ctrlrt.NewControllerManagedBy(mgr).Named(inMaps).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
 		Complete(&session{calls: m.sessions[inMaps], ready: &w.ready, done: done})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	err = ctrlrt.NewControllerManagedBy(mgr).Named(inClasses).For(&schedulingv1.PriorityClass{}).
 		Complete(&session{calls: m.sessions[inClasses], ready: &w.ready, done: done})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	w.members = append(w.members, m)
 	return start(t, mgr)
 }
@@ -286,9 +276,7 @@ func (w *readWorld) object(r *rand.Rand, kind, namespace, name string) client.Ob
 
 func (w *readWorld) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := w.direct.Create(t.Context(), obj); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.direct.Create(t.Context(), obj))
 	if obj.GetNamespace() == "" {
 		t.Cleanup(func() { _ = w.direct.Delete(context.Background(), obj) })
 	}

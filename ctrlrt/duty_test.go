@@ -90,9 +90,7 @@ func (o *operator) start(pod string) *replica {
 				}
 				return reconcile.Result{}, err
 			}))
-		if err != nil {
-			o.t.Fatal(err)
-		}
+		noError(o.t, err)
 		err = mgr.AddDuty("beat", manager.RunnableFunc(func(ctx context.Context) error {
 			epoch, _ := gate.EpochFrom(ctx)
 			key := types.NamespacedName{Name: "beat"}
@@ -101,9 +99,7 @@ func (o *operator) start(pod string) *replica {
 			<-ctx.Done()
 			return nil
 		}))
-		if err != nil {
-			o.t.Fatal(err)
-		}
+		noError(o.t, err)
 	}})
 }
 
@@ -131,14 +127,10 @@ func TestR18DutiesOfAManager(t *testing.T) {
 	var keys []types.NamespacedName
 	for i := range 20 {
 		s := secret(namespace, fmt.Sprintf("secret-%d", i), "1")
-		if err := c.Create(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), s))
 		keys = append(keys, client.ObjectKeyFromObject(s))
 		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: "for-" + cm.Name})
 	}
 	o := &operator{t: t, namespace: namespace, shards: newJournal(), secrets: newJournal(), beats: newJournal(),
@@ -193,9 +185,7 @@ func TestR18DutiesOfAManager(t *testing.T) {
 	// Expelled: its Lease is deleted.
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = namespace, names.Lease("test", owner.Rota().ID())
-	if err := c.Delete(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Delete(t.Context(), lease))
 	eventually(t, 60*time.Second, settled(a, b))
 	owner = await("after one was expelled", a, b)
 
@@ -231,9 +221,7 @@ func TestR18DutiesOfAManager(t *testing.T) {
 // A reconcile of a duty's controller goes on when its member leaves; the duty moves when it has ended.
 func TestDutyWaitsForReconciles(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	if err := c.Create(t.Context(), secret(namespace, "slow", "1")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), secret(namespace, "slow", "1")))
 	begun, release := make(chan string, 10), make(chan struct{})
 	var mu sync.Mutex
 	var got []error
@@ -301,12 +289,8 @@ func TestDutiesThatAreRefused(t *testing.T) {
 	ok := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 	duty := func() *ctrlrt.DutyBuilder { return ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.Secret{}) }
 	c, err := controller.NewUnmanaged("plain", controller.Options{Reconciler: ok})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := duty().Named("twice").Complete(ok); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, duty().Named("twice").Complete(ok))
 	for _, test := range []struct {
 		err  error
 		want string
@@ -325,9 +309,7 @@ func TestDutiesThatAreRefused(t *testing.T) {
 			t.Errorf("error %v, want %q", test.err, test.want)
 		}
 	}
-	if err := mgr.Add(manager.RunnableFunc(fillTokens)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, mgr.Add(manager.RunnableFunc(fillTokens)))
 	err = startOnce(t, mgr)
 	for _, want := range []string{"AddDuty", "NewDutyControllerManagedBy", "LeaderElection: true"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -26,9 +26,7 @@ import (
 func gauge(t *testing.T, metric, queue string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -65,9 +63,7 @@ func unstarted(t *testing.T) *Manager {
 			Metrics:        metricsserver.Options{BindAddress: "0"},
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return mgr
 }
 

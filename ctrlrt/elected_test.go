@@ -28,22 +28,18 @@ func TestElectedOfEveryReplicaIsRefused(t *testing.T) {
 
 	mgr, _ = offline(t, "elected-whole", ctrl.Options{})
 	whole, err := mgr.Whole()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_ = whole.Elected()
 	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica")
 }
 
 func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
 	mgr, _ := offline(t, "elected-later", ctrl.Options{})
-	if err := mgr.Add(leaderless(func(ctx context.Context) error {
+	noError(t, mgr.Add(leaderless(func(ctx context.Context) error {
 		<-mgr.Elected()
 		<-ctx.Done()
 		return nil
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(t.Context()) }()
 	select {
@@ -72,9 +68,7 @@ func TestElectedWithAnElectionOrAlone(t *testing.T) {
 	}
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Solo: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if mgr, err = ctrlrt.NewManager(cfg, r, managerOptions()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,7 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 	newManager := func(o rota.Options) error {
 		o.Name, o.Namespace = "website", "operators"
 		r, err := rota.New(cfg, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		_, err = ctrlrt.NewManager(cfg, r, options)
 		return err
 	}
@@ -43,9 +41,7 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 func TestManagerRefusesTheRotasElection(t *testing.T) {
 	t.Parallel()
 	r, err := rota.New(&rest.Config{}, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, id := range []string{"website-op", "another"} {
 		for _, namespace := range []string{"", "operators", "elsewhere"} {
 			_, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{
@@ -56,12 +52,8 @@ func TestManagerRefusesTheRotasElection(t *testing.T) {
 		}
 	}
 	mgr, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{Metrics: managerOptions().Metrics})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	err = mgr.Start(ctx)

@@ -74,9 +74,7 @@ func TestAFairQueuesMetrics(t *testing.T) {
 		defer q.ShutDown()
 		out := map[string]string{}
 		families, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				labels := map[string]string{}
@@ -114,9 +112,7 @@ func TestTenantsInMetrics(t *testing.T) {
 	q := newFairQueue("tenants", nil, fair.Options[request]{}, lowTurn)
 	told := func() (out []string) {
 		families, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if strings.HasPrefix(f.GetName(), "fair_queue_w") && m.GetLabel()[0].GetValue() == "tenants" {

@@ -59,9 +59,7 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 	for i := range families {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "").Name,
 			Annotations: map[string]string{"value": "1"}}}
-		if err := c.Create(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), secret))
 	}
 	start := func(pod string) *replica {
 		return startMember(t, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
@@ -124,13 +122,9 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 		t.Helper()
 		for i := range families {
 			secret := &corev1.Secret{}
-			if err := c.Get(t.Context(), name(i, ""), secret); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Get(t.Context(), name(i, ""), secret))
 			secret.Annotations["value"] = value
-			if err := c.Update(t.Context(), secret); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Update(t.Context(), secret))
 			var victim client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 				Name: name(i, "c").Name}}
 			if i%2 == 1 {

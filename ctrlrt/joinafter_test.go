@@ -26,38 +26,26 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
 	r := mgr.Rota()
 	built := make(chan struct{})
-	if err := r.JoinAfter("the controllers, which are built once there are certificates", built); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.JoinAfter("the controllers, which are built once there are certificates", built))
 	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
-		if err := mgr.GetFieldIndexer().IndexField(t.Context(), obj, "size", func(obj client.Object) []string {
+		noError(t, mgr.GetFieldIndexer().IndexField(t.Context(), obj, "size", func(obj client.Object) []string {
 			return []string{obj.GetLabels()["size"]}
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	certified, ready := make(chan struct{}), make(chan error, 1)
-	if err := mgr.Add(leaderless(func(context.Context) error {
+	noError(t, mgr.Add(leaderless(func(context.Context) error {
 		ready <- r.Ready(nil)
 		close(certified)
 		return nil
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	ended := begin(t, mgr).done
 	parent := &corev1.Secret{}
 	parent.Namespace, parent.Name, parent.Labels = namespace, "a", map[string]string{"size": "1"}
-	if err := c.Create(t.Context(), parent); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), parent))
 	child := configMap(namespace, "a", "1")
 	child.Labels = map[string]string{"size": "1"}
-	if err := controllerutil.SetControllerReference(parent, child, c.Scheme()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), child); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, controllerutil.SetControllerReference(parent, child, c.Scheme()))
+	noError(t, c.Create(t.Context(), child))
 	select {
 	case <-certified:
 	case err := <-ended:
@@ -80,9 +68,7 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 			var list corev1.ConfigMapList
 			return report("child", mgr.GetClient().List(ctx, &list, ctrlrt.Share, bySize))
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
 		func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			var parents corev1.SecretList
@@ -95,15 +81,11 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 			}
 			return report("parent", nil)
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.AddDuty("report", manager.RunnableFunc(func(context.Context) error {
+	noError(t, err)
+	noError(t, mgr.AddDuty("report", manager.RunnableFunc(func(context.Context) error {
 		done <- "duty"
 		return nil
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	select {
 	case <-r.Joined():
 		t.Error("joined before the controllers were built")

@@ -76,9 +76,7 @@ func testNeededWhole(t *testing.T, kept bool) {
 		cm.Labels = map[string]string{"test": "kept"}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cm.Name}}
 		for _, obj := range []client.Object{cm, secret} {
-			if err := c.Create(t.Context(), obj); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Create(t.Context(), obj))
 		}
 	}
 	v := &views{lists: map[string]int{}, seen: map[string]map[string]string{}}
@@ -156,9 +154,7 @@ func testNeededWhole(t *testing.T, kept bool) {
 	// The events of all objects come to the controllers that need them.
 	for i := range objects {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"changed":"yes"}}}`))
-		if err := c.Patch(t.Context(), configMap(namespace, fmt.Sprint("object-", i), ""), patch); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Patch(t.Context(), configMap(namespace, fmt.Sprint("object-", i), ""), patch))
 	}
 	whole := []string{"a secrets", "b secrets"}
 	woken := []string{"configmaps"}

@@ -30,9 +30,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 	}
 	child := func(i int) *corev1.ConfigMap { return configMap(namespace, fmt.Sprintf("child-secret-%d", i), "") }
 	for i := range objects {
-		if err := c.Create(t.Context(), secret(i)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), secret(i)))
 	}
 	value := func(i int) string {
 		return sharding.LabelValue(slot.KeyName.Hash(namespace, secret(i).Name, ""))
@@ -82,9 +80,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			}
 			if n < objects {
 				set := fmt.Appendf(nil, `{"stringData":{"value":%q}}`, want)
-				if err := c.Patch(t.Context(), secret(n), client.RawPatch(types.MergePatchType, set)); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, c.Patch(t.Context(), secret(n), client.RawPatch(types.MergePatchType, set)))
 			}
 			if n%5 == 4 {
 				if err := c.Delete(t.Context(), child(rng.IntN(objects))); client.IgnoreNotFound(err) != nil {

@@ -160,9 +160,7 @@ func lagRota(t *testing.T, namespace, pod string) *rota.Rota {
 		Name: "lag", Namespace: namespace, Logger: testLogger(t, pod), Identity: rota.Identity{Pod: pod},
 		LeaseDuration: 9 * time.Second, RetryPeriod: 300 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return r
 }
 
@@ -210,9 +208,7 @@ func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nurs
 			}
 			return reconcile.Result{}, raise.reconcile(ctx, &parent)
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return ending(t, mgr.Start)
 }
 
@@ -230,15 +226,11 @@ func withClientGo(owned bool) laggard {
 		t.Helper()
 		r := lagRota(t, namespace, pod)
 		api, err := kubernetes.NewForConfig(r.WrapConfig(lagging(controlplane.For(t).Config(), lag)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace))
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 			api.CoreV1().ConfigMaps(namespace))
@@ -376,9 +368,7 @@ const (
 func testLag(t *testing.T, start laggard, lag time.Duration) {
 	namespace := controlplane.Namespace(t)
 	api, err := kubernetes.NewForConfig(controlplane.For(t).Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n := &nursery{deleted: map[types.UID][]string{}}
 	made, deleted := 0, 0
 	size := map[string]int{}
@@ -406,9 +396,7 @@ func testLag(t *testing.T, start laggard, lag time.Duration) {
 	}
 	have := func() map[string]int {
 		list, err := api.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		out := map[string]int{}
 		for i := range list.Items {
 			if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil {

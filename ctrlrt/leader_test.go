@@ -57,13 +57,9 @@ func offline(t *testing.T, name string, o ctrl.Options) (*ctrlrt.Manager, *heard
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Name: name, Namespace: "operators", Identity: rota.Identity{Pod: "p"},
 		NoStockReplicas: o.LeaderElection})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return mgr, h
 }
 
@@ -80,9 +76,7 @@ func fillTokens(context.Context) error { return nil }
 // Controllers and runnables may be added while a manager runs, by several goroutines.
 func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
 	mgr, _ := offline(t, "later", ctrl.Options{})
-	if err := startOnce(t, mgr); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, startOnce(t, mgr))
 	var adding sync.WaitGroup
 	for range 4 {
 		adding.Go(func() {
@@ -102,27 +96,17 @@ func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
 	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader",
 		LeaderElectionNamespace: "operators"})
 	whole, err := mgr.Whole() // a cache runs everywhere
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	added, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, r := range []manager.Runnable{manager.RunnableFunc(fillTokens), added} {
-		if err := mgr.Add(r); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, mgr.Add(r))
 	}
-	if err := whole.Add(everywhere{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := startOnce(t, mgr); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, whole.Add(everywhere{}))
+	noError(t, startOnce(t, mgr))
 	if n := h.count("on the leader only", "fillTokens", "leader_test.go:"); n != 1 {
 		t.Errorf("told %d times that fillTokens runs on the leader only, want once, in: %s", n, h.lines)
 	}

@@ -52,9 +52,7 @@ func caughtFrom(t *testing.T, h handler.EventHandler, predicates ...predicate.Pr
 	informer, q := &catchingInformer{}, newPlainQueue()
 	t.Cleanup(q.ShutDown)
 	src := source.Kind(&catchingCache{informer: informer}, client.Object(&corev1.ConfigMap{}), h, predicates...)
-	if err := src.Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, src.Start(t.Context(), q))
 	synctest.Wait()
 	return informer.caught, q
 }

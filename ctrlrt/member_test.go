@@ -125,13 +125,19 @@ type replicaOptions struct {
 // share two cores with others.
 const leaseDuration = 5 * time.Second
 
+// noError ends a test that has met an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // adminClient returns a client that may do everything.
 func adminClient(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(controlplane.For(t).Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return c
 }
 
@@ -147,9 +153,7 @@ func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Opt
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, leaseDuration)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.LeaseDuration/10)
 	r, err := rota.New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	options := managerOptions()
 	options.Logger, options.Controller.MaxConcurrentReconciles = o.Logger, 4
 	options.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -157,9 +161,7 @@ func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Opt
 		f(&options)
 	}
 	mgr, err := ctrlrt.NewManager(cfg, r, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return mgr
 }
 
@@ -200,9 +202,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 			}
 			return reconcile.Result{}, err
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return begin(t, mgr)
 }
 
@@ -230,9 +230,7 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 			c.Cache.DefaultNamespaces = nil
 		}
 	})
-	if err := build(mgr); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, build(mgr))
 	return begin(t, mgr)
 }
 

@@ -12,9 +12,7 @@ import (
 func shown(t *testing.T, name string) int {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n := 0
 	for _, f := range families {
 		if f.GetName() != "rota_members" {
@@ -43,15 +41,11 @@ func TestMetricsOfOneMemberOfARota(t *testing.T) {
 	if n := h.count(told, "operators/"+name); n != 1 {
 		t.Errorf("the second was told %d times that it has no metrics, want once, in: %s", n, h.lines)
 	}
-	if err := startOnce(t, second); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, startOnce(t, second))
 	if n := shown(t, name); n != 1 {
 		t.Errorf("after the end of the second: %d, want the metrics of the first", n)
 	}
-	if err := startOnce(t, first); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, startOnce(t, first))
 	if n := shown(t, name); n != 0 {
 		t.Errorf("after the end of the first: %d, want none", n)
 	}
@@ -59,9 +53,7 @@ func TestMetricsOfOneMemberOfARota(t *testing.T) {
 	if n := h.count(told); n > 0 || shown(t, name) != 1 {
 		t.Errorf("the third has metrics of %d rotas and was told %d times that it has none, want 1 and 0", shown(t, name), n)
 	}
-	if err := startOnce(t, third); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, startOnce(t, third))
 }
 
 // Another Start takes nothing from the one that runs, neither its metrics nor its member.
@@ -69,13 +61,11 @@ func TestAManagerStartsOnce(t *testing.T) {
 	const name = "starts-once"
 	mgr, _ := offline(t, name, ctrl.Options{})
 	begun := make(chan struct{})
-	if err := mgr.Add(leaderless(func(ctx context.Context) error {
+	noError(t, mgr.Add(leaderless(func(ctx context.Context) error {
 		close(begun)
 		<-ctx.Done()
 		return nil
-	})); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

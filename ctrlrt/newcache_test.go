@@ -48,10 +48,8 @@ func TestCacheWithoutShares(t *testing.T) {
 			t.Parallel()
 			mgr := newMember(t, controlplane.For(t).Config(), controlplane.Namespace(t), "a", rota.Options{},
 				func(o *ctrl.Options) { o.NewCache = test.newCache })
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
-				Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
+				Complete(nothing))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it works on where it is not refused
 			defer cancel()
 			wantError(t, mgr.Start(ctx), `"configmap"`, "informer of "+test.kind, "NewCache", "NewInformer")
@@ -66,9 +64,7 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 	for _, in := range []string{namespace, other} {
 		cm := configMap(in, "object", "1")
 		cm.Labels = map[string]string{"test": namespace}
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 	}
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("NewCache: ", made), func(t *testing.T) {
@@ -84,9 +80,7 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 					}
 				}
 			})
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 			for range 2 {
 				var list corev1.ConfigMapList
 				if err := mgr.GetClient().List(t.Context(), &list, client.MatchingLabels{"test": namespace}); err != nil ||

@@ -26,9 +26,7 @@ func TestObjectsWithoutAnOwnerAreTold(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "parent"}
-	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: about}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: about}))
 	var mu sync.Mutex
 	listed := map[string]int{} // by the annotation of the parent
 	h := &heard{}
@@ -74,15 +72,11 @@ func TestObjectsWithoutAnOwnerAreTold(t *testing.T) {
 					listed[parent.Annotations["round"]] = len(list.Items)
 					return reconcile.Result{}, nil
 				}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}})
 	for _, round := range []string{"1", "2"} {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"round":%q}}}`, round))
-		if err := c.Patch(t.Context(), &corev1.Secret{ObjectMeta: about}, patch); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Patch(t.Context(), &corev1.Secret{ObjectMeta: about}, patch))
 		eventually(t, 30*time.Second, func() string {
 			mu.Lock()
 			defer mu.Unlock()

@@ -72,13 +72,9 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 		parents = append(parents, name)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 			Data: map[string][]byte{"value": []byte("1")}}
-		if err := c.Create(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), secret))
 	}
-	if err := c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")))
 	// right says what is wrong with the children on the server, and with the members' caches.
 	right := func(members ...*replica) func() string {
 		return func() string {
@@ -128,9 +124,7 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType,
 					[]byte(`{"metadata":{"ownerReferences":null}}`)))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 	}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
@@ -221,13 +215,9 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 	})
 	t.Run("owned, and needed whole by a stock controller", func(t *testing.T) {
 		mgr, err := build(t, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
-			WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
+			WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
 		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")
 	})
 }

@@ -30,9 +30,7 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 	create := func(obj client.Object, labels map[string]string) {
 		t.Helper()
 		obj.SetLabels(labels)
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), obj))
 	}
 	child := func(owner string, uid types.UID) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "child-of-" + owner,
@@ -68,9 +66,7 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 			seen <- r.Name
 			return reconcile.Result{}, nil
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	begin(t, mgr)
 	want := map[string]bool{"mine": true, "child-is-mine": true, "watch-is-mine": true, "gone": true}
 	for len(want) > 0 {

@@ -18,13 +18,9 @@ import (
 
 func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "test", Namespace: "default"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	c, err := r.Adapt(adapter.Grant()).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	defer inner.ShutDown()
 	made := wrapQueue(controller.Options{

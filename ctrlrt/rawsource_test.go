@@ -75,10 +75,8 @@ func testRawSourceOfAMissingKind(t *testing.T, from func(*ctrlrt.Manager) (cache
 		}
 		return lacks(err.Error(), "controller configmap", "WatchesRawSource", inSources(gadget), "CustomResourceDefinition")
 	})
-	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
-		Name: "s"}}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "s"}}))
 	select {
 	case <-reconciled:
 	case err := <-m.done:

@@ -114,9 +114,7 @@ func TestOwnWritesAreReadWhileSlotsMove(t *testing.T) {
 	const objects = 12
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	for n := range objects {
-		if err := c.Create(t.Context(), replicaSet(namespace, fmt.Sprint("o", n))); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), replicaSet(namespace, fmt.Sprint("o", n))))
 	}
 	by := newCounts(t)
 	a := newReadingMember(t, "a", namespace, 0, by.reconciler("a"))
@@ -131,9 +129,7 @@ func TestOwnWritesAreReadWhileSlotsMove(t *testing.T) {
 	total, want := 0, 0
 	for n := range objects {
 		rs := &appsv1.ReplicaSet{}
-		if err := c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("o", n)}, rs); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("o", n)}, rs))
 		count, _ := strconv.Atoi(rs.Annotations[valueOf])
 		total, want = total+count, want+by.wrote[rs.Name]
 	}
@@ -151,9 +147,7 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	rs := replicaSet(namespace, "x")
 	rs.Annotations = map[string]string{"paused": "yes", valueOf: "old"}
-	if err := c.Create(t.Context(), rs); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), rs))
 	by := newCounts(t)
 	a := newReadingMember(t, "a", namespace, 4*time.Second, by.reconciler("a"))
 	eventually(t, time.Minute, settled(a.replica))
@@ -164,10 +158,8 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 	})
 	defer a.watches.hold()()
 	rs.Annotations[valueOf] = "new"
-	if err := a.GetClient().Patch(t.Context(), rs, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, a.GetClient().Patch(t.Context(), rs, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))))
 	read := make(chan error, 1)
 	go func() {
 		found := &appsv1.ReplicaSet{}
@@ -214,9 +206,7 @@ func TestReadsOfOwnWritesBeyondThoseOfAStockManager(t *testing.T) {
 	ctx, c := t.Context(), m.GetClient()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	rs := replicaSet(namespace, "x")
 	key := client.ObjectKeyFromObject(rs)
@@ -291,10 +281,8 @@ func TestReadsOfOwnWritesFromTheAPIServer(t *testing.T) {
 		}
 	}
 	defer m.watches.hold()()
-	if err := m.GetClient().Patch(soon, anchor, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, m.GetClient().Patch(soon, anchor, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))))
 	for name, reader := range readers {
 		free := &unstructured.Unstructured{}
 		free.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))

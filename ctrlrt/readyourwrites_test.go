@@ -287,9 +287,7 @@ func TestReadsOfOwnWritesAreThoseOfAStockManager(t *testing.T) {
 	o := managerOptions()
 	o.Cache.DefaultNamespaces = map[string]cache.Config{stockNamespace: {}}
 	stock, err := ctrl.NewManager(watched.config(t), readingOwnWrites(t, o))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	_ = ending(t, stock.Start)
 	member := newReadingMember(t, "m", controlplane.Namespace(t), 0, nil)
 	eventually(t, time.Minute, settled(member.replica))

@@ -97,9 +97,7 @@ func anchorOf(t *testing.T, namespace string) metav1.OwnerReference {
 	if err := c.Create(t.Context(), anchor); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(anchor), anchor); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Get(t.Context(), client.ObjectKeyFromObject(anchor), anchor))
 	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: anchor.Name, UID: anchor.UID,
 		Controller: ptr.To(true)}
 }
@@ -122,9 +120,7 @@ func newWholeReader(t *testing.T, namespace string, options ...func(*ctrl.Option
 		if err == nil {
 			whole, err = mgr.Whole()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return nothing
 	}, options...)
 	eventually(t, time.Minute, settled(m.replica))
@@ -152,14 +148,10 @@ func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
 		reconciler = build(mgr)
 	} else {
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(nothing)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	err := ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	m.replica = begin(t, mgr)
 	t.Cleanup(func() { close(done) }) // before it leaves
 	return m

@@ -49,18 +49,14 @@ func newManager(t *testing.T) *ctrlrt.Manager {
 	t.Helper()
 	cfg := controlplane.For(t).Config()
 	mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), managerOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return mgr
 }
 
 func newRota(t *testing.T, cfg *rest.Config) *rota.Rota {
 	t.Helper()
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t), NoStockReplicas: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return r
 }
 
@@ -80,14 +76,10 @@ func wantError(t *testing.T, err error, words ...string) {
 func TestAKindIsShardedOrWhole(t *testing.T) {
 	t.Run("sharded first, stock controller second", func(t *testing.T) {
 		mgr := newManager(t)
-		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 		// controller-runtime opens the informer when the manager starts.
 		stock := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock")
-		if err := stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
 		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`,
 			"ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
@@ -115,9 +107,7 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 func TestBuilderRefuses(t *testing.T) {
 	cfg := controlplane.For(t).Config()
 	stock, err := ctrl.NewManager(cfg, managerOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	err = ctrlrt.NewControllerManagedBy(stock).For(&corev1.ConfigMap{}).Complete(nothing)
 	wantError(t, err, "ctrlrt.NewManager")
 	wantError(t, ctrlrt.NewControllerManagedBy(newManager(t)).Complete(nothing), "call For")
@@ -127,9 +117,7 @@ func TestBuilderRefuses(t *testing.T) {
 	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Complete(nil)
 	wantError(t, err, "non-nil Reconciler")
 	mgr := newManager(t)
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 	wantError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing), "configmap", "already")
 }
 
@@ -147,13 +135,9 @@ func TestMissingPermission(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.For(t)
 	cfg, err := plane.UserConfig("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	err = r.Run(t.Context())
 	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n",
 		"- leases", "- events", r.Name().Namespace)
@@ -164,12 +148,8 @@ func TestMissingPermission(t *testing.T) {
 	}
 	for doc := range strings.SplitSeq(missing.Manifests(), "---\n") {
 		obj := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(doc), obj); err != nil {
-			t.Fatal(err)
-		}
-		if err := adminClient(t).Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, yaml.Unmarshal([]byte(doc), obj))
+		noError(t, adminClient(t).Create(t.Context(), obj))
 	}
 	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace,
 		LeaseDuration: leaseDuration}); err != nil {
@@ -194,9 +174,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 	t.Parallel()
 	plane, admin, namespace := controlplane.For(t), adminClient(t), controlplane.Namespace(t)
 	cfg, err := plane.UserConfig("reader-of-" + namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	rules := append(permission.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
 		Verbs: []string{"get", "list", "watch"}})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
@@ -207,14 +185,10 @@ func TestMissingPermissionToLabel(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader-of-" + namespace}},
 		},
 	} {
-		if err := admin.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, admin.Create(t.Context(), obj))
 	}
 	mgr := newMember(t, cfg, namespace, "a", rota.Options{Delivery: sharding.SlotLabel, LabelNamespaces: []string{namespace}})
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing))
 	wantError(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
 }
 
@@ -227,9 +201,7 @@ func TestMissingKind(t *testing.T) {
 	})
 	gadget := &unstructured.Unstructured{}
 	gadget.SetGroupVersionKind(schema.GroupVersionKind{Group: "missing.rota.dev", Version: "v1", Kind: "Gadget"})
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing))
 	reconciled := make(chan string, 100)
 	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
 		func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -238,13 +210,9 @@ func TestMissingKind(t *testing.T) {
 			}
 			return reconcile.Result{}, nil
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
-		Name: "s"}}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "s"}}))
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -266,16 +234,10 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		t.Helper()
 		cfg := controlplane.For(t).Config()
 		mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).
-			Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
-		if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).
+			Complete(nothing))
+		noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 		return mgr
 	}
 	starts := func(t *testing.T, mgr *ctrlrt.Manager) {
@@ -288,9 +250,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 	}
 	t.Run("controller and runnable", func(t *testing.T) {
 		mgr := setup(t, managerOptions(), controller.Options{})
-		if err := mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it runs on where it is not refused
 		defer cancel()
 		wantError(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection",

@@ -54,9 +54,7 @@ func TestARefusedInformerDoesNotEndTheManager(t *testing.T) {
 		&corev1.Service{ObjectMeta: about, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		&corev1.Secret{ObjectMeta: about},
 	} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), obj))
 		select {
 		case err := <-refusals:
 			wantError(t, err, "ConfigMap is sharded", "KeepWhole")
@@ -106,12 +104,8 @@ func TestARefusedSourceEndsTheManager(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			mgr := newManager(t)
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
-			if err := test.build(mgr); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+			noError(t, test.build(mgr))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it runs on where it is not refused
 			defer cancel()
 			wantError(t, mgr.Start(ctx), "ConfigMap is sharded", "KeepWhole")

@@ -41,9 +41,7 @@ func TestChannelsOutliveRuns(t *testing.T) {
 		for _, name := range []string{"first", "second", "third"} {
 			run, stop := context.WithCancel(t.Context())
 			q := newPlainQueue()
-			if err := s.Start(run, q); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, s.Start(run, q))
 			synctest.Wait()
 			if name != "first" && q.Len() != 1 {
 				t.Errorf("%s run: %d keys have waited for it, want 1", name, q.Len())
@@ -122,9 +120,7 @@ func TestHandlersEndWithTheRun(t *testing.T) {
 			} {
 				q := newPlainQueue()
 				defer q.ShutDown()
-				if err := src.Start(ctx, q); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, src.Start(ctx, q))
 			}
 			synctest.Wait()
 			if n := f.informer.handlers.Load(); n != 3 {

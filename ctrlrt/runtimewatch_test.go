@@ -124,18 +124,12 @@ func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ear
 	c, namespace, j := adminClient(t), controlplane.Namespace(t), newJournal()
 	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	if err := c.Create(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(t.Context(), owner))
 	create := func(from, to int) {
 		for i := from; i < to; i++ {
 			obj := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
-			if err := controllerutil.SetControllerReference(owner, obj, c.Scheme()); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Create(t.Context(), obj); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, controllerutil.SetControllerReference(owner, obj, c.Scheme()))
+			noError(t, c.Create(t.Context(), obj))
 		}
 	}
 	create(0, half)
@@ -167,9 +161,7 @@ func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ear
 	eventually(t, hang, settled(members...))
 	for i := range all { // each member has some of them
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("trigger-%d", i)}}
-		if err := c.Create(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), secret))
 	}
 	heard := func(n int) {
 		t.Helper()

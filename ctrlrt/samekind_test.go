@@ -88,9 +88,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 	for i := range objects {
 		cm := configMap(namespace, fmt.Sprint("counter-", i), "")
 		cm.Data = map[string]string{"n": "0", "kind": "counter"}
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 	}
 	s := &counted{written: map[string]int{}, at: map[string]time.Time{}, by: map[string]string{},
 		moved: map[string]bool{}, indexed: map[string]int{}}
@@ -111,9 +109,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 		err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field, func(o client.Object) []string {
 			return []string{o.(*corev1.ConfigMap).Data["kind"]}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		mc := mgr.GetClient()
 		build := func(name string, counts bool) {
 			err := ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
@@ -137,17 +133,13 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 					}
 					return reconcile.Result{RequeueAfter: pause}, s.count(ctx, mc, pod, &cm)
 				}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 		build("first", true)
 		build("second", false)
 		if watched {
-			if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{},
-				&handler.EnqueueRequestForObject{}).Complete(nothing); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{},
+				&handler.EnqueueRequestForObject{}).Complete(nothing))
 		}
 		return begin(t, mgr)
 	}
@@ -189,9 +181,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 func TestRefusalNamesAllControllersOfAKind(t *testing.T) {
 	mgr, _ := offline(t, "two", ctrl.Options{})
 	for _, name := range []string{"first", "second"} {
-		if err := ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(nothing); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(nothing))
 	}
 	_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
 	wantError(t, err, `controllers "first", "second"`, "KeepWhole")

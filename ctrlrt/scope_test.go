@@ -43,13 +43,9 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	t.Helper()
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	share, gate := shareOf(r), r.Adapt(adapter.Grant()).Gate
-	if err := share.Shard(priorityClassGVK.GroupKind()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, share.Shard(priorityClassGVK.GroupKind()))
 	var mine slot.Set
 	mine.Add(share.Slot("", name, ""))
 	share.Hold(mine)
@@ -58,9 +54,7 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(priorityClassGVK, meta.RESTScopeRoot)
 	k := newKinds()
-	if err := k.shard(priorityClassGVK.GroupKind(), "classes"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, k.shard(priorityClassGVK.GroupKind(), "classes"))
 	live := &server{}
 	return &reader{
 		Reader: oneCached{name: name}, rota: r, kinds: k, scheme: scheme.Scheme,
@@ -111,9 +105,7 @@ func TestRequestsOfAnObjectWithoutANamespaceAreOne(t *testing.T) {
 			rd, _ := ownerOfOne(t, name)
 			c, err := rd.rota.Adapt(adapter.Grant()).NewController("classes", priorityClassGVK.GroupKind(),
 				func([]types.NamespacedName, work.Priority) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			q := wrapQueue(controller.Options{UsePriorityQueue: ptr.To(priorities)}, c,
 				func(key types.NamespacedName) types.NamespacedName { return rd.keyOf(priorityClassGVK, key) },
 				func(plainQueue) {})("classes", workqueue.DefaultTypedControllerRateLimiter[request]())

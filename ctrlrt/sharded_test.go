@@ -32,9 +32,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 	create := func(name, app string) types.NamespacedName {
 		cm := configMap(namespace, name, "1")
 		cm.Labels = map[string]string{"app": app}
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 		return client.ObjectKeyFromObject(cm)
 	}
 	var keys []types.NamespacedName
@@ -44,9 +42,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 	}
 	update := func(key types.NamespacedName, value string) {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"value":%q}}`, value))
-		if err := c.Patch(t.Context(), configMap(key.Namespace, key.Name, ""), patch); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Patch(t.Context(), configMap(key.Namespace, key.Name, ""), patch))
 	}
 	options := replicaOptions{delivery: kind, selector: labels.SelectorFromSet(labels.Set{"app": "mine"}),
 		busy: 40 * time.Millisecond}

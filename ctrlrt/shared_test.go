@@ -80,23 +80,17 @@ func testSharedKinds(t *testing.T, kind sharding.Mode) {
 		for i := range secrets {
 			patch := fmt.Appendf(nil, `{"stringData":{"value":%q}}`, value)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(i)}}
-			if err := c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch)))
 		}
 	}
 	for i := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(i)}}
-		if err := c.Create(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), secret))
 	}
 	for i := range objects {
 		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
 		cm.Data["secret"] = secretName(i)
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 	}
 	all := func(value string) func() string {
 		return func() string {

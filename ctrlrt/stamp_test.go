@@ -51,22 +51,14 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
 	o.Name, o.Namespace = "test", controlplane.Namespace(t)
 	r, err := rota.New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
-		Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+		Complete(nothing))
 	c := mgr.GetClient()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "parent"}}
-	if err := c.Create(ctx, secret); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, c.Create(ctx, secret))
 	want := func(hash uint64, label string) map[string]string {
 		if label == "" {
 			return nil
@@ -82,9 +74,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	hash := key.Hash(secret.Namespace, secret.Name, string(secret.UID))
 	check := func(t *testing.T, obj client.Object, want map[string]string) {
 		t.Helper()
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, admin.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 		for label, value := range want {
 			if got := obj.GetLabels()[label]; got != value {
 				t.Errorf("label %s is %q, want %q", label, got, value)
@@ -149,18 +139,12 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cm := child(name)
-			if err := write(ctx, cm); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, write(ctx, cm))
 			got := child(name)
 			check(t, got, want(hash, childLabel))
-			if err := c.Get(ctx, client.ObjectKeyFromObject(got), got, ctrlrt.Live); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, c.Get(ctx, client.ObjectKeyFromObject(got), got, ctrlrt.Live))
 			applied, err := corev1ac.ExtractConfigMap(got, "test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if applied.Labels[childLabel] != "" {
 				t.Errorf("label %s is among the fields of who applied the rest", childLabel)
 			}
@@ -175,9 +159,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	}
 	t.Run("nobody's", func(t *testing.T) {
 		cm := configMap(o.Namespace, "orphan", "1")
-		if err := c.Create(ctx, cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(ctx, cm))
 		check(t, cm, nil)
 		// Nobody has it in a cache, whoever asks finds it.
 		var list corev1.ConfigMapList
@@ -204,17 +186,11 @@ func TestLabelsAreApplied(t *testing.T) {
 		})
 	})
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: sharding.SlotLabel})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
-		Complete(nothing); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+		Complete(nothing))
 	c, field := mgr.GetClient(), client.FieldOwner("test")
 	label := r.Adapt(adapter.Grant()).Share.Labels(configMapKind)[0]
 	want := func(name string) *corev1ac.ConfigMapApplyConfiguration {
@@ -226,18 +202,14 @@ func TestLabelsAreApplied(t *testing.T) {
 	get := func(name string) *corev1.ConfigMap {
 		t.Helper()
 		cm := &corev1.ConfigMap{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm, ctrlrt.Live); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm, ctrlrt.Live))
 		return cm
 	}
 	right := sharding.LabelValue(slot.KeyName.Hash(namespace, "parent", ""))
 	apply := func(name string, wantWrites int64) *corev1.ConfigMap {
 		t.Helper()
 		writes.Store(0)
-		if err := c.Apply(ctx, want(name), field); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Apply(ctx, want(name), field))
 		cm := get(name)
 		if n := writes.Load(); n != wantWrites || cm.Labels[label] != right || cm.Labels["app"] != "x" {
 			t.Errorf("%s: %d writes, labels %v; want %d, %s=%s", name, n, cm.Labels, wantWrites, label, right)
@@ -246,27 +218,21 @@ func TestLabelsAreApplied(t *testing.T) {
 	}
 	first := apply("new", 1)
 	ours, err := corev1ac.ExtractConfigMap(first, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if !equality.Semantic.DeepEqual(ours, want("new")) {
 		t.Errorf("what Get tells of the fields applied is %v, want what was applied", ours)
 	}
 	if again := apply("new", 1); again.ResourceVersion != first.ResourceVersion {
 		t.Error("applied again, it changed")
 	}
-	if err := admin.Apply(ctx, want("new"), field); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Apply(ctx, want("new"), field))
 	if left := get("new").Labels[label]; left != "" {
 		t.Errorf("applied without Rota it still has the label: %s", left)
 	}
 	// Somebody else's value is no reason to refuse what the user applies.
 	foreign := configMap(namespace, "foreign", "1")
 	foreign.Labels = map[string]string{label: "17"}
-	if err := admin.Create(ctx, foreign); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Create(ctx, foreign))
 	apply("foreign", 3) // refused, without the label, the label
 	// Nor is a map of labels changed that the user may share.
 	shared := map[string]string{"app": "x"}
@@ -277,9 +243,7 @@ func TestLabelsAreApplied(t *testing.T) {
 	}
 	// A conflict about a field of the user's is the user's.
 	foreign.Data, foreign.ResourceVersion = map[string]string{"value": "2"}, ""
-	if err := admin.Update(ctx, foreign); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Update(ctx, foreign))
 	if err := c.Apply(ctx, want("foreign"), field); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}

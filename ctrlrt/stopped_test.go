@@ -44,22 +44,16 @@ func TestAManagerThatStopsSaysSoBeforeItsCachesStop(t *testing.T) {
 // RemoveInformer removes what GetInformer gives out. The informer of a share is its controllers'.
 func TestRemoveInformerLeavesTheShare(t *testing.T) {
 	mgr := unstarted(t)
-	if err := mgr.kinds.shard(configMaps.GroupKind(), "configs"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, mgr.kinds.shard(configMaps.GroupKind(), "configs"))
 	informer := func(of cache.Cache) cache.Informer {
 		t.Helper()
 		i, err := of.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return i
 	}
 	remove := func() {
 		t.Helper()
-		if err := mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 	}
 	share := informer(mgr.InnerCache())
 	if remove(); informer(mgr.InnerCache()) != share {
@@ -67,9 +61,7 @@ func TestRemoveInformerLeavesTheShare(t *testing.T) {
 	}
 	mgr.kinds.useLate(configMaps.GroupKind())
 	whole, err := mgr.wholeCache()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	all := informer(whole)
 	remove()
 	if informer(mgr.InnerCache()) != share {

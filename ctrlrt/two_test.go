@@ -30,14 +30,10 @@ func (c fixedCache) List(_ context.Context, l client.ObjectList, _ ...client.Lis
 func TestListOfAKindInTwoCaches(t *testing.T) {
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	kind, owner := corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(),
 		corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	if err := shareOf(r).Shard(kind); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, shareOf(r).Shard(kind))
 	shareOf(r).Own(kind, owner, true)
 	k := newKinds()
 	_ = k.shard(kind, "a")

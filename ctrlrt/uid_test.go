@@ -85,15 +85,11 @@ func testNamesakes(t *testing.T, kind sharding.Mode) {
 	versions := map[string]string{}
 	create := func(name string) {
 		cm := configMap(namespace, name, "1")
-		if err := c.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Create(t.Context(), cm))
 		versions[name] = cm.ResourceVersion
 	}
 	remove := func(name string) {
-		if err := c.Delete(t.Context(), configMap(namespace, name, "")); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, c.Delete(t.Context(), configMap(namespace, name, "")))
 		versions[name] = ""
 	}
 	current := func() string {

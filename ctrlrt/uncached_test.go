@@ -74,9 +74,7 @@ func TestBoundsAreThoseOfTheCache(t *testing.T) {
 				gvk = node
 			}
 			b, err := (&uncached{scheme: scheme.Scheme, mapper: mapper, options: test.options}).of(gvk)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			config, err := b.in(test.namespace, "get", "x")
 			if (err != nil) != test.unknown || len(b.namespaces) != test.namespacesLen {
 				t.Fatalf("error %v, namespaces %v; want unknown %t, %d namespaces", err, b.namespaces, test.unknown,

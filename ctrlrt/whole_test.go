@@ -18,9 +18,7 @@ import (
 func TestWholeHasItsOwnOptions(t *testing.T) {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var readers []client.Reader
 	var caches []cache.Cache
 	var clients []*http.Client
@@ -39,13 +37,9 @@ func TestWholeHasItsOwnOptions(t *testing.T) {
 			return client.New(cfg, o)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	whole, err := mgr.Whole()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if readers[1] == client.Reader(caches[0]) {
 		t.Error("Whole's client reads from the cache that holds the share")
 	}

@@ -79,18 +79,14 @@ func BenchmarkWrite(b *testing.B) {
 			s.install()
 			mine, others := kubernetes.NewForConfigOrDie(s.as(pod)), kubernetes.NewForConfigOrDie(s.plane.Config())
 			obj, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), configMap("object"), metav1.CreateOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			noError(b, err)
 			n := 0
 			write := func(client kubernetes.Interface) time.Duration {
 				n++
 				obj.Data = map[string]string{"n": fmt.Sprint(n)}
 				begun := time.Now()
 				obj, err = client.CoreV1().ConfigMaps(s.namespace).Update(b.Context(), obj, metav1.UpdateOptions{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				noError(b, err)
 				return time.Since(begun)
 			}
 			var with, without, other []time.Duration
@@ -116,9 +112,7 @@ func BenchmarkWrite(b *testing.B) {
 func (s *site) remove() {
 	s.Helper()
 	err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.Context(), s.options.ObjectName(), metav1.DeleteOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	noError(s, err)
 	nobody := kubernetes.NewForConfigOrDie(s.as(nil))
 	eventually(s, func() error {
 		_, err := nobody.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), configMap("probe"), dryRun)
@@ -159,12 +153,8 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(account-before, "MB-by-serviceaccount")
 		b.ReportMetric(fenced-account, "MB-by-configmap")
 		nobody := kubernetes.NewForConfigOrDie(s.as(nil))
-		if err := plane.StopServer("apiserver-0"); err != nil {
-			b.Fatal(err)
-		}
-		if err := plane.StartServer("apiserver-0"); err != nil {
-			b.Fatal(err)
-		}
+		noError(b, plane.StopServer("apiserver-0"))
+		noError(b, plane.StartServer("apiserver-0"))
 		ready, tries, late := time.Now(), 0, 0
 		eventually(s, func() error {
 			_, err := nobody.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), configMap("probe"), dryRun)
@@ -213,9 +203,7 @@ func fill(b *testing.B, s *site) {
 	}
 	close(numbers)
 	for range cap(failed) {
-		if err := <-failed; err != nil {
-			b.Fatal(err)
-		}
+		noError(b, <-failed)
 	}
 }
 
@@ -223,9 +211,7 @@ func fill(b *testing.B, s *site) {
 func (s *site) otherParam() {
 	s.Helper()
 	policy, binding, err := fence.Policy(s.options)
-	if err != nil {
-		s.Fatal(err)
-	}
+	noError(s, err)
 	policy.Name, binding.Name, binding.Spec.PolicyName = "by-account", "by-account", "by-account"
 	policy.Spec.ParamKind.Kind = "ServiceAccount"
 	policy.Spec.MatchConstraints.ResourceRules = policy.Spec.MatchConstraints.ResourceRules[:1]
@@ -254,9 +240,7 @@ func heap(b *testing.B, admin kubernetes.Interface) float64 {
 			req = req.Param(param[0], param[1])
 		}
 		text, err := req.DoRaw(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
+		noError(b, err)
 		return text
 	}
 	for range 2 { // finalizers keep something for a second round

@@ -23,9 +23,7 @@ func TestR16TableMissing(t *testing.T) {
 	s.members(a)
 	s.install()
 	obj := s.website("site")
-	if err := s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	nobody := s.websites(s.as(nil))
 	eventually(t, func() error {
 		_, err := s.websites(s.plane.Config()).Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
@@ -52,9 +50,7 @@ func TestFencePutBack(t *testing.T) {
 			s.install()
 			if !keeper {
 				err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), fence.KeeperName, metav1.DeleteOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 			}
 			s.remove()
 			s.members(b)
@@ -94,9 +90,7 @@ func TestR16DenyWouldHitEverybody(t *testing.T) {
 			return err
 		})
 	})
-	if err := s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	eventually(t, func() error {
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("other"), dryRun)
 		if err == nil || !strings.Contains(err.Error(), "no params found") {
@@ -118,9 +112,7 @@ func TestBreakTheGlass(t *testing.T) {
 	annotate := func(value string) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, fence.Annotation, value)
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), rotaName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		s.table.Version = cm.ResourceVersion
 	}
 	annotate(`"off"`)

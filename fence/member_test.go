@@ -127,19 +127,13 @@ func (s *site) process(name string) *process {
 	pod := s.pod(name)
 	cfg := s.as(pod)
 	text, err := json.Marshal(memberConfig{cfg.Host, cfg.BearerToken, s.namespace, name, string(pod.UID), cfg.CAData})
-	if err != nil {
-		s.Fatal(err)
-	}
+	noError(s, err)
 	p := &process{Cmd: exec.Command(os.Args[0])}
 	p.Env = append(os.Environ(), memberEnv+"="+string(text))
 	out, errOut := p.StdoutPipe()
 	_, errIn := p.StdinPipe() // it ends when this process does
-	if err := errors.Join(errOut, errIn); err != nil {
-		s.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		s.Fatal(err)
-	}
+	noError(s, errors.Join(errOut, errIn))
+	noError(s, p.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -166,9 +160,7 @@ func (p *process) since(n int) []string {
 
 func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, p.Process.Signal(signal))
 }
 
 // R2, R7: a process that was stopped in the middle of a reconcile is expelled. It wakes up and writes at once, before it looks
@@ -178,9 +170,7 @@ func TestR07StoppedProcessWakesUp(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	s.members() // so that the fence can be seen to work
 	s.install()
-	if err := s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
 	if _, err := maps.Create(t.Context(), configMap(victim), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -217,9 +207,7 @@ func TestR09RolloutUnderAFence(t *testing.T) {
 	s.members()
 	s.install()
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
-	if err := maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	for i := range 20 {
 		if _, err := maps.Create(t.Context(), configMap(fmt.Sprint(worked, i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

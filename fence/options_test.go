@@ -30,19 +30,13 @@ func TestManifest(t *testing.T) {
 	configMapsToo.Resources = append(configMapsToo.Resources, configMaps)
 	for name, o := range map[string]fence.Options{"website": plain, "configmaps": configMapsToo} {
 		got, err := fence.Manifest(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		path := filepath.Join("testdata", name+".yaml")
 		if *update {
-			if err := os.WriteFile(path, got, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(path, got, 0o600))
 		}
 		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s (-want +got; -update writes it):\n%s", path, diff)
 		}
@@ -114,9 +108,7 @@ func TestParseServiceAccount(t *testing.T) {
 // Members know the fence's refusals by their beginning.
 func TestRefusalsBeginAlike(t *testing.T) {
 	policy, _, err := fence.Policy(exampleOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, v := range policy.Spec.Validations {
 		if !strings.HasPrefix(v.Message, names.FenceRefusal) ||
 			v.MessageExpression != "" && !strings.HasPrefix(v.MessageExpression, "'"+names.FenceRefusal) {

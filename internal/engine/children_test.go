@@ -38,9 +38,7 @@ func serve[T comparable](ctx context.Context, q *Queue[T], sync func(context.Con
 // withHandler returns an informer that has a handler.
 func withHandler(t *testing.T, informer cache.SharedIndexInformer, err error) cache.SharedIndexInformer {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,17 +78,13 @@ func TestInformersWithoutAFactory(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(nil, Options{Solo: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		example := &metav1.PartialObjectMetadata{}
 		first := withHandler(t, r.NewInformer(secretKind, of(about("web", "web")), example, deliverytest.Never, indexers), nil)
 		second := withHandler(t, r.NewInformer(secretKind, of(about("mail", "mail")), example, deliverytest.Never, indexers), nil)
 		q, err := NewQueue(r, "secrets", first, testInner[cache.ObjectName](t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var synced []string
 		// What a leave gives up is no longer in the stores: they are read while the member works.
 		read := func() {

@@ -44,9 +44,7 @@ func TestRunClosesItsStore(t *testing.T) {
 	t.Cleanup(server.Close)
 	r, err := New(&rest.Config{Host: server.URL},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r.store.Notify(t.Context(), member.Notify{Reason: "Lapsed", Message: "m"})
 	until(t, "the event is sent", func() bool { return told.Load() != nil })
 	if closed.Load() != nil {
@@ -54,8 +52,6 @@ func TestRunClosesItsStore(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Run(ctx))
 	until(t, "the connection is closed", func() bool { return closed.Load() != nil })
 }

@@ -132,9 +132,7 @@ func TestR8WroteCounts(t *testing.T) {
 func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Key: slot.KeyUID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	c := testController(t, r, "test", kind, ignore)
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)

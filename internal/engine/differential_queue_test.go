@@ -42,9 +42,7 @@ func playerOf(t *testing.T, inner innerQueue) *queuetest.Player[cache.ObjectName
 	r := testRota(t)
 	r.log = logr.Discard() // it tells what makes no sense
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var all slot.Set
 	for n := range queuetest.Items {
 		all = all.Union(own(r, queueItem(n+1)))

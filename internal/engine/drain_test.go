@@ -96,10 +96,8 @@ func (p *pair) start(n int) {
 	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 	p.inf[n] = inf
 	for _, key := range slices.Concat(p.long, p.peers) {
-		if err := inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
-			Name: key.Name}}); err != nil {
-			p.t.Fatal(err)
-		}
+		noError(p.t, inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name}}))
 	}
 }
 

@@ -143,9 +143,7 @@ func dutyNames(n int) []string {
 func (l *lab) declare(r *roster, names ...string) {
 	l.setup = func(m *labMember) {
 		for _, name := range names {
-			if err := m.Duty(name, r.does(m.pod, name)); err != nil {
-				l.t.Fatal(err)
-			}
+			noError(l.t, m.Duty(name, r.does(m.pod, name)))
 		}
 	}
 }
@@ -234,9 +232,7 @@ func TestR18DutiesAreSpread(t *testing.T) {
 func TestR18OwnDutiesInARollout(t *testing.T) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators",
 		Identity: Identity{Pod: "web-0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for name, want := range map[string]slot.Slot{
 		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(secretKind): 126,
 		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, report.ScrubDuty: 91,
@@ -262,9 +258,7 @@ func TestR18DutyThatDoesNotReturn(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil {
-					l.t.Fatal(err)
-				}
+				noError(l.t, err)
 			}
 		}
 		a := l.start("web-0")
@@ -323,9 +317,7 @@ func TestDutiesThatEnd(t *testing.T) {
 					defer r.begin(ctx, m.pod, name)()
 					return run(ctx)
 				})
-				if err != nil {
-					l.t.Fatal(err)
-				}
+				noError(l.t, err)
 			}
 		}
 		a := l.start("web-0")
@@ -402,9 +394,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 				results <- got
 				return nil
 			})
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			noError(l.t, err)
 		}
 		a := l.start("web-0")
 		l.wait(time.Minute)
@@ -431,9 +421,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 func TestDutiesThatAreRefused(t *testing.T) {
 	r := testRota(t)
 	run := func(context.Context) error { return nil }
-	if err := r.Duty("a", run); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Duty("a", run))
 	for want, err := range map[string]error{
 		"already":          r.Duty("a", run),
 		"one printable":    r.Duty("a b", run),
@@ -447,9 +435,7 @@ func TestDutiesThatAreRefused(t *testing.T) {
 		}
 	}
 	for n := range slot.MaxDuties - 1 {
-		if err := r.Duty(fmt.Sprint("more-", n), run); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.Duty(fmt.Sprint("more-", n), run))
 	}
 	if err := r.Duty("one-more", run); err == nil || !strings.Contains(err.Error(), "may have 512") {
 		t.Errorf("error %v", err)
@@ -517,9 +503,7 @@ func testDutySees(t *testing.T, handed bool) {
 				m.share.Write(gadgetKind, doomed, nil, slotsFrom(ctx, m.Engine)...).Deleted(nil)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 		a := l.start("web-0")
 		l.wait(time.Minute)
@@ -536,9 +520,7 @@ func testDutySees(t *testing.T, handed bool) {
 		} else {
 			a.crash()
 			obj, err := l.gadgets.Update(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if written = obj.Version; written == "" {
 				t.Fatal("no version")
 			}
@@ -559,9 +541,7 @@ func TestDutyPanics(t *testing.T) {
 	if os.Getenv(child) != "" {
 		inLab(t, func(l *lab) {
 			l.setup = func(m *labMember) {
-				if err := m.Duty("a", func(context.Context) error { panic("out of luck") }); err != nil {
-					l.t.Fatal(err)
-				}
+				noError(l.t, m.Duty("a", func(context.Context) error { panic("out of luck") }))
 			}
 			l.start("web-0")
 			l.wait(time.Minute)
@@ -592,9 +572,7 @@ func TestDutiesThatWorkOnce(t *testing.T) {
 					worked = true
 					return nil
 				})
-				if err != nil {
-					l.t.Fatal(err)
-				}
+				noError(l.t, err)
 			}
 		}
 		m := l.start("web-0", func(o *Options) { o.Logger = log.logger() })

@@ -122,9 +122,7 @@ func (l *lab) startStock(id string, release bool) *stockReplica {
 			OnStoppedLeading: func() { s.leads.Store(false) },
 		},
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	l.t.Cleanup(func() { s.stands.Store(false) }) // a test that fails has to end
 	ctx, end := context.WithCancel(l.t.Context())
 	s.end = end
@@ -345,9 +343,7 @@ func TestElectionWithoutALease(t *testing.T) {
 		_, _, err := l.memory.Client(nil).WriteElection(l.t.Context(), electionLease, election.Record{
 			Version: l.election().Version, Holder: "rota:operators/other", Duration: time.Minute, Renewed: 1,
 		}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		b := l.start("web-1", withElection)
 		l.until("it names the other rota", time.Minute, func() bool {
 			return strings.Contains(b.Status().Waiting, `held by "rota:operators/other"; that is another rota`)
@@ -359,9 +355,7 @@ func TestElectionWithoutALease(t *testing.T) {
 func (l *lab) election() election.Record {
 	l.t.Helper()
 	r, err := l.memory.Client(nil).ReadElection(l.t.Context(), electionLease)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	return r
 }
 
@@ -405,9 +399,7 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 
 func TestElectionOptions(t *testing.T) {
 	g, err := group.Parse("program", []string{"a"}, "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for want, o := range map[string]Options{
 		"without LeaderElectionID":   {LeaderElectionNamespace: "other"},
 		"no Lease has such a name":   {LeaderElectionID: "A_B"},

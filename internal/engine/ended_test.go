@@ -45,9 +45,7 @@ func workUntilSignal(t *testing.T, sync func(context.Context, cache.ObjectName) 
 	factory := informers.NewSharedInformerFactory(w.client, deliverytest.Never)
 	informer, err := ShareInformer(w.rota, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		w.client.CoreV1().Secrets(metav1.NamespaceAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if w.queue, err = NewQueue(w.rota, "test", informer, testInner[cache.ObjectName](t)); err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +124,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workUntilSignal(t, func(context.Context, cache.ObjectName) error { return errors.New("not yet") })
-		if err := w.client.CoreV1().Secrets("a").Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.client.CoreV1().Secrets("a").Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if !w.queue.queue.Controller().Work.Waits(slotOf(w.rota, types.NamespacedName(testItem))) {
@@ -157,9 +153,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
 		r, err := New(nil, Options{Solo: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var lists []chan struct{} // each informer's lists wait for one
 		build := func() cache.SharedIndexInformer {
 			list := make(chan struct{})
@@ -179,9 +173,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 		}
 		informer := build()
 		q, err := NewQueue(r, "test", informer, testInner[cache.ObjectName](t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		first, ends := context.WithCancel(t.Context())
 		defer ends()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -54,9 +54,7 @@ func TestShadowSurvivesAPanic(t *testing.T) {
 		log := &lines{}
 		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
 			Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		tries := 0
 		shadow.made = func(*Engine) {
 			tries++
@@ -80,9 +78,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 			cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(*http.Request) string { return "" })}
 			shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", LeaveTimeout: test.leave,
 				Logger: logr.Discard()}, website)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			made := make(chan *Engine, 1)
 			shadow.made = func(r *Engine) {
 				r.rest = nil
@@ -123,9 +119,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 			return ""
 		})}
 		shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website, secrets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var made *Engine
 		shared, reports := memory.New(), newSharedReports()
 		shadow.made = func(r *Engine) {

@@ -52,10 +52,8 @@ func TestControllersThatFailAreTold(t *testing.T) {
 		}
 		work := func(count int) {
 			for n := range count {
-				if err := objects.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
-					Name: fmt.Sprint(n)}}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, objects.Add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a",
+					Name: fmt.Sprint(n)}}))
 				q.Add(cache.ObjectName{Namespace: "a", Name: fmt.Sprint(n)})
 				item, _ := q.Get()
 				if err := sync(t.Context(), item); err == nil {

@@ -15,9 +15,7 @@ import (
 func TestR14Groups(t *testing.T) {
 	inLab(t, func(l *lab) {
 		g, err := group.Parse("operator", []string{"website", "certificate", "backup"}, "website", "certificate")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		serial := uint64(0)
 		// The other group renews its report while it lives.
 		other := func(runs string, d time.Duration) {

@@ -67,9 +67,7 @@ func (p *patient) work(name string, does func() error) {
 // delete deletes an object, of which no sync comes.
 func (p *patient) delete(name string) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
-	if err := p.q.queue.Controller().Informer.GetIndexer().Delete(secret); err != nil {
-		p.Fatal(err)
-	}
+	noError(p, p.q.queue.Controller().Informer.GetIndexer().Delete(secret))
 }
 
 // want compares what the member says of its objects. Slots are left out.

@@ -19,13 +19,9 @@ import (
 func gathered(t *testing.T, r *Engine) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(r.Collector()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, registry.Register(r.Collector()))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	out := map[string]*dto.MetricFamily{}
 	for _, f := range families {
 		out[f.GetName()] = f
@@ -189,9 +185,7 @@ func TestMetricsAreConventional(t *testing.T) {
 			families = append(families, f)
 		}
 		problems, err := promlint.NewWithMetricFamilies(families).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}

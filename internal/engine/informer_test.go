@@ -21,9 +21,7 @@ func TestShareInformer(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	kind, secrets := corev1.SchemeGroupVersion.WithKind("Secret"), client.CoreV1().Secrets(metav1.NamespaceAll)
 	shared, err := ShareInformer(r, factory, kind, &corev1.Secret{}, secrets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	got := factory.Core().V1().Secrets().Informer()
 	if got.GetIndexer() != shared.GetIndexer() {
 		t.Error("the factory gives out another informer than the shared one")
@@ -51,13 +49,9 @@ func TestShareInformer(t *testing.T) {
 func TestNewInformer(t *testing.T) {
 	r := testRota(t)
 	parent := schema.GroupKind{Kind: "ConfigMap"}
-	if err := r.Shard(parent); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Shard(parent))
 	owner := Children{Of: parent}
-	if err := r.Shard(secretKind, owner); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Shard(secretKind, owner))
 	own := r.NewInformer(parent, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	children := r.NewInformer(secretKind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil, owner)
 	if r.share.HoldsByOwner(own) || !r.share.Sharded(parent) {

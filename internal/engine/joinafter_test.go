@@ -19,9 +19,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		r.store = shared.Client(nil)
 		built, certified := make(chan struct{}), make(chan struct{})
 		for what, done := range map[string]chan struct{}{"the controllers to be built": built, "certificates": certified} {
-			if err := r.JoinAfter(what, done); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, r.JoinAfter(what, done))
 		}
 		finished := 0
 		r.setup.atEnd(func(context.Context) error { finished++; return nil })
@@ -56,9 +54,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		c := testController(t, r, "late", secretKind, enqueue)
 		c.ExpectKindLate()
 		ran := make(chan struct{})
-		if err := r.Duty("report", func(context.Context) error { close(ran); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.Duty("report", func(context.Context) error { close(ran); return nil }))
 		close(built)
 		waits("controller late, which")
 		c.Explain(func() string { return "the sky is down" })
@@ -97,9 +93,7 @@ func TestJoinAfterRefuses(t *testing.T) {
 		}
 		wantErr(r.JoinAfter("", make(chan struct{})), "say what is waited for")
 		wantErr(r.JoinAfter("certificates", nil), "never join")
-		if err := r.JoinAfter("certificates", make(chan struct{})); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.JoinAfter("certificates", make(chan struct{})))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

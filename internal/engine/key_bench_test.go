@@ -12,9 +12,7 @@ import (
 func BenchmarkKey(b *testing.B) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	noError(b, err)
 	c := testController(b, r, "c", secretKind, ignore)
 	all := r.cfg.Slots.All()
 	openSlots(r, all)

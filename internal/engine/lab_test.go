@@ -133,9 +133,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		f(&o)
 	}
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, o)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	m := &labMember{Engine: r, pod: pod, lab: l, scraped: true, done: make(chan error, 1)}
 	r.store = l.memory.Client(func(_ context.Context, op memory.Op, after bool) error {
 		time.Sleep(time.Millisecond) // requests take time
@@ -159,15 +157,11 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		if kind == gadgetKind {
 			objects = l.gadgets
 		}
-		if err := r.share.Shard(kind); err != nil {
-			l.t.Fatal(err)
-		}
+		noError(l.t, r.share.Shard(kind))
 		m.requests = deliverytest.NewFaulty(objects.ListWatch("", ""), false)
 		m.informer = r.share.NewInformer(kind, m.requests, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
-		if err := m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
-			l.t.Fatal(err)
-		}
+		noError(l.t, m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
 		name := "test"
 		if kind != labKind {
 			name = kind.Kind
@@ -185,9 +179,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 				}
 			}
 		})
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		noError(l.t, err)
 		m.controller = controller
 		if l.worker != nil {
 			m.work = l.worker(m)

@@ -56,9 +56,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				registry := prometheus.NewRegistry()
 				registry.MustRegister(r.metrics.late)
 				all, err := registry.Gather()
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if n := all[0].GetMetric()[0].GetCounter().
 					GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], test.words) {
 					t.Errorf("%s counts %v, logged %v; want 3, once", all[0].GetName(), n, logged)

@@ -15,9 +15,7 @@ import (
 func (l *lab) table() *table.Table {
 	l.t.Helper()
 	s, err := l.memory.Client(nil).ReadTable(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	noError(l.t, err)
 	return s.Table
 }
 

@@ -22,13 +22,9 @@ import (
 func metricOf(t *testing.T, r *Engine, name string, labels ...string) (float64, bool) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(r.Collector()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, registry.Register(r.Collector()))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue
@@ -81,9 +77,7 @@ func runInformer(t *testing.T, r *Engine, kind schema.GroupKind,
 func TestFailingRequestsShow(t *testing.T) {
 	r := testRota(t)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	if err := r.share.Shard(kind); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.share.Shard(kind))
 	_, faults := runInformer(t, r, kind, deliverytest.NewMemory())
 	seconds := func() float64 {
 		v, ok := metricOf(t, r, "rota_delivery_failing_seconds", "kind", "ConfigMap", "request", "watch")

@@ -112,9 +112,7 @@ func (q request) send(ctx context.Context, t *testing.T, r *Engine) (sent bool, 
 		text = deliverytest.Encoded(t, media, q.answer)
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, "https://example.com"+q.path, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	req.Header.Set("Content-Type", media)
 	resp, err := r.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
 		sent = true

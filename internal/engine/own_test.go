@@ -48,9 +48,7 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 				q := request{method: http.MethodPut, path: path + "/x" + sub, body: configMap("x", "", ""), code: code}
 				if code == 0 {
 					obj, err := l.objects.Update(t.Context(), name)
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					written = obj.Version
 					q.answer = configMap("x", written, "")
 				}
@@ -133,9 +131,7 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		nothing := func(context.Context) {}
 		reconcile(m.controller, func(ctx context.Context) {
 			obj, err := l.objects.Update(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			q := request{method: http.MethodPut, path: path + "/x", body: configMap("x", "", ""),
 				answer: configMap("x", obj.Version, "")}
 			if _, err := q.send(ctx, t, m.Engine); err != nil {

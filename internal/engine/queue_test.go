@@ -21,9 +21,7 @@ func testQueue(t *testing.T, r *Engine) (*Queue[cache.ObjectName], innerQueue) {
 	t.Helper()
 	inner := testInner[cache.ObjectName](t)
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return q, inner
 }
 
@@ -138,13 +136,9 @@ func TestNewQueueTakesItemsOfAllKinds(t *testing.T) {
 func takesItems[T ObjectName](t *testing.T, mine, foreign T) {
 	r := testRota(t)
 	q, err := NewQueue(r, "test", testInformer(r), testInner[T](t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	object, err := namesAsItems[T]().Name(mine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	checkItems(t, r, q, object, mine, foreign)
 }
 
@@ -170,9 +164,7 @@ func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
 	r, log := loggedRota(t)
 	inner := testInner[string](t)
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, item := range []string{"a/b/c", "a/", ""} {
 		q.Add(item)
 		q.AddAfter(item, 0)
@@ -231,9 +223,7 @@ func TestItemsThatBounce(t *testing.T) {
 		},
 		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	set := own(r, cache.ObjectName{Name: "a"})
 	key := types.NamespacedName{Name: "a"}
 	first, second := labelled{"a", "first"}, labelled{"a", "second"}

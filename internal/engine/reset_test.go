@@ -173,9 +173,7 @@ func keep(t *testing.T, r *Engine) {
 	kind := secretKind
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, deliverytest.Never, nil)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
-	if err := inf.GetIndexer().Add(obj); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, inf.GetIndexer().Add(obj))
 }
 
 // Whether a controller counts events cannot be known. One that has handlers on children is asked, once.
@@ -195,20 +193,14 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 				log := &lines{}
 				client := fake.NewClientset()
 				r, err := New(nil, Options{Solo: true, Logger: log.logger()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 					client.CoreV1().ConfigMaps(metav1.NamespaceAll))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				children, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
 					client.CoreV1().Pods(metav1.NamespaceAll), Children{Of: schema.GroupKind{Kind: "ConfigMap"}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				for _, informer := range []cache.SharedIndexInformer{owners, children} {
 					if informer == children && test.deaf {
 						continue
@@ -218,9 +210,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 					}
 				}
 				q, err := NewQueue(r, "replicas", owners, testInner[string](t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				test.decide(q)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Minute, cancel)

@@ -263,9 +263,7 @@ var scenarios = map[string]func(l *lab){
 	},
 	"duty-failing": func(l *lab) {
 		l.setup = func(m *labMember) {
-			if err := m.Duty("backup", func(context.Context) error { return errors.New("no bucket") }); err != nil {
-				l.t.Fatal(err)
-			}
+			noError(l.t, m.Duty("backup", func(context.Context) error { return errors.New("no bucket") }))
 		}
 		a := l.start("web-0")
 		l.wait(5 * time.Minute)
@@ -450,13 +448,9 @@ var scenarios = map[string]func(l *lab){
 		})
 		req, err := http.NewRequestWithContext(l.t.Context(), http.MethodPut,
 			"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		noError(l.t, err)
 		resp, err := a.WrapTransport(refusing).RoundTrip(req)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		noError(l.t, err)
 		_ = resp.Body.Close()
 		l.wait(5 * time.Minute)
 		a.want("after it", "rota_fence_rejections_total", "", 1)
@@ -519,9 +513,7 @@ var scenarios = map[string]func(l *lab){
 			}
 			req, err := http.NewRequestWithContext(ctx, http.MethodPut,
 				"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
-			if err != nil {
-				l.t.Fatal(err)
-			}
+			noError(l.t, err)
 			if resp, err := a.WrapTransport(slow).RoundTrip(req); err == nil {
 				_ = resp.Body.Close()
 				l.t.Error("a write that nobody answers succeeded")
@@ -845,9 +837,7 @@ func TestR14LostObjectIsFoundInTime(t *testing.T) {
 			t.Fatalf("%d objects are held, want 200; %d differences", objects, findings(l, coverage.Differs))
 		}
 		lost := b.informer.GetStore().List()[0]
-		if err := b.informer.GetStore().Delete(lost); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.informer.GetStore().Delete(lost))
 		begun := time.Now()
 		for findings(l, coverage.Differs) == 0 && time.Since(begun) < time.Minute {
 			time.Sleep(100 * time.Millisecond)
@@ -855,9 +845,7 @@ func TestR14LostObjectIsFoundInTime(t *testing.T) {
 		if took := time.Since(begun); took > 3*a.cfg.LeaseDuration/2 {
 			t.Errorf("found after %v, with a lease of %v", took, a.cfg.LeaseDuration)
 		}
-		if err := b.informer.GetStore().Add(lost); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, b.informer.GetStore().Add(lost))
 		l.wait(time.Minute)
 		if n := findings(l, coverage.Differs); n > 0 {
 			t.Errorf("%d differences are still found", n)
@@ -890,9 +878,7 @@ func TestScenarios(t *testing.T) {
 				if *seriesDir == "" {
 					return
 				}
-				if err := os.WriteFile(filepath.Join(*seriesDir, name+".txt"), []byte(l.text()), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, os.WriteFile(filepath.Join(*seriesDir, name+".txt"), []byte(l.text()), 0o600))
 			})
 		})
 	}
@@ -901,22 +887,16 @@ func TestScenarios(t *testing.T) {
 // docs/operations.md names every reason of events, and no others.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	doc := string(text)
 	var told []string
 	for _, pattern := range []string{"*.go", "../../ctrlrt/*.go", "../controllers/*.go", "../labeller/*.go",
 		"../replica/*.go", "../report/*.go", "../protocol/member/*.go", "../protocol/planner/*.go"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, file := range files {
 			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\(|\.notice\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
 				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(told, m[1]) {
 					told = append(told, m[1])
@@ -942,14 +922,10 @@ func TestReasonsAreAsserted(t *testing.T) {
 		"*_test.go", "../../ctrlrt/*_test.go", "../protocol/member/*_test.go", "../protocol/member/testdata/*.txt",
 	} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			tests.Write(text)
 		}
 	}

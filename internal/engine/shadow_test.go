@@ -82,15 +82,11 @@ func (s *shadows) startFrom(pod string, from report.Objects, change ...func(*Opt
 		f(&o)
 	}
 	shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"}, o, website)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	noError(s.t, err)
 	shadow.from = from
 	if all, ok := from.(*websites); ok {
 		all.roles = sharding.New(sharding.Options{Slots: shadow.opts.Slots, Key: shadow.opts.Key, Label: true})
-		if err := all.roles.Shard(website); err != nil {
-			s.t.Fatal(err)
-		}
+		noError(s.t, all.roles.Shard(website))
 	}
 	shadow.made = func(r *Engine) {
 		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
@@ -196,9 +192,7 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 func TestShadowOptions(t *testing.T) {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	g, err := group.Parse("program", []string{"a"}, "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for want, create := range map[string]func() error{
 		"Options.Name is empty": func() error { _, err := NewShadow(cfg, Options{}, website); return err },
 		"got no config":         func() error { _, err := NewShadow(nil, Options{Name: "w"}, website); return err },
@@ -222,13 +216,9 @@ func TestShadowOptions(t *testing.T) {
 		}
 	}
 	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: sharding.ShardSelector}, website)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r, err := s.member()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != sharding.Filter {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
@@ -239,9 +229,7 @@ func TestShadowNeverEndsTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
 			Options{Name: "website", Namespace: "operators", Logger: logr.Discard()}, website)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		tries := 0
 		shadow.made = func(r *Engine) {
 			tries++

@@ -19,9 +19,7 @@ import (
 func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(nil, Options{Solo: true, Slots: 64})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var epoch uint64
 		begun, ended := make(chan struct{}), false
 		err = r.Duty("report", func(ctx context.Context) error {
@@ -31,9 +29,7 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 			ended = true
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		start := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		err = r.Work(ctx, func(work context.Context) {
@@ -63,17 +59,13 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 
 func TestSoloOptions(t *testing.T) {
 	r, err := New(nil, Options{Solo: true, Delivery: sharding.ShardSelector, Label: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if r.opts.Delivery != sharding.Filter || r.opts.Label || r.cfg.Key != slot.KeyUID {
 		t.Errorf("delivery %v, label %t, key %v, want Filter and the key that ShardSelector has", r.opts.Delivery, r.opts.Label,
 			r.cfg.Key)
 	}
 	g, err := group.Parse("program", []string{"a"}, "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := New(nil, Options{Solo: true, Group: g}); err == nil || !strings.Contains(err.Error(), "Options.Group") {
 		t.Errorf("error %v with a group, want that the two do not go together", err)
 	}

@@ -147,9 +147,7 @@ func TestGoroutinesOfSlotsThatStay(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		end := make(chan struct{})
-		if err := work.Start(ctx, func(ctx context.Context) { <-ctx.Done(); <-end }); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, work.Start(ctx, func(ctx context.Context) { <-ctx.Done(); <-end }))
 		c.Done(key)
 		if err := work.Start(ctx, func(context.Context) { t.Error("it runs") }); !errors.Is(err, gate.ErrNotInFlight) {
 			t.Errorf("%v after the reconcile", err)
@@ -305,9 +303,7 @@ func TestGoroutinesOfObjectsThatWereMadeAnew(t *testing.T) {
 			if !ok {
 				t.Fatal("not admitted")
 			}
-			if err := work.Start(ctx, until); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, work.Start(ctx, until))
 			meanwhile()
 			p.c[0].Done(key)
 			synctest.Wait()

@@ -23,9 +23,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 		}
 	}
 	text, err := os.ReadFile("../../docs/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -33,9 +31,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 			} `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			alerts = append(alerts, r.Alert)
@@ -48,9 +44,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 // nothing else; and sections for what people run into.
 func TestWhereTroubleIsExplained(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	sections := map[string][]string{} // by the heading above
 	_, body, _ := strings.Cut(string(text), "\n## ")
 	for _, part := range strings.Split(body, "\n## ") {

@@ -48,36 +48,26 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
 				r, err := New(nil, Options{Solo: true, Key: test.key})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				shared, err := ShareInformer(r, factory, pods, &corev1.Pod{}, client.CoreV1().Pods(metav1.NamespaceAll),
 					test.children...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if !test.deaf {
 					if _, err := shared.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if test.says {
-					if err := r.Shard(pods.GroupKind()); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, r.Shard(pods.GroupKind()))
 				}
 				work := func(ctx context.Context) { factory.Start(ctx.Done()); <-ctx.Done(); factory.Shutdown() }
 				if test.queue {
 					maps, err := ShareInformer(r, factory, configMaps, &corev1.ConfigMap{},
 						client.CoreV1().ConfigMaps(metav1.NamespaceAll))
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					q, err := NewQueue(r, "maps", maps, testInner[string](t))
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					work = func(ctx context.Context) {
 						factory.Start(ctx.Done())
 						context.AfterFunc(ctx, q.ShutDown)

@@ -48,13 +48,9 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				other := httptest.NewServer(http.NotFoundHandler())
 				defer other.Close()
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, other.URL, strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				_ = resp.Body.Close()
 			}, 0, 0},
 			{"none", func(context.Context, *testing.T, *Engine, clients) {}, 0, 0},
@@ -75,9 +71,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				log := &lines{}
 				r, err := New(cfg, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"},
 					Logger: log.logger()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				mayWrite(r, 1<<61)
 				q, inner := testQueue(t, r)
 				own(r, testItem)
@@ -88,9 +82,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				})
 				q.Add(testItem)
 				item, _ := q.Get()
-				if err := sync(t.Context(), item); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, sync(t.Context(), item))
 				q.Done(item)
 				if inner.Len() != 0 {
 					t.Error("the item is in the queue again")

@@ -124,9 +124,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 			func(t *testing.T, r *Engine) func(context.Context) {
 				informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 				q, err := NewQueue(r, "replicas", informer, testInner[string](t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				return runs(q, informer)
 			},
 			[]string{"queue replicas", "rota.WrapConfig", "WrapTransport"},
@@ -180,13 +178,9 @@ func workOnSecrets(t *testing.T, r *Engine, api kubernetes.Interface) error {
 	factory := informers.NewSharedInformerFactory(api, deliverytest.Never)
 	informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		api.CoreV1().Secrets(metav1.NamespaceAll))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	q, err := NewQueue(r, "secrets", informer, testInner[string](t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +238,7 @@ func TestListsAreNotCompressed(t *testing.T) {
 				return answers(req)
 			})})
 		api := kubernetes.NewForConfigOrDie(config)
-		if err := workOnSecrets(t, r, api); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, workOnSecrets(t, r, api))
 		if _, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -266,9 +258,7 @@ func TestListsAreNotCompressed(t *testing.T) {
 func TestInformersThatReadElsewhereAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := loggedRota(t)
-		if err := r.share.Shard(secretKind); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, r.share.Shard(secretKind))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 2 {
@@ -415,9 +405,7 @@ func TestQueuesThatAreRefused(t *testing.T) {
 		"of an informer of children": {func(t *testing.T, r *Engine) error {
 			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, deliverytest.Never), podKind, &corev1.Pod{}, pods,
 				Children{Of: secretKind})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			_, err = NewQueue(r, "two", children, testInner[string](t))
 			return err
 		}, []string{"queue two", "Pod by their owners", "of another factory"}},
@@ -457,20 +445,14 @@ func TestQueuesThatAreRefused(t *testing.T) {
 // An informer of all objects of a sharded kind, of which the rota knows nothing, is told once.
 func TestPlainInformersOfShardedKindsAreTold(t *testing.T) {
 	r, log := loggedRota(t)
-	if err := r.Shard(secretKind); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.Shard(secretKind))
 	transport := r.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return status(200), nil }))
 	for _, path := range []string{"secrets?watch=true", "secrets?watch=true", "configmaps?watch=true", "secrets",
 		"secrets?watch=true&fieldSelector=metadata.name%3Da"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/api/v1/"+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		_ = resp.Body.Close()
 	}
 	log.wants(t, 1, "watched by an informer of which the rota knows nothing", `"resource"="secrets"`)

@@ -29,9 +29,7 @@ func TestR9WorkLeavesFirst(t *testing.T) {
 			<-work.Done()
 			left = !r.Owns(secretKind, name)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if !owned || !left {
 			t.Errorf("owned %t, left before the work ended %t, want both", owned, left)
 		}

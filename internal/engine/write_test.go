@@ -28,15 +28,21 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// noError ends a test that has met an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func testRota(t *testing.T) *Engine { t.Helper(); return testRotaLogging(t, logr.Logger{}) }
 
 func testRotaLogging(t *testing.T, log logr.Logger) *Engine {
 	t.Helper()
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return r
 }
 
@@ -45,9 +51,7 @@ func testController(t testing.TB, r *Engine, name string, kind schema.GroupKind,
 ) *controllers.Controller {
 	t.Helper()
 	c, err := r.newTestController(name, kind, enqueue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return c
 }
 
@@ -87,9 +91,7 @@ func send(ctx context.Context, t *testing.T, r *Engine, method string, answer ro
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b",
 		strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	resp, err := r.WrapTransport(answer).RoundTrip(req)
 	if resp != nil {
 		_ = resp.Body.Close()
