@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -130,46 +127,6 @@ func (s suite) losingIsSilent(t *testing.T) {
 	r.wantHeard()
 }
 
-// A relist whose slots were chosen after a loss tells every handler that the lost objects were deleted.
-func (s suite) lossRacesARelist(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(3, 1)
-	r.fill(1, 2)
-	r.run(r.informer)
-	r.own(only(1, 2))
-	r.faults.Expire()
-	r.share.Release(only(1))
-	r.wantStore(only(2))
-	r.faults.Expire()
-	r.must(r.warm(r.ctx, only(1)))
-	if got := r.own(only(1)); !cmp.Equal(got, keys) {
-		t.Errorf("Open (-want +got):\n%s", cmp.Diff(keys, got))
-	}
-	r.sync()
-	r.heard.dropBeacons()
-	r.noDeletions()
-}
-
-func (s suite) lostAndRegained(t *testing.T) {
-	r := s.rig(t)
-	r.fill(5, 1, 2)
-	r.run(r.informer)
-	r.own(only(1, 2))
-	for range 20 {
-		r.share.Release(only(1))
-		r.must(r.warm(r.ctx, only(1)))
-		r.share.Release(only(1, 2))
-		r.must(r.warm(r.ctx, only(2)))
-	}
-	r.wantStore(only(2))
-	r.must(r.warm(r.ctx, only(1)))
-	r.wantStore(only(1, 2))
-	if got, want := len(r.open(only(1, 2))), 10; got != want {
-		t.Errorf("Open returns %d keys, want %d", got, want)
-	}
-	r.wantHeard()
-}
-
 func (s suite) deletedSinceWarm(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)
@@ -194,56 +151,6 @@ func (s suite) deletedSinceWarm(t *testing.T) {
 	last := r.delete(keys[1])
 	r.wantSeen(last.Key, "")
 	r.wantHeard("delete " + keys[1].String())
-}
-
-// Everything happens to the objects between the list of a growth and its end.
-func (s suite) listRacesChanges(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(4, 1)
-	kept := r.fill(1, 2)
-	r.run(r.informer)
-	r.own(only(2))
-	finish := r.listing(func() error { return r.warm(r.ctx, only(1)) })
-	r.delete(keys[0])
-	r.update(keys[1])
-	r.delete(keys[2])
-	reborn := r.create(keys[2]).Key
-	short := r.create(r.key(1)).Key
-	r.delete(short)
-	fresh := r.create(r.key(1)).Key
-	r.update(kept[0])
-	r.wantSeen(kept[0], store(r.informer)[kept[0]])
-	finish()
-	r.wantStore(only(1, 2))
-	r.sync()
-	got := r.open(only(1))
-	for _, key := range []types.NamespacedName{keys[0], keys[1], keys[3], reborn, short, fresh} {
-		if !slices.Contains(got, key) {
-			t.Errorf("Open does not return %v", key)
-		}
-	}
-}
-
-// The list of a growth is newer than the stream: events that it already knows must not come after it.
-func (s suite) laggingStreamAfterList(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(2, 1)
-	r.run(r.informer)
-	resume := r.faults.Pause()
-	r.update(keys[0])
-	r.delete(keys[1])
-	again := r.create(keys[1])
-	r.must(r.warm(r.ctx, only(1)))
-	r.wantStore(only(1))
-	r.open(only(1))
-	resume()
-	r.sync()
-	r.wantStore(only(1))
-	r.heard.dropBeacons()
-	r.wantHeard()
-	if got := store(r.informer)[again.Key]; got != again.Version {
-		t.Errorf("version %s, want %s", got, again.Version)
-	}
 }
 
 func (s suite) handedWaits(t *testing.T) {
@@ -394,7 +301,7 @@ func (s suite) keyNamespace(t *testing.T) {
 	r.hashed = slot.KeyNamespace
 	r.share = s.share(delivery.Options{Key: slot.KeyNamespace, Mode: s.delivery})
 	r.must(r.share.Shard(r.kind.GroupKind))
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	keys := r.fill(2, r.share.Slot(r.kind.Namespaces[0], "", ""), r.share.Slot(r.kind.Namespaces[1], "", ""))
 	set := only(r.share.Slot(r.kind.Namespaces[0], "", ""))

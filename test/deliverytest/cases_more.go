@@ -98,26 +98,6 @@ func (s suite) goneListsOnce(t *testing.T) {
 	}
 }
 
-func (s suite) goneWhileGrowing(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(3, 1)
-	r.fill(3, 2)
-	r.run(r.informer)
-	r.own(only(2))
-	for range 2 {
-		finish := r.listing(func() error { return r.warm(r.ctx, only(1)) })
-		r.faults.Expire()
-		r.update(keys[0])
-		finish()
-		r.wantStore(only(1, 2))
-		r.share.Release(only(1))
-		r.wantStore(only(2))
-	}
-	r.own(only(1))
-	r.wantStore(only(1, 2))
-	r.noDeletions()
-}
-
 func (s suite) watchDrops(t *testing.T) {
 	r := s.rig(t)
 	r.run(r.informer)
@@ -203,7 +183,7 @@ func (s suite) lateInformer(t *testing.T) {
 	r.fill(2, 2)
 	r.run(r.informer)
 	r.own(only(1))
-	late, _ := r.newInformer("", 0)
+	late, _ := r.newInformer("")
 	heard := r.listen(late)
 	r.run(late)
 	if got := slices.SortedFunc(maps.Keys(store(late)), compareNames); !cmp.Equal(got, keys) {
@@ -221,42 +201,13 @@ func (s suite) lateInformer(t *testing.T) {
 	r.heardOf(heard, fresh)
 }
 
-func (s suite) lateHandler(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(2, 1)
-	r.fill(2, 2)
-	r.run(r.informer)
-	r.own(only(1))
-	r.must(r.warm(r.ctx, only(2)))
-	heard := r.listen(r.informer)
-	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
-	r.must(err)
-	r.eventually(func() error {
-		if !registration.HasSynced() {
-			return errors.New("a late handler does not sync")
-		}
-		return nil
-	})
-	r.must(r.informer.RemoveEventHandler(registration))
-	r.sync()
-	r.open(only(2))
-	fresh := r.create(r.key(2)).Key
-	r.heardOf(heard, fresh)
-	r.heardOf(heard, keys...)
-	for _, e := range heard.history() {
-		if n := r.slot(e.object()); n == 2 && e.key != fresh {
-			t.Errorf("the late handler heard of %v before its slot was open", e.key)
-		}
-	}
-}
-
 func (s suite) severalInformers(t *testing.T) {
 	r := s.rig(t)
 	if len(r.kind.Namespaces) < 2 {
 		t.Skip("a cluster-scoped kind")
 	}
-	a, _ := r.newInformer(r.kind.Namespaces[0], 0)
-	b, _ := r.newInformer(r.kind.Namespaces[1], 0)
+	a, _ := r.newInformer(r.kind.Namespaces[0])
+	b, _ := r.newInformer(r.kind.Namespaces[1])
 	keys := r.fill(4, 1)
 	r.run(a, b)
 	r.must(r.warm(r.ctx, only(1)))
@@ -284,32 +235,9 @@ func (s suite) severalInformers(t *testing.T) {
 	}
 }
 
-func (s suite) resync(t *testing.T) {
-	r := s.rig(t)
-	keys := r.fill(1, 1, 2)
-	inf, _ := r.newInformer("", time.Second)
-	heard := r.listen(inf)
-	r.run(inf)
-	r.must(r.warm(r.ctx, only(1, 2)))
-	r.share.Open(only(1))
-	r.eventually(func() error {
-		for _, e := range heard.history() {
-			if e.resync && r.slot(e.object()) == 1 {
-				return nil
-			}
-		}
-		return fmt.Errorf("no resync of %v", keys)
-	})
-	for _, e := range heard.history() {
-		if r.slot(e.object()) != 1 {
-			t.Errorf("heard %v of a slot that is not open", e)
-		}
-	}
-}
-
 func (s suite) transform(t *testing.T) {
 	r := s.rig(t)
-	inf, _ := r.newInformer("", 0)
+	inf, _ := r.newInformer("")
 	r.must(inf.SetTransform(nil))
 	r.must(inf.SetTransform(func(obj any) (any, error) {
 		about, err := meta.Accessor(obj)

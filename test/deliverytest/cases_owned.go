@@ -38,7 +38,7 @@ func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
 	if !r.share.Own(r.kind.GroupKind, parents, false) {
 		t.Fatal("not owned")
 	}
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	return r
 }
@@ -233,117 +233,6 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 		r.relabel(foreign.Key, map[string]string{name: r.stamps(mine)[name]})
 		r.reported(foreign)
 		r.holds(objs[1], objs[4], objs[5])
-	})
-}
-
-// A child of ours moves to a slot that is being listed again, and is deleted there before the list. Neither the list
-// nor the store's part of that slot shows it.
-func (s suite) ownedDeletedWhereListed(t *testing.T) {
-	s.keys(t, func(t *testing.T, key slot.Key) {
-		r := s.ownedRig(t, key)
-		mine, listed := r.parentIn(1), r.parentIn(2)
-		kept, gone, away := r.child(mine), r.child(mine), r.child(mine)
-		r.run(r.informer)
-		r.own(only(1))
-		r.must(r.warm(r.ctx, only(2)))
-		r.holds(kept, gone, away)
-		r.forget()
-		resume := r.faults.Pause()
-		r.adopt(gone.Key, listed, r.stamps(listed))
-		away = r.adopt(away.Key, listed, r.stamps(listed))
-		last := r.delete(gone.Key)
-		finish := r.listing(func() error { return r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) })
-		resume()
-		r.streamAt(last)
-		finish()
-		r.holds(kept, away)
-		r.reached(last)
-		r.wantHeard("delete "+gone.Key.String(), "delete "+away.Key.String())
-		r.open(only(2))
-		r.holds(kept, away)
-	})
-}
-
-// Handlers hear each change of our children once while a slot is listed. The list does not bring back children that
-// left.
-func (s suite) ownedHeardOnce(t *testing.T) {
-	s.keys(t, func(t *testing.T, key slot.Key) {
-		r := s.ownedRig(t, key)
-		mine, listed, theirs := r.parentIn(1), r.parentIn(2), r.parentIn(5)
-		deleted, left, passing := r.child(mine), r.child(mine), r.child(listed)
-		r.run(r.informer)
-		r.own(only(1))
-		r.holds(deleted, left)
-		r.forget()
-		finish := r.listing(func() error { return r.warm(r.ctx, only(2)) })
-		r.adopt(deleted.Key, mine, map[string]string{"edited": "true"})
-		r.delete(deleted.Key)
-		r.adopt(left.Key, mine, map[string]string{"edited": "true"})
-		r.adopt(left.Key, theirs, r.stamps(theirs))
-		passing = r.adopt(passing.Key, mine, r.stamps(mine))
-		r.holds(passing)
-		last := r.delete(passing.Key)
-		r.reached(last)
-		finish()
-		r.reached(last)
-		r.holds()
-		r.wantHeard("update "+deleted.Key.String(), "delete "+deleted.Key.String(), "update "+left.Key.String(),
-			"delete "+left.Key.String(),
-			"add "+passing.Key.String(), "delete "+passing.Key.String())
-	})
-}
-
-// A list shows that a child of ours moved to a gained slot. The slot is lost before the stream delivers the move.
-func (s suite) ownedLostAheadOfTheStream(t *testing.T) {
-	s.keys(t, func(t *testing.T, key slot.Key) {
-		r := s.ownedRig(t, key)
-		mine, listed := r.parentIn(1), r.parentIn(2)
-		obj := r.child(mine)
-		r.run(r.informer)
-		r.own(only(1))
-		r.holds(obj)
-		r.forget()
-		resume := r.faults.Pause()
-		r.adopt(obj.Key, mine, map[string]string{"edited": "true"})
-		obj = r.adopt(obj.Key, listed, r.stamps(listed))
-		r.must(r.warm(r.ctx, only(2)))
-		r.holds(obj)
-		r.share.Release(only(2))
-		r.holds()
-		resume()
-		r.reached(obj)
-		r.holds()
-		r.wantHeard("delete " + obj.Key.String())
-	})
-}
-
-// While another slot is listed, a look-up shows that a child is gone, and the stream then delivers the events before.
-func (s suite) ownedLookUpDuringAList(t *testing.T) {
-	if s.delivery == sharding.Filter {
-		t.Skip("looks nothing up")
-	}
-	s.keys(t, func(t *testing.T, key slot.Key) {
-		r := s.ownedRig(t, key)
-		mine := r.parentIn(1)
-		objs := []Object{r.child(mine)}
-		r.run(r.informer)
-		r.own(only(1))
-		r.holds(objs[0])
-		objs[0] = r.relabel(objs[0].Key, map[string]string{sharding.OwnerLabel(key, r.kind.GroupKind): ""})
-		r.holds(objs[0])
-		r.forget()
-		finish := r.listing(func() error { return r.warm(r.ctx, only(2)) })
-		resume := r.faults.Pause()
-		r.relabel(objs[0].Key, r.stamps(mine))
-		r.update(objs[0].Key)
-		last := r.delete(objs[0].Key)
-		r.holds()
-		resume()
-		r.reached(last)
-		finish()
-		r.reached(last)
-		r.holds()
-		r.wantHeard("delete " + objs[0].Key.String())
 	})
 }
 
