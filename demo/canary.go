@@ -241,13 +241,8 @@ func (s *Show) judgeTrial(t *trial) error {
 		good = t.state == table.CanaryBack && part < met
 	}
 	s.Log("%s. %s; killed meanwhile: %s", text, t.verdict, strings.Join(t.killed, ", "))
-	s.tell(judge.ClaimOf(good, text, text))
+	s.told = append(s.told, judge.ClaimOf(good, text, text))
 	return nil
-}
-
-// tell adds verdicts of the story's own to the report.
-func (s *Show) tell(v ...judge.Claim) {
-	s.told = append(s.told, v...)
 }
 
 // meetings counts the Websites that replicas reconciled in a time.

@@ -136,7 +136,6 @@ var phaseTitles = map[string]string{
 	"hand":    "by hand",
 	"rollout": "rolling restart of all", "release": "rolling update to the other release", "return": "and back",
 	"v2": "canary v2", "v3": "canary v3", "v4": "canary v4",
-	"grow": "a burst", "shrink": "after it",
 	"there": "leader election to Rota", "back": "and back",
 }
 

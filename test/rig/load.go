@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +22,7 @@ import (
 
 const (
 	// What must not stay undone is a deletion, and the creation after it. It is tried again after retryPeriod, which
-	// doubles up to longestPeriod, and for Load.Patience, or for patience if that is 0. The API server comes back, and a
-	// finalizer goes.
+	// doubles up to longestPeriod, and for patience. The API server comes back, and a finalizer goes.
 	retryPeriod, longestPeriod, patience = 100 * time.Millisecond, 2 * time.Second, 2 * time.Minute
 	// pickTries is how many Websites Pick looks at.
 	pickTries = 200
@@ -32,10 +30,6 @@ const (
 
 // Load changes Websites, and records what it did. Their number stays the same after Fill.
 type Load struct {
-	// Patience is how long a deletion, or the creation after it, is tried; 0: 2 minutes. Where workers are overloaded it
-	// must be longer than the overload. Set it before the load starts.
-	Patience time.Duration
-
 	client    client.Client
 	namespace string
 	spec      func(*Site) webv1.WebsiteSpec
@@ -261,15 +255,14 @@ func (l *Load) remove(ctx context.Context, s *Site) error {
 
 // insist tries until it succeeds.
 func (l *Load) insist(ctx context.Context, try func() error) error {
-	limit := cmp.Or(l.Patience, patience)
 	begun := time.Now()
 	for period := retryPeriod; ; period = min(2*period, longestPeriod) {
 		err := try()
 		if err == nil {
 			return nil
 		}
-		if time.Since(begun) > limit {
-			return fmt.Errorf("given up after %v: %w", limit, err)
+		if time.Since(begun) > patience {
+			return fmt.Errorf("given up after %v: %w", patience, err)
 		}
 		if err := await.Sleep(ctx, period); err != nil {
 			return err

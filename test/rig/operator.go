@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,8 +51,6 @@ type Operator struct {
 	// Stock replaces Rota by leader election. Election is its Lease, which a rota holds as well if it is set.
 	Stock    bool
 	Election string
-	// Metrics is the address of the replica's metrics; "" serves none.
-	Metrics string
 	// Titles has objects with certain titles go wrong: see TitleHangs and the following. NoDuties leaves out the duties.
 	Titles, NoDuties bool
 	// Fails is for how many objects of a thousand reconciles fail. Reconciles take Slow times as long; 0 is 1.
@@ -125,7 +122,7 @@ func (o *Operator) run(ctx context.Context) error {
 
 // managerOptions has leader election for a stock replica, with the durations of the rota.
 func (o *Operator) managerOptions() (m ctrl.Options) {
-	m.Metrics.BindAddress = cmp.Or(o.Metrics, "0")
+	m.Metrics.BindAddress = "0"
 	m.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{o.Sites: {}}}
 	if !o.Stock {
 		return m
@@ -168,9 +165,6 @@ func (w *worker) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	if w.inner == nil {
 		return reconcile.Result{}, w.writeStatus(ctx, &site, n)
-	}
-	if err := await.Sleep(ctx, time.Duration(w.stops.work.Load())); err != nil {
-		return reconcile.Result{}, err
 	}
 	if failing(req.NamespacedName, w.of.Fails) {
 		return reconcile.Result{}, errBadBuild

@@ -198,9 +198,6 @@ func (r *Replica) PauseFor(ctx context.Context, place, name string, d time.Durat
 	return r.Pause(ctx, place, name, func(at time.Duration) error { return await.Sleep(ctx, at+d-journal.Now()) })
 }
 
-// Work makes each reconcile take longer by d.
-func (r *Replica) Work(d time.Duration) error { return r.now().Say("work " + d.String()) }
-
 // Goroutines returns how many the process has.
 func (r *Replica) Goroutines(ctx context.Context) (int, error) {
 	return r.now().number(ctx, "status", "status")

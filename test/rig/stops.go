@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/proxy"
@@ -29,7 +28,6 @@ const (
 // stops lets a process stop itself with SIGSTOP, at a place that a signal from outside could not hit.
 type stops struct {
 	armed atomic.Pointer[string] // PLACE NAME
-	work  atomic.Int64           // how much longer each reconcile takes
 }
 
 // obey is for process.Answer. The commands are:
@@ -37,17 +35,12 @@ type stops struct {
 //	stop PLACE NAME   print "stopping NANOSECONDS" and stop, at that place, at the next work on the Website, or for the
 //	                  duty, of that name
 //	status            print "status GOROUTINES"
-//	work DURATION     take so much longer for each reconcile
 func (s *stops) obey(line string) string {
 	switch command, where, _ := strings.Cut(line, " "); command {
 	case "stop":
 		s.armed.Store(&where)
 	case "status":
 		return fmt.Sprint("status ", runtime.NumGoroutine())
-	case "work":
-		if d, err := time.ParseDuration(where); err == nil {
-			s.work.Store(int64(d))
-		}
 	}
 	return ""
 }
