@@ -4,16 +4,12 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rota-dev/rota/ctrlrt"
 )
@@ -23,6 +19,8 @@ type Habit struct {
 	Name string
 	// label is on all its objects. Objects of other habits are not its own.
 	label string
+	// foreign says that reconciles write objects besides their own on purpose.
+	foreign bool
 	// Build makes the operator's controllers in one process.
 	Build func(*Process) error
 	// Create makes item i at its first version; Change gives it a later one; Remove deletes it. They may leave objects to
@@ -34,7 +32,7 @@ type Habit struct {
 	Wrong func(u User, items map[int]int) (string, error)
 }
 
-// All returns the habits that take no more than a namespace.
+// All returns the habits.
 func All() []Habit {
 	all := []Habit{clusterScoped(), emptyNames(), finalizers(), unsetSelectors(), kinds(), polls(), batches(),
 		expectations(), tracker(), zones()}
@@ -65,12 +63,10 @@ type User struct {
 	Namespace string
 }
 
-// Process is one process of an operator, as far as the operator sees it.
+// Process is one process of an operator.
 type Process struct {
-	manager.Manager
+	*ctrlrt.Manager
 	Namespace string
-	// Plug connects this process to an API server.
-	Plug func(*rest.Config) *rest.Config
 }
 
 // kind says what a controller reconciles and what else it watches.
@@ -84,8 +80,6 @@ type kind struct {
 	reset   func(context.Context, reconcile.Request)
 	watches client.Object
 	mapped  handler.MapFunc
-	// sources have their events from elsewhere.
-	sources []source.Source
 }
 
 // add makes a controller, as an operator's SetupWithManager does.
@@ -100,31 +94,15 @@ func (p *Process) add(k kind, r reconcile.Func) (controller.Controller, error) {
 	if k.of == nil {
 		k.of = &corev1.ConfigMap{}
 	}
-	if _, sharded := p.Manager.(*ctrlrt.Manager); sharded {
-		b := ctrlrt.NewControllerManagedBy(p.Manager).Named(k.name).For(k.of, mine)
-		for _, child := range k.owns {
-			b = b.Owns(child, heard)
-		}
-		if k.watches != nil {
-			b = b.Watches(k.watches, handler.EnqueueRequestsFromMapFunc(k.mapped))
-		}
-		for _, src := range k.sources {
-			b = b.WatchesRawSource(src)
-		}
-		if k.reset != nil {
-			b = b.OnReset(k.reset)
-		}
-		return b.Build(r)
-	}
-	b := ctrl.NewControllerManagedBy(p.Manager).Named(k.name).For(k.of, mine)
+	b := ctrlrt.NewControllerManagedBy(p.Manager).Named(k.name).For(k.of, mine)
 	for _, child := range k.owns {
 		b = b.Owns(child, heard)
 	}
 	if k.watches != nil {
 		b = b.Watches(k.watches, handler.EnqueueRequestsFromMapFunc(k.mapped))
 	}
-	for _, src := range k.sources {
-		b = b.WatchesRawSource(src)
+	if k.reset != nil {
+		b = b.OnReset(k.reset)
 	}
 	return b.Build(r)
 }

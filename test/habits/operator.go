@@ -6,8 +6,8 @@
 //
 // The operators that sharding must not break are in the package's tests: watches added at run time, names that are
 // empty at first, finalizers of children whose owner is gone, selectors that are unset, expectations, polls, batchers,
-// one object that sums up all others. Each goes through the same life twice, with a stock manager under leader
-// election and with the members of a rota. At the end its objects have to be what it makes of them, both times.
+// one object that sums up all others. rotatest runs each of them with one member and with two under its faults. Its
+// objects have to be the same, and what it makes of them.
 package habits
 
 import (

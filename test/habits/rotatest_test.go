@@ -3,37 +3,53 @@ package habits
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/test/controlplane"
 )
 
-// TestKit: the kit for users' tests finds nothing wrong with operators that survive their life here.
-func TestKit(t *testing.T) {
-	if os.Getenv("SLOW") == "" {
-		t.Skip("takes a minute for each: make check WHAT=slow")
-	}
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	controlplane.Main(m, controlplane.Options{})
+}
+
+const leaseDuration = 6 * time.Second
+
+// quick are the habits that run without SLOW=1. Each takes a minute.
+var quick = []string{"expectations", "zones"}
+
+// TestHabits: rotatest finds nothing wrong with any of the operators, whose objects become what they should be.
+func TestHabits(t *testing.T) {
 	const made = 8
-	for _, h := range []Habit{emptyNames(), finalizers(), kinds(), expectations()} {
-		h = h.withDefaults()
+	for _, h := range All() {
 		t.Run(h.Name, func(t *testing.T) {
+			if os.Getenv("SLOW") == "" && !slices.Contains(quick, h.Name) {
+				t.Skip("takes a minute: make check WHAT=slow")
+			}
 			cfg, namespace := controlplane.For(t).Config(), controlplane.Namespace(t)
 			versions := map[int]int{}
 			rotatest.Run(t, rotatest.Options{
-				Config:  cfg,
+				Config:        cfg,
+				ForeignWrites: h.foreign,
+				// Busy machines take seconds for a renewal.
+				Rota:    rota.Options{LeaseDuration: leaseDuration},
 				Manager: ctrl.Options{Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}},
-				Setup: func(mgr *ctrlrt.Manager) error {
-					return h.Build(&Process{mgr, namespace, func(cfg *rest.Config) *rest.Config { return cfg }})
-				},
+				Setup:   func(mgr *ctrlrt.Manager) error { return h.Build(&Process{mgr, namespace}) },
 				Change: func(ctx context.Context, c client.Client) error {
 					u := User{ctx, c, namespace}
 					clear(versions)
@@ -57,7 +73,7 @@ func TestKit(t *testing.T) {
 				},
 				Settled: func(ctx context.Context, c client.Client) (bool, error) {
 					var items corev1.ConfigMapList
-					err := c.List(ctx, &items, client.InNamespace(namespace))
+					err := c.List(ctx, &items, client.InNamespace(namespace), client.HasLabels{Label})
 					if err != nil || len(items.Items) == 0 { // at first, and at the end
 						return true, err
 					}

@@ -198,7 +198,7 @@ func finalizers() Habit {
 func unsetSelectors() Habit {
 	const label, target = "policies", "targets"
 	secretName := func(i int) string { return fmt.Sprintf("target-%d", i) }
-	h := Habit{Name: "unset-selectors", label: label}
+	h := Habit{Name: "unset-selectors", label: label, foreign: true}
 	h.Build = func(p *Process) error {
 		c := p.GetClient()
 		if err := p.marks(target); err != nil {

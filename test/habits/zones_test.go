@@ -15,25 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/rota-dev/rota/ctrlrt"
 )
-
-// all returns the manager whose cache has all objects.
-func (p *Process) all() (manager.Manager, error) {
-	if mgr, sharded := p.Manager.(*ctrlrt.Manager); sharded {
-		return mgr.Whole()
-	}
-	return p.Manager, nil
-}
-
-// alone has one replica at a time run something.
-func (p *Process) alone(name string, r manager.Runnable) error {
-	if mgr, sharded := p.Manager.(*ctrlrt.Manager); sharded {
-		return mgr.AddDuty(name, r)
-	}
-	return p.Add(r)
-}
 
 // publisher keeps one Secret, the zone, with an entry for each item. It looks at all of them at once, some time after
 // one has changed.
@@ -135,11 +117,11 @@ func zones() Habit {
 	h := Habit{Name: "zones", label: label}
 	h.Build = func(p *Process) error {
 		c := p.GetClient()
-		all, err := p.all()
+		all, err := p.Whole()
 		if err != nil {
 			return err
 		}
-		err = p.alone("publisher", &publisher{
+		err = p.AddDuty("publisher", &publisher{
 			all: all, key: types.NamespacedName{Namespace: p.Namespace, Name: zone}, label: label,
 		})
 		if err != nil {
