@@ -65,14 +65,15 @@ func ErrorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return shortened(err.Error())
+	return shortened(err.Error(), maxError)
 }
 
-// shortened makes a text of any origin fit for a terminal. It reads no more of it than it needs.
-func shortened(text string) string {
-	long := len(text) > 4*maxError
+// shortened makes a text of any origin fit for a terminal, in at most so many bytes. It reads no more of it than it
+// needs.
+func shortened(text string, most int) string {
+	long := len(text) > 4*most
 	if long {
-		text = text[:4*maxError]
+		text = text[:4*most]
 	}
 	text = strings.Map(func(c rune) rune {
 		switch {
@@ -85,10 +86,10 @@ func shortened(text string) string {
 	}, text)
 	text = strings.Join(strings.Fields(text), " ")
 	const more = "…"
-	if len(text) <= maxError && !long {
+	if len(text) <= most && !long {
 		return text
 	}
-	end := min(len(text), maxError-len(more))
+	end := min(len(text), most-len(more))
 	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
@@ -158,7 +159,7 @@ func parseHealth(line string) (KeyHealth, error) {
 		return KeyHealth{}, fmt.Errorf("%q is no namespace/name", words[1])
 	}
 	k := KeyHealth{Kind: schema.ParseGroupKind(words[0]), Object: types.NamespacedName{Namespace: namespace, Name: name},
-		Controller: words[8], Error: shortened(words[9])}
+		Controller: words[8], Error: shortened(words[9], maxError)}
 	if k.Slot, err = parseSlot(words[2]); err != nil {
 		return KeyHealth{}, err
 	}

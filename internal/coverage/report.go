@@ -61,6 +61,8 @@ type Report struct {
 	Handovers []Handover
 	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
 	Would []Would
+	// Refused are the kinds that it cannot list or watch.
+	Refused []Refused
 	// Health is what its reconciles come to. Reports of older builds have none.
 	Health Health
 	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
@@ -128,6 +130,8 @@ const (
 //	waits: this member works on nothing and waits for …
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
+//	refused: |                        kind, since, slots without it, error
+//	  Website.web.example.com 2026-11-23T11:52:00Z "0-21" "conversion webhook … failed: …"
 //	health: |                         hanging, failing; kind, object, slot, running since, failures, panics, since, last
 //	  0 1
 //	  Website.web.example.com "team-a/hello-11" 109 - 14 0 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "website" "denied"
@@ -176,6 +180,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if r.Trial != nil {
 		data[fieldTrial] = r.Trial.encode()
+	}
+	if len(r.Refused) > 0 {
+		data[fieldRefused] = encodeRefused(r.Refused)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -379,6 +386,9 @@ func Decode(data map[string]string) (*Report, error) {
 		return nil, err
 	}
 	if err := r.decodeWould(data[fieldWould]); err != nil {
+		return nil, err
+	}
+	if err := r.decodeRefused(data[fieldRefused]); err != nil {
 		return nil, err
 	}
 	if err := r.decodeHealth(data[fieldHealth]); err != nil {

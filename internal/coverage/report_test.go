@@ -67,6 +67,11 @@ func full() *coverage.Report {
 	}
 	r.Open.AddRange(slot.Range{First: 0, Last: 84})
 	r.Open.Add(90)
+	r.Refused = []coverage.Refused{
+		{Kind: schema.GroupKind{Kind: "Node"}, Since: time.Date(2026, 11, 23, 11, 50, 0, 0, time.UTC),
+			Without: slot.SetOf(slot.Range{First: 3, Last: 5}, slot.Range{First: 90, Last: 90}), Error: `conversion "failed"`},
+		{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: time.Date(2026, 11, 23, 11, 51, 0, 0, time.UTC), Error: "busy"},
+	}
 	return r
 }
 
@@ -94,6 +99,10 @@ func TestReportsAreText(t *testing.T) {
 	want = "ConfigMap 12 5 0 0\nWebsite.web.example.com 412 400 37 600\n"
 	if got := data["would"]; got != want {
 		t.Errorf("would:\n%s\nwant:\n%s", got, want)
+	}
+	want = `Node 2026-11-23T11:50:00Z 3-5,90 "conversion \"failed\""` + "\n" + `ConfigMap 2026-11-23T11:51:00Z - "busy"` + "\n"
+	if got := data["refused"]; got != want {
+		t.Errorf("refused:\n%s\nwant:\n%s", got, want)
 	}
 	want = "1 12\n" + `Website.web.example.com "a/hello" 90 2026-11-23T11:50:00Z 0 0 - - "my website" ""` + "\n" +
 		`Node "/node-7" 3 - 14 2 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "node" "denied: \"x\""` + "\n"
@@ -132,6 +141,9 @@ func TestBadReports(t *testing.T) {
 		"health slot":      {"health", "1 0\nNode /n 4096 - 0 0 - - c e\n", "4096"},
 		"health time":      {"health", "1 0\nNode /n 3 noon 0 0 - - c e\n", "noon"},
 		"health failures":  {"health", "1 0\nNode /n 3 - few 0 - - c e\n", "few"},
+		"refused words":    {"refused", "Node - \"x\"\n", "3 words"},
+		"refused time":     {"refused", "Node noon - \"x\"\n", "noon"},
+		"refused slots":    {"refused", "Node 2026-11-23T11:50:00Z 9-3 \"x\"\n", "9-3"},
 		"handover words":   {"handovers", "1 2\n", "2 words"},
 		"handover epoch":   {"handovers", "x 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3\n", "line 1"},
 		"handover time":    {"handovers", "1 yesterday handed m 0s 0s 0s 1 3\n", "yesterday"},

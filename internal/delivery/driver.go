@@ -41,6 +41,9 @@ func (s *source) drop(ctx context.Context, t stream.Task) {
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
+	s.mu.Lock()
+	s.cached = s.cached.Minus(t.Set)
+	s.mu.Unlock()
 	lost := s.stored(t.Set, "")
 	s.do(ctx, t, func(p *pump) bool { return p.remove(lost, markLost, "") })
 	s.inf.takeMissed(t.Set.Minus(s.inf.share.Held()))
@@ -122,7 +125,10 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 			if rest = s.unverified(t, l); len(rest) > 0 {
 				return true
 			}
-			s.listed()
+			if !l.cached {
+				s.listed()
+			}
+			s.usedCache(t.Set, l.cached)
 			return p.use(t, l)
 		})
 		if len(rest) == 0 {

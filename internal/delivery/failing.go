@@ -71,7 +71,8 @@ func (s *Share) Failing() []Failure {
 			if a.err == nil {
 				continue
 			}
-			f := Failure{Kind: inf.kind, Owned: inf.role.Owned(), Request: Request(r), Since: a.since, Err: a.err}
+			f := Failure{Kind: inf.kind, Owned: inf.role.Owned(), Request: Request(r), Since: a.since,
+				Err: cmp.Or(a.cause, a.err)}
 			if f.Request == RequestList {
 				f.Without = src.without
 			}
@@ -123,12 +124,14 @@ const (
 	ailingAfter = 5 * time.Second
 	// ailingAgain is the time until they are logged again.
 	ailingAgain = time.Minute
+	// diagnoseAfter is how long a request must have failed before diagnose looks for the cause.
+	diagnoseAfter = 10 * time.Second
 )
 
 // ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, sent
-// when the latest request that failed was sent, told when it was logged.
+// when the latest request that failed was sent, told when it was logged. cause is what diagnose found.
 type ailing struct {
-	err               error
+	err, cause        error
 	since, sent, told time.Time
 }
 
@@ -143,6 +146,9 @@ func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 	a := &s.ailing[r]
 	if a.err == nil {
 		*a = ailing{since: now}
+	}
+	if a.err == nil {
+		time.AfterFunc(diagnoseAfter, func() { s.diagnose(r) })
 	}
 	if a.err == nil && r == RequestList {
 		time.AfterFunc(s.inf.share.excuse, func() { // wake those who need not wait any longer

@@ -51,8 +51,8 @@ func (s *Share) takeAnew(set slot.Set) slot.Set {
 }
 
 // Warm returns when the stores of all running informers of sharded kinds hold the slots (rule R8). Hold must have been
-// called for them. Lists that fail are tried again until ctx ends. A kind that was listed before and has been failing
-// since is not waited for; see Lacks. The error is ErrReleased if slots are not held any more, or ctx's cause.
+// called for them. Lists that fail are tried again until ctx ends. If the slots' owner leaves, a kind that was listed
+// before and has been failing since is not waited for; see Lacks. The error is ErrReleased if slots are not held any more, or ctx's cause.
 func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.awaitStores(ctx, set, false) }
 
 // awaitStores waits until the informers' stores hold the slots. final says that the slots are this member's, whatever
@@ -72,7 +72,7 @@ func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error
 					released = true
 					return true
 				case src.complete(n):
-				case src.goesWithout(n), src.excused(begun) && (final || src.core.Lists() > 0):
+				case src.goesWithout(n), src.excused(begun) && (final || src.mayGoWithout(n)):
 					missing.Add(n)
 				default:
 					return false

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -16,8 +17,8 @@ import (
 // needs the kind that it reconciles, and the kinds that are declared as owned by it.
 //
 // A kind is excused once its lists have failed for Options.Excuse; being slow is not enough. Slots that go without the
-// kind are not held up by it again until a list succeeds. If an informer has never listed the kind, its member does not
-// take slots from a live member: it may be the only one that lacks the permission.
+// kind are not held up by it again until a list succeeds. A slot does not leave an owner that works for a member that
+// cannot list; see mayGoWithout.
 
 // defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
@@ -26,12 +27,20 @@ const defaultExcuse = 5 * time.Second
 const never = math.MaxUint64
 
 // excused reports whether a wait that began then need not go on for the kind: its lists have failed for long, and one
-// that was sent since the wait began has. One from before does not count, since the kind may not have been needed any
-// more. Nor does an API server that is busy or down. s.mu is held.
+// that was sent since the wait began has failed. One from before does not count, since the kind may not have been
+// needed any more. Nor does an API server that is down. One that answers 429 counts: its watch cache refuses one kind
+// for as long as it cannot fill itself, and other kinds must not wait for that. s.mu is held.
 func (s *source) excused(begun time.Time) bool {
 	a := s.ailing[RequestList]
-	return a.err != nil && !notServed(a.err) && !ordinary(a.err) && !a.sent.Before(begun) &&
+	return a.err != nil && !notServed(a.err) && !utilnet.IsConnectionRefused(a.err) && !a.sent.Before(begun) &&
 		time.Since(a.since) >= s.inf.share.excuse
+}
+
+// mayGoWithout reports whether a slot that still has an owner may come without an excused kind. While the owner works,
+// it may be able to list the kind, so the slot stays there. If the owner leaves, the slot comes to a member that has
+// listed the kind: a member that never has may be the only one that lacks the permission. s.mu is held.
+func (s *source) mayGoWithout(n slot.Slot) bool {
+	return s.hasListed && s.inf.share.leaves != nil && s.inf.share.leaves(n)
 }
 
 // goesWithout reports whether slot n was opened without the kind, which still cannot be listed. s.mu is held.
@@ -48,7 +57,10 @@ func (s *source) withoutAll(set slot.Set) bool {
 }
 
 // complete reports whether the store holds slot n, or the kind is not served. s.mu is held.
-func (s *source) complete(n slot.Slot) bool { return s.core.Ready(n) || s.vacant() }
+func (s *source) complete(n slot.Slot) bool {
+	return s.core.Ready(n) || s.vacant() ||
+		s.cached.Has(n) && s.core.Holds(n) && s.ailing[RequestList].err != nil // consistent lists fail
+}
 
 // goWithout notes slots that are about to be opened without the kind. Handlers believe nothing about them until they
 // are listed. s.mu is held.

@@ -3,6 +3,9 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,9 +32,18 @@ var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "config
 type hookless struct {
 	*deliverytest.Faulty
 	down atomic.Bool
+	// refuses answers lists at once; nil, or a nil error, lets them through.
+	refuses atomic.Pointer[func(metav1.ListOptions) error]
 }
 
+func (h *hookless) refuse(err func(metav1.ListOptions) error) { h.refuses.Store(&err) }
+
 func (h *hookless) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if refuses := h.refuses.Load(); refuses != nil {
+		if err := (*refuses)(o); err != nil {
+			return nil, err
+		}
+	}
 	if !h.down.Load() {
 		return h.Faulty.ListWithContext(ctx, o)
 	}
@@ -97,8 +109,17 @@ type lackingRig struct {
 
 func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 	t.Helper()
+	r := startLackingRig(ctx, t)
+	other := (r.n + 1) % 8
+	r.warm(ctx, t, slot.SetOf(slot.Range{First: other, Last: other}))
+	return r
+}
+
+// startLackingRig starts a member without slots.
+func startLackingRig(ctx context.Context, t *testing.T) *lackingRig {
+	t.Helper()
 	r := &lackingRig{
-		share: delivery.New(delivery.Options{Slots: 8}), server: deliverytest.NewMemory(),
+		share: delivery.New(delivery.Options{Slots: 8, Leaves: func(slot.Slot) bool { return true }}), server: deliverytest.NewMemory(),
 		kind: schema.GroupKind{Kind: "ConfigMap"}, name: types.NamespacedName{Namespace: "a", Name: "o"},
 	}
 	if err := r.share.Shard(r.kind); err != nil {
@@ -119,8 +140,6 @@ func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 	}
 	r.n = r.share.Slot(r.name.Namespace, r.name.Name, "")
 	r.mine = slot.SetOf(slot.Range{First: r.n, Last: r.n})
-	other := (r.n + 1) % 8
-	r.warm(ctx, t, slot.SetOf(slot.Range{First: other, Last: other}))
 	return r
 }
 
@@ -212,6 +231,127 @@ func TestR8LateFailuresAreNoExcuse(t *testing.T) {
 		}
 		if err := <-wanted; err != nil || r.share.Lacks(r.kind, r.n) {
 			t.Errorf("error %v, lacks a kind that can be listed: %v", err, r.share.Lacks(r.kind, r.n))
+		}
+	})
+}
+
+// inconvertible refuses the lists that read an object which cannot be converted, as an API server does: consistent ones
+// of more than the first object. Its watch cache still answers.
+func inconvertible(o metav1.ListOptions) error {
+	if o.Limit == 1 || o.ResourceVersionMatch == metav1.ResourceVersionMatchNotOlderThan {
+		return nil
+	}
+	return apierrors.NewInternalError(errors.New("conversion webhook: o cannot be converted"))
+}
+
+// R8: where an object cannot be converted, slots of a dead owner have what the API server's watch cache holds. That the
+// kind cannot be listed stays reported, until it can.
+func TestR8WatchCacheAnswersWhereListsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.source.refuse(inconvertible)
+		r.share.Hold(r.mine)
+		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		r.complete(t)
+		<-time.After(time.Minute) // it is listed again and again
+		r.complete(t)
+		if failing := r.share.Failing(); len(failing) != 1 || failing[0].Request != delivery.RequestList {
+			t.Errorf("failing: %v, want the list", failing)
+		}
+		r.source.refuse(func(metav1.ListOptions) error { return nil })
+		<-time.After(time.Minute)
+		r.complete(t)
+		if failing := r.share.Failing(); len(failing) > 0 {
+			t.Errorf("failing: %v, although it can be listed again", failing)
+		}
+	})
+}
+
+// R8: a list of one object that succeeds, as of a member without slots, does not show that the kind can be listed. So a
+// newcomer takes no slots from an owner, whether that one works or leaves.
+func TestR8OneObjectIsNoList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startLackingRig(t.Context(), t)
+		r.source.refuse(func(o metav1.ListOptions) error {
+			if err := inconvertible(o); err != nil || o.Limit == 1 {
+				return err
+			}
+			return apierrors.NewTooManyRequestsError("storage is (re)initializing")
+		})
+		r.share.Hold(r.mine)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := r.share.Warm(ctx, r.mine); err == nil {
+			t.Error("took a slot from its owner without having listed the kind")
+		}
+	})
+}
+
+// R8: a kind whose lists are answered by 429 for long is not waited for. Its slots come when it can be listed.
+func TestR8BusyKindIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.source.refuse(func(metav1.ListOptions) error {
+			return apierrors.NewTooManyRequestsError("storage is (re)initializing")
+		})
+		begun := time.Now()
+		r.share.Hold(r.mine)
+		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > 6*time.Second || !r.share.Lacks(r.kind, r.n) {
+			t.Errorf("loaded in %v, lacks the kind: %v", took, r.share.Lacks(r.kind, r.n))
+		}
+		r.source.refuse(func(metav1.ListOptions) error { return nil })
+		<-time.After(time.Minute)
+		r.complete(t)
+	})
+}
+
+// A failure names the object before the one that cannot be read, and the API server's reason, although watches and
+// lists without pages are answered by 429.
+func TestFailuresNameTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		for i := range 40 {
+			name := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%02d", i)}
+			if _, err := r.server.Create(t.Context(), name, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.source.refuse(func(o metav1.ListOptions) error {
+			var from int
+			if _, next, ok := strings.Cut(o.Continue, `"Next":"a/o`); ok {
+				from, _ = strconv.Atoi(strings.TrimSuffix(next, `"}`))
+			}
+			switch {
+			case o.Limit == 0:
+				return apierrors.NewTooManyRequestsError("storage is (re)initializing")
+			case from <= 17 && 17 < from+int(o.Limit):
+				return apierrors.NewInternalError(errors.New("conversion webhook: cannot be converted"))
+			}
+			return nil
+		})
+		r.source.RefuseWatches(apierrors.NewTooManyRequestsError("storage is (re)initializing"))
+		<-time.After(time.Minute)
+		failing := r.share.Failing()
+		if len(failing) != 1 || !strings.Contains(failing[0].String(), "the first object after a/o16,") ||
+			!strings.Contains(failing[0].String(), "conversion webhook") {
+			t.Errorf("failing: %v, want the watch, with the object after a/o16 and the webhook", failing)
+		}
+		r.source.refuse(func(metav1.ListOptions) error { return nil })
+		r.source.RefuseWatches(nil)
+		<-time.After(time.Minute)
+		if failing := r.share.Failing(); len(failing) > 0 {
+			t.Errorf("failing: %v, after the repair", failing)
 		}
 	})
 }

@@ -10,13 +10,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/slot"
 )
 
-// errOvertaken says that everything was listed meanwhile.
+// errOvertaken says that everything was listed meanwhile, or that a task with more slots takes this one's place.
 var errOvertaken = errors.New("overtaken by another list")
 
 // listing is a list of a task's slots.
@@ -26,20 +28,75 @@ type listing struct {
 	version string
 	// verified are the UIDs of objects that the list did not show and that were looked up since.
 	verified map[stream.Name]string
+	// cached: it comes from the API server's watch cache; see fromCache.
+	cached bool
 }
 
-// list returns the objects of a task's slots at a version, consistently. The errors are those of persist.
+// list returns the objects of a task's slots at a version: consistently, or, if the API server fails to list them so,
+// from its watch cache. The errors are those of persist.
 func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error) {
 	err = s.persist(ctx, t, func() error {
 		share := s.inf.share
 		defer share.turns.await(ctx, func() bool { return share.urgent(t.Set) })()
-		l, err = s.listOnce(ctx, t, true)
+		sent := time.Now()
+		l, err = s.listOnce(ctx, t, sharding.Request{ListOptions: metav1.ListOptions{Limit: s.pageSize()}})
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
-			l, err = s.listOnce(ctx, t, false)
+			l, err = s.listOnce(ctx, t, sharding.Request{})
 		}
-		return err
+		if err == nil || !s.mayUseCache(t, err) {
+			return err
+		}
+		s.answeredList(sent, err) // before the next list, which may take long
+		var cacheErr error
+		if l, cacheErr = s.listOnce(ctx, t, s.fromCache()); cacheErr != nil {
+			return err
+		}
+		l.cached = true
+		return nil
 	})
 	return l, err
+}
+
+// fromCache is a list of what the API server's watch cache holds, which is no older than this member's stream. The cache
+// can answer while consistent lists fail, for example because an object was written that cannot be converted: it holds
+// the object as it was before. It may lack the latest writes of the slots' former owner. client-go's informers begin
+// with such a list, so this takes over what leader election would. The slots are listed again, consistently, until that
+// succeeds.
+func (s *source) fromCache() sharding.Request {
+	return sharding.Request{ListOptions: metav1.ListOptions{
+		ResourceVersion: s.at(), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}}
+}
+
+// mayUseCache reports whether a list of a task's slots that failed may be answered from the watch cache: the API server
+// itself has failed, and it has not been answered so before.
+func (s *source) mayUseCache(t stream.Task, err error) bool {
+	if !internal(err) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := t.Set.Minus(s.cached)
+	return !rest.Empty() && s.core.Position() != ""
+}
+
+// usedCache notes whether the objects of slots come from the watch cache. If they do, the slots are listed again.
+func (s *source) usedCache(set slot.Set, cached bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !cached {
+		s.cached = s.cached.Minus(set)
+		s.hasListed = true
+		return
+	}
+	fresh := set.Minus(s.cached)
+	s.cached = s.cached.Union(set)
+	time.AfterFunc(lastBackoff, func() { s.refresh(set) })
+	if !fresh.Empty() {
+		s.inf.share.log.Error(s.ailing[RequestList].err, "A kind cannot be listed: slots have its objects from the API "+
+			"server's watch cache, which may lack the latest writes of the slots' former owner", "kind", s.inf.kind.String(),
+			"slots", fresh.String())
+	}
 }
 
 // verifyUnlisted adds to a list what exists in its slots although the list did not show it.
@@ -87,11 +144,15 @@ func (s *source) persist(ctx context.Context, t stream.Task, read func() error) 
 		case <-ctx.Done():
 			timer.Stop()
 		}
+		if s.outgrown(t) {
+			return errOvertaken
+		}
 	}
 }
 
-func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*listing, error) {
-	var o sharding.Request
+// listOnce lists a task's slots. o says how: in pages if it has a limit.
+func (s *source) listOnce(ctx context.Context, t stream.Task, o sharding.Request) (*listing, error) {
+	paged := o.Limit > 0
 	asked := s.scope.Narrow(&o, t.Set)
 	s.mu.Lock()
 	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
@@ -121,6 +182,14 @@ func (s *source) listOnce(ctx context.Context, t stream.Task, paged bool) (*list
 		l.version = about.GetResourceVersion()
 		return l, nil
 	}
+}
+
+// outgrown reports whether slots that are not the task's have to be listed, too.
+func (s *source) outgrown(t stream.Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	more := s.core.Wanted(s.inf.held()).Minus(t.Set)
+	return !more.Empty()
 }
 
 // valid reports that no list of everything has overtaken a task.

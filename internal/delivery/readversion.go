@@ -75,18 +75,22 @@ func (s *source) readAll() {
 }
 
 func (s *source) readShared() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := s.whileRunning(readTimeout)
 	defer cancel()
-	ended := make(chan struct{})
-	defer close(ended)
+	return s.readVersion(ctx)
+}
+
+// whileRunning returns a context that ends with the informer, or after a time.
+func (s *source) whileRunning(timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	go func() {
 		select {
 		case <-s.done:
 			cancel()
-		case <-ended:
+		case <-ctx.Done():
 		}
 	}()
-	return s.readVersion(ctx)
+	return ctx, cancel
 }
 
 // readVersion is present without sharing: it does not wait for others.

@@ -36,6 +36,8 @@ type Options struct {
 	Patience time.Duration
 	// Excuse is how long the lists of a kind must have failed before slots open without it; see Lacks. 0 is 5 s.
 	Excuse time.Duration
+	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. nil: none does.
+	Leaves func(slot.Slot) bool
 	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
 	// returned because of it, by primary kind. By then Lacks allows work on the slots. It must not block. nil: not called.
 	Completed func(map[schema.GroupKind]Opened)
@@ -64,6 +66,7 @@ type Share struct {
 	unseen      func(schema.GroupKind)
 	stopped     func(schema.GroupKind)
 	excuse      time.Duration
+	leaves      func(slot.Slot) bool
 	completed   func(map[schema.GroupKind]Opened)
 	// lacking is what Lacks reports, by primary kind; nil: nothing. counting is held while it is computed.
 	lacking  atomic.Pointer[map[schema.GroupKind]slot.Set]
@@ -105,7 +108,7 @@ func New(o Options) *Share {
 	s := &Share{
 		Roles: sharding.New(sharding.Options{Slots: o.Slots, Key: o.Key, Mode: o.Mode, Label: o.Label}), plain: o.Plain,
 		mislabelled: o.Mislabelled, unseen: o.Unseen, stopped: o.Stopped, ended: ended{}, log: o.Logger, patience: o.Patience,
-		excuse: o.Excuse, completed: o.Completed,
+		excuse: o.Excuse, leaves: o.Leaves, completed: o.Completed,
 		reading: make(chan struct{}, readers), turns: newTurns(),
 	}
 	s.record = written.New(s.SlotCount(), s.views)

@@ -60,9 +60,13 @@ type source struct {
 	// without are slots that were opened although the kind could not be listed. late are those about which handlers have
 	// believed nothing since.
 	without, late slot.Set
-	past          past
-	remembered    atomic.Bool // in past, within the last second
-	order         order
+	// hasListed: a list of all objects of some slots has succeeded.
+	hasListed bool
+	// cached are slots whose objects come from a list of the API server's watch cache; see fromCache.
+	cached     slot.Set
+	past       past
+	remembered atomic.Bool // in past, within the last second
+	order      order
 }
 
 // relist is a list that the reflector asked for, page by page.
@@ -172,7 +176,8 @@ func (s *source) begin() *relist {
 // commit notes that a list at a version has replaced the whole store, or is about to. s.mu is held.
 func (s *source) commit(r *relist, version string) {
 	doubted := s.core.Commit(r.List, version)
-	s.stale = false
+	s.stale, s.cached = false, slot.Set{}
+	s.hasListed = s.hasListed || !r.Set.Empty()
 	s.changed()
 	s.wake()
 	if doubted {

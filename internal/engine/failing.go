@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -59,16 +63,19 @@ func failingOf(controller, duty string, f work.Failing) Failing {
 	return Failing{Controller: controller, Duty: duty, For: f.For, Reconciles: f.Times, Never: f.Never, Err: f.Err}
 }
 
-// watchFailing reports controllers whose reconciles all fail, once each time, until ctx ends.
+// watchFailing reports controllers whose reconciles all fail, and kinds that cannot be listed or watched, once each
+// time, until ctx ends.
 func (r *Engine) watchFailing(ctx context.Context) {
 	tick := time.NewTicker(failingPeriod)
 	defer tick.Stop()
+	told := map[schema.GroupKind]bool{}
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		r.tellRefused(ctx, told)
 		for _, c := range r.controllers.All() {
 			f, failing := c.Failing()
 			switch {
@@ -90,6 +97,46 @@ func (r *Engine) watchFailing(ctx context.Context) {
 				r.tell(ctx, member.Notify{Reason: "DutyWorks",
 					Message: fmt.Sprintf("Duty %s works again on this member", d.Name())})
 			}
+		}
+	}
+}
+
+// refusedAfter is how long the lists or watches of a kind must have failed before that is reported: longer than it takes
+// to diagnose it.
+const refusedAfter = 20 * time.Second
+
+// refusedKinds returns the kinds that cannot be listed or watched, each once.
+func (r *Engine) refusedKinds() (out []coverage.Refused) {
+	for _, f := range r.share.Failing() {
+		last := len(out) - 1
+		switch {
+		case f.Request == delivery.RequestLookUp || time.Since(f.Since) < refusedAfter:
+		case last >= 0 && out[last].Kind == f.Kind:
+			out[last].Without = out[last].Without.Union(f.Without)
+		default:
+			out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Without,
+				Error: f.Err.Error()})
+		}
+	}
+	return out
+}
+
+// tellRefused reports the kinds that have begun to be refused, and those that are not refused any more.
+func (r *Engine) tellRefused(ctx context.Context, told map[schema.GroupKind]bool) {
+	now := map[schema.GroupKind]bool{}
+	for _, f := range r.refusedKinds() {
+		now[f.Kind] = true
+		if told[f.Kind] {
+			continue
+		}
+		told[f.Kind] = true
+		r.tell(ctx, member.Notify{Reason: "KindRefused", Warning: true, Message: f.String()})
+	}
+	for kind := range told {
+		if !now[kind] {
+			delete(told, kind)
+			r.tell(ctx, member.Notify{Reason: "KindServed",
+				Message: fmt.Sprintf("This member can list and watch %s again", kind)})
 		}
 	}
 }

@@ -44,6 +44,16 @@ func dutySlots(count slot.Count) slot.Set {
 	return slot.SetOf(slot.Range{First: first, Last: first + slot.MaxDuties - 1})
 }
 
+// ownerLeaves reports whether the owner of a slot is leaving.
+func (r *Engine) ownerLeaves(n slot.Slot) bool {
+	t := r.state.Table()
+	if t == nil {
+		return false
+	}
+	owner, _ := t.Member(t.At(n).Owner)
+	return owner.Leaving
+}
+
 // stuck returns what the gate calls stuck. A duty counts from the end of its context only.
 func (r *Engine) stuck(older time.Duration) []gate.Flight {
 	var out []gate.Flight

@@ -102,7 +102,8 @@ func reasons() []string {
 	return []string{
 		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage",
 		"CutShort", "DutiesSuspended", "DutyFails", "DutyWorks",
-		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "Lapsed",
+		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "KindRefused",
+		"KindServed", "Lapsed",
 		"Leaving", "LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing", "PinUnmet",
 		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",

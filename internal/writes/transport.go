@@ -38,7 +38,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if whole, watched := w.resources.saw(req, w.cluster); watched {
 			w.tellWhole(whole, w.cluster)
 		}
-		return w.next.RoundTrip(uncompressed(withSelectors(req)))
+		res, err := w.next.RoundTrip(uncompressed(withSelectors(req)))
+		return hasty(req, res), err
 	}
 	note := w.noting(req, by, !inFlight, w.cluster)
 	var release func()

@@ -37,6 +37,12 @@ func (s suite) cannotBeListed(t *testing.T) {
 			r.run(r.informer)
 			r.own(only(1))
 			r.faults.Refuse(errForbidden)
+			soon, cancel := context.WithTimeout(r.ctx, time.Second)
+			defer cancel()
+			if err := r.warm(soon, only(2, 3)); err == nil {
+				t.Error("took slots without a kind from an owner that works")
+			}
+			r.ownerLeaves.Store(true)
 			r.must(r.warm(r.ctx, only(2, 3)))
 			r.must(r.share.Load(r.ctx, only(2, 3), cause, nil, false))
 			r.lacks(2, 3)
@@ -95,6 +101,7 @@ func (s suite) merelySlow(t *testing.T) {
 			t.Errorf("did not wait for a kind that %s", what)
 		}
 	}
+	r.ownerLeaves.Store(true)
 	waits("was never listed")
 	r.faults.Refuse(nil)
 	r.must(r.warm(r.ctx, only(1)))
@@ -117,6 +124,7 @@ func (s suite) failureIsOver(t *testing.T) {
 	r.fill(2, 1, 2, 3)
 	r.run(r.informer)
 	r.own(only(1))
+	r.ownerLeaves.Store(true)
 	r.faults.Refuse(errForbidden)
 	r.must(r.warm(r.ctx, only(2)))
 	r.lacks(2)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,8 @@ type rig struct {
 	delivery  sharding.Mode
 	hashed    slot.Key
 	places    places
+	// ownerLeaves: owners of slots that are warmed leave.
+	ownerLeaves atomic.Bool
 }
 
 func (s suite) rig(t *testing.T) *rig {
@@ -71,7 +74,7 @@ func (s suite) rig(t *testing.T) *rig {
 	}
 	r.share = s.share(delivery.Options{
 		Slots: slots, Patience: s.follows, Mode: s.delivery, Key: r.hashed, Mislabelled: r.reports.add,
-		Excuse: 200 * time.Millisecond,
+		Excuse: 200 * time.Millisecond, Leaves: func(slot.Slot) bool { return r.ownerLeaves.Load() },
 		Completed: func(opened map[schema.GroupKind]delivery.Opened) {
 			r.heard.reconcile(opened[r.kind.GroupKind].All()...)
 		},

@@ -33,8 +33,9 @@ var groupOf = map[string]string{
 	view.DutyUnowned: groupDuties, view.ReportMissing: groupCoverage, view.MemberSilent: groupMembers,
 	view.MemberStopped: groupMembers, view.LeaseMissing: groupMembers, view.Probation: groupMembers,
 	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
-	view.NotElected: groupMembers, view.KindNotServed: groupCoverage, view.SlotHeldBack: groupSlots,
-	view.KeyHangs: groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
+	view.NotElected: groupMembers, view.KindNotServed: groupCoverage, view.KindRefused: groupCoverage,
+	view.SlotHeldBack: groupSlots,
+	view.KeyHangs:     groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
 	view.PinUnmet: groupSlots, view.CanaryWaits: groupMembers, view.CanaryBack: groupMembers,
 }
 

@@ -190,6 +190,10 @@ func (r *Rota) overForAll(w Warning) string {
 		if _, unread := r.Unread("kinds"); !unread && !r.hasProblem(KindNotServed) {
 			return "the API server serves all kinds"
 		}
+	case KindRefused:
+		if _, unread := r.Unread("reports"); !unread && len(r.Reports) == len(r.Members) && !r.hasProblem(KindRefused) {
+			return "members can list and watch all kinds"
+		}
 	}
 	return ""
 }

@@ -30,6 +30,7 @@ const (
 	SetupClash    = "SetupClash"
 	NotElected    = "NotElected"
 	KindNotServed = "KindNotServed"
+	KindRefused   = "KindRefused"
 	SlotHeldBack  = "SlotHeldBack"
 	KeyHangs      = "KeyHangs"
 	KeyFails      = "KeyFails"
@@ -42,7 +43,7 @@ const (
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
-		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, SlotHeldBack, KeyHangs,
+		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, KindRefused, SlotHeldBack, KeyHangs,
 		KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack}
 }
 
@@ -137,6 +138,14 @@ func problems(r *Rota, e evidence) []Problem {
 			"CustomResourceDefinition was deleted, and its objects with it, or no longer has a served version. Nobody works on "+
 			"objects of that kind until it is back", kind)
 	}
+	for _, kind := range r.refusedKinds() {
+		severity := Warn
+		if !kind.Without.Empty() {
+			severity = Error
+		}
+		add(severity, KindRefused, kind.Without.String(), "", "%s. Repair the object or the webhook that it names, or restore "+
+			"the permission; members try again by themselves", kind)
+	}
 	for _, d := range e.differences {
 		if d.Clash != "" {
 			add(Error, SetupClash, "", "", "%s", d)
@@ -152,6 +161,29 @@ func (r *Rota) runsOf(match func(Run) bool) (out []Run) {
 	for _, run := range r.Runs {
 		if match(run) {
 			out = append(out, run)
+		}
+	}
+	return out
+}
+
+// refusedKinds returns the kinds that members cannot list or watch, each once, with all slots that lack it.
+func (r *Rota) refusedKinds() (out []coverage.Refused) {
+	for _, m := range r.Members {
+		report := r.Reports[m.ID]
+		if report == nil {
+			continue
+		}
+		for _, f := range report.Refused {
+			at := slices.IndexFunc(out, func(o coverage.Refused) bool { return o.Kind == f.Kind })
+			if at < 0 {
+				out = append(out, f)
+				continue
+			}
+			all := out[at].Without.Union(f.Without)
+			if f.Since.Before(out[at].Since) {
+				out[at] = f
+			}
+			out[at].Without = all
 		}
 	}
 	return out

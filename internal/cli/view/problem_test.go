@@ -215,6 +215,16 @@ func TestProblems(t *testing.T) {
 			in.table.Members[0].Build = "v2"
 			in.table.Canary = table.Canary{Build: "v2", State: table.CanaryBack, Steps: []int{5}, Since: now.Unix() - 60, Verdict: "2 of 9"}
 		}, want: "warning CanaryBack  ", text: "1 members get nothing while there are others: 2 of 9"},
+		"kind refused, by two": {change: func(in *input) {
+			without := func(n slot.Slot) coverage.Refused {
+				return coverage.Refused{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now.Add(time.Duration(n) * time.Second),
+					Without: slot.SetOf(slot.Range{First: n, Last: n}), Error: "conversion webhook x failed"}
+			}
+			in.reports[0].Refused, in.reports[1].Refused = []coverage.Refused{without(7)}, []coverage.Refused{without(200)}
+		}, want: "error KindRefused  7,200", text: "ConfigMap since 2025-11-21T08:05:52Z"},
+		"kind refused, nothing lacks it": {change: func(in *input) {
+			in.reports[0].Refused = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now, Error: "busy"}}
+		}, want: "warning KindRefused  ", text: "busy. Repair"},
 		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
 	} {
 		in := healthy(t)

@@ -42,7 +42,7 @@ func (s *Stream) Next(held slot.Set) Task {
 				dropped.Add(n)
 				s.got[i], s.ready[i] = 0, 0
 			}
-		case s.got[i] < max(s.want[i], 1):
+		case s.lacks(n):
 			wanted.Add(n)
 			if s.got[i] > 0 {
 				carried.Add(n)
@@ -64,6 +64,20 @@ func (s *Stream) Next(held slot.Set) Task {
 	return t
 }
 
+// lacks says that a slot has to be listed.
+func (s *Stream) lacks(n slot.Slot) bool { return s.got[n] < max(s.want[n], 1) }
+
+// Wanted returns the slots in held that have to be listed.
+func (s *Stream) Wanted(held slot.Set) slot.Set {
+	var set slot.Set
+	for i := range s.got {
+		if n := slot.Slot(i); held.Has(n) && s.lacks(n) { // below Config.Slots
+			set.Add(n)
+		}
+	}
+	return set
+}
+
 // Valid says that no list of the whole has overtaken a task.
 func (s *Stream) Valid(t Task) bool { return s.lists == t.Lists }
 
@@ -77,6 +91,9 @@ func (s *Stream) Renew(set slot.Set) {
 
 // Ready says that the store holds a slot, by a list that began after the last Renew of it.
 func (s *Stream) Ready(n slot.Slot) bool { return s.ready[n] >= max(s.want[n], 1) }
+
+// Holds says that the store holds a slot, by whatever list.
+func (s *Stream) Holds(n slot.Slot) bool { return s.ready[n] > 0 }
 
 // Carries says that events of a slot go to the store.
 func (s *Stream) Carries(n slot.Slot) bool { return s.carries(n) }

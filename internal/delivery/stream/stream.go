@@ -83,9 +83,6 @@ func (s *Stream) Position() string { return s.position }
 // Listed is the version of the latest list.
 func (s *Stream) Listed() string { return s.listed }
 
-// Lists counts the lists that replaced the whole store.
-func (s *Stream) Lists() uint64 { return s.lists }
-
 // Saw notes that the store gets a version of a slot.
 func (s *Stream) Saw(n slot.Slot, version string) { s.saw[n] = later(s.saw[n], version) }
 

@@ -18,3 +18,14 @@ func uncompressed(req *http.Request) *http.Request {
 	req.Header.Set("Accept-Encoding", "identity")
 	return req
 }
+
+// hasty has an informer of the share hear at once that the API server is busy, or still fills its watch cache. Where an
+// answer says Retry-After, client-go repeats the request up to ten times before its caller hears of it, and slots would
+// wait for minutes for a kind that cannot be listed. Informers try again after a wait of their own. Other answers are
+// returned unchanged.
+func hasty(req *http.Request, res *http.Response) *http.Response {
+	if _, ours := delivery.KindFrom(req.Context()); ours && res != nil {
+		res.Header.Del("Retry-After")
+	}
+	return res
+}
