@@ -43,14 +43,20 @@ func newPatient(t *testing.T) *patient {
 	return p
 }
 
-// work syncs an object once, as the workers of client-go's controllers do.
+// work syncs an object once.
 func (p *patient) work(name string, does func() error) {
 	p.Helper()
-	item := cache.ObjectName{Namespace: "a", Name: name}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
 	if err := p.q.queue.Controller().Informer.GetIndexer().Add(secret); err != nil {
 		p.Error(err)
 	}
+	p.reconcile(name, does)
+}
+
+// reconcile syncs an object that may be gone, as the workers of client-go's controllers do.
+func (p *patient) reconcile(name string, does func() error) {
+	p.Helper()
+	item := cache.ObjectName{Namespace: "a", Name: name}
 	p.q.Add(item)
 	got, _ := p.q.Get()
 	if got != item {
@@ -193,4 +199,98 @@ func TestReconcilesThatHangAreReported(t *testing.T) {
 		synctest.Wait()
 		p.want(coverage.Health{})
 	})
+}
+
+// A controller whose reconciles all fail is told of, and once they succeed again. Deletions, of which there is nothing to
+// reconcile, are no success.
+func TestControllersThatFailAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t)
+		r := p.rota
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.watchFailing(ctx)
+		var outcome error
+		deleted := func(name string) {
+			p.delete(name)
+			p.reconcile(name, fails(nil))
+		}
+		work := func(count int) {
+			for n := range count {
+				p.work(fmt.Sprint(n), fails(outcome))
+			}
+		}
+		look := func(when string, failing, never bool, reasons string) {
+			t.Helper()
+			time.Sleep(time.Minute + failingPeriod)
+			synctest.Wait()
+			s := r.Status().Failing
+			if got := len(s) > 0; got != failing {
+				t.Errorf("%s: failing controllers %v, want some: %t", when, s, failing)
+			}
+			if failing && len(s) > 0 && (s[0].Controller != "test" || s[0].Never != never || !errors.Is(s[0].Err, outcome)) {
+				t.Errorf("%s: %+v, want controller test, never succeeded: %t, error %v", when, s[0], never, outcome)
+			}
+			if got, _ := metricOf(t, r, "rota_controller_failing"); got != float64(len(s)) {
+				t.Errorf("%s: rota_controller_failing is %v, want %d", when, got, len(s))
+			}
+			var told []string
+			for _, n := range p.memory.Notes() {
+				told = append(told, n.Reason)
+			}
+			if got := strings.Join(told, " "); got != reasons {
+				t.Errorf("%s: events %q, want %q", when, got, reasons)
+			}
+		}
+		look("nothing to do", false, false, "")
+		outcome = errors.New("the cache is not started")
+		work(3)
+		deleted("another")
+		look("all fail since the start", true, true, "ReconcilesFail")
+		work(9)
+		deleted("8")
+		look("all fail on", true, true, "ReconcilesFail")
+		outcome = nil
+		work(1)
+		look("one succeeded", false, false, "ReconcilesFail ReconcilesSucceed")
+		outcome = errors.New("broken backend")
+		work(20)
+		look("all fail again", true, false, "ReconcilesFail ReconcilesSucceed ReconcilesFail")
+		for n := range 20 {
+			deleted(fmt.Sprint(n))
+		}
+		look("none is left", false, false, "ReconcilesFail ReconcilesSucceed ReconcilesFail ReconcilesSucceed")
+	})
+}
+
+// Workers that never return an error to Admit tell by AddRateLimited.
+func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(q *Queue[cache.ObjectName])
+		want int
+	}{
+		{"a back-off", func(q *Queue[cache.ObjectName]) { q.AddRateLimited(testItem) }, 1},
+		{"a timer", func(q *Queue[cache.ObjectName]) { q.Forget(testItem); q.AddAfter(testItem, time.Hour) }, 0},
+		{"said to have succeeded", func(q *Queue[cache.ObjectName]) {
+			q.queue.Controller().Ended(types.NamespacedName(testItem), nil)
+			q.AddRateLimited(testItem)
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := testRota(t)
+			q, _ := testQueue(t, r)
+			own(r, testItem)
+			q.Add(testItem)
+			item, _ := q.Get()
+			if _, ok := q.queue.Controller().Admit(t.Context(), types.NamespacedName(item)); !ok {
+				t.Fatal("not admitted")
+			}
+			test.end(q)
+			q.Done(item)
+			if got := q.queue.Controller().Sum().Failures; got != test.want {
+				t.Errorf("%d failures, want %d", got, test.want)
+			}
+		})
+	}
 }

@@ -3,11 +3,15 @@ package ctrlrt
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rota-dev/rota"
 )
 
 // A manager that lost its leader election must not go on beside the next leader until its member has left.
@@ -69,5 +73,23 @@ func TestRemoveInformerLeavesTheShare(t *testing.T) {
 	}
 	if informer(whole) == all {
 		t.Error("the informer of all objects was not removed")
+	}
+}
+
+func TestReadinessAsksWhetherAnythingEverWorked(t *testing.T) {
+	broken := errors.New("backend is down")
+	later := rota.Failing{Controller: "later", For: time.Minute, Reconciles: 7, Err: broken}
+	never := rota.Failing{Controller: "never", For: time.Minute, Reconciles: 7, Never: true, Err: broken}
+	if err := neverWorked([]rota.Failing{later}); err != nil {
+		t.Errorf("%v, want none: it worked before, and what it needs may be broken for all", err)
+	}
+	err := neverWorked([]rota.Failing{later, never})
+	if err == nil {
+		t.Fatal("ready, although nothing has ever been reconciled")
+	}
+	for _, word := range []string{"controller never", "all 7 reconciles", "since the start", "backend is down"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not say %q", err, word)
+		}
 	}
 }
