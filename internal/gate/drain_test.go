@@ -13,32 +13,6 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// R6: a reconcile that takes long holds up its own key, not the others of its slot.
-func TestR6LongReconcileLetsOthersGoOn(t *testing.T) {
-	g, c := started(t)
-	idle := 0
-	_, leaveLong := enter(t, g, 1, "long", false, gate.Admitted)
-	c.add(time.Second)
-	g.Drain(set(1), never, func(slot.Slot) { idle++ })
-	enter(t, g, 1, "long", false, gate.Parked) // from another worker
-	for range 3 {
-		_, leave := enter(t, g, 1, "other", false, gate.Admitted)
-		c.add(10 * time.Millisecond)
-		leave()
-	}
-	_, leaveOther := enter(t, g, 1, "other", false, gate.Admitted)
-	leaveLong()
-	enter(t, g, 1, "another", false, gate.Parked)
-	if idle != 0 {
-		t.Fatal("idle while something is in flight")
-	}
-	leaveOther()
-	if idle != 1 {
-		t.Fatalf("idle called %d times, want once nothing is in flight", idle)
-	}
-	enter(t, g, 1, "late", true, gate.Parked)
-}
-
 // R15: a drain does not end once the deadline has passed, whether somebody has looked at that or not: a deletion that
 // was held back by it counts as reconciled by nobody.
 func TestR15DrainsEndWithTheDeadline(t *testing.T) {

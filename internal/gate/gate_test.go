@@ -3,7 +3,6 @@ package gate_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,13 +66,6 @@ func TestR5AdmitsOnlyOpenSlots(t *testing.T) {
 	}
 }
 
-func TestR5EverythingIsShutAtFirst(t *testing.T) {
-	g := gate.New(8, (&clock{}).now)
-	enter(t, g, 1, "a", false, gate.Refused)
-	g.Open(set(1), 1)
-	enter(t, g, 1, "a", false, gate.Expired)
-}
-
 func TestR2NothingIsAdmittedFromTheDeadlineOn(t *testing.T) {
 	g, c := started(t)
 	ctx, leave := enter(t, g, 1, "a", false, gate.Admitted)
@@ -95,30 +87,6 @@ func TestR2NothingIsAdmittedFromTheDeadlineOn(t *testing.T) {
 		t.Error("a cancelled reconcile is in flight until it leaves")
 	}
 	leave()
-}
-
-// A lapse ends with an Open only, even where nobody called Expire in time.
-func TestR13LapseNeedsOpen(t *testing.T) {
-	for _, expire := range []bool{true, false} {
-		t.Run(fmt.Sprintf("expire=%v", expire), func(t *testing.T) {
-			g, c := started(t)
-			ctx, _ := enter(t, g, 1, "a", false, gate.Admitted)
-			c.add(11 * time.Second)
-			if expire {
-				g.Expire()
-			}
-			g.SetDeadline(20 * time.Second)
-			if ctx.Err() == nil {
-				t.Error("still running after a lapse")
-			}
-			enter(t, g, 1, "gone", true, gate.Expired)
-			if got, want := g.Open(set(1), 7), []gate.Key{key("gone")}; !cmp.Equal(got, want) {
-				t.Errorf("parked: %s", cmp.Diff(want, got))
-			}
-			enter(t, g, 1, "a", false, gate.Admitted)
-			enter(t, g, 2, "a", false, gate.Expired)
-		})
-	}
 }
 
 func TestOwns(t *testing.T) {
@@ -191,54 +159,6 @@ func TestR12EpochReachesTheReconciler(t *testing.T) {
 	}
 }
 
-func TestR6DrainParksNewKeysAndAdmitsGoneOnes(t *testing.T) {
-	g, _ := started(t)
-	_, leaveA := enter(t, g, 1, "a", false, gate.Admitted)
-	var idle []slot.Slot
-	pending := true
-	g.Drain(set(1, 2), func(s slot.Slot) bool { return s == 1 && pending }, func(s slot.Slot) { idle = append(idle, s) })
-	if !cmp.Equal(idle, []slot.Slot{2}) {
-		t.Fatalf("idle: %v", idle)
-	}
-	_, leaveGone := enter(t, g, 1, "gone", true, gate.Admitted)
-	leaveA()
-	leaveGone()
-	if len(idle) != 1 {
-		t.Fatal("idle while a deletion is pending (R15)")
-	}
-	_, leaveB := enter(t, g, 1, "others go on while a deletion waits for a worker", false, gate.Admitted)
-	pending = false
-	g.Recheck(1)
-	enter(t, g, 1, "b", false, gate.Parked)
-	enter(t, g, 1, "b", false, gate.Parked)
-	leaveB()
-	g.Recheck(1)
-	if !cmp.Equal(idle, []slot.Slot{2, 1}) {
-		t.Fatalf("idle: %v", idle)
-	}
-	enter(t, g, 1, "late", true, gate.Parked)
-	got := g.Open(set(1), 8)
-	if len(got) != 2 {
-		t.Errorf("parked: %v", got)
-	}
-	enter(t, g, 1, "late", true, gate.Admitted)
-}
-
-func TestR6HoldCountsAsInFlight(t *testing.T) {
-	g, _ := started(t)
-	release := g.Hold(1)
-	idle := 0
-	g.Drain(set(1), never, func(slot.Slot) { idle++ })
-	if idle != 0 {
-		t.Fatal("idle while a write of unknown outcome is held")
-	}
-	release()
-	release()
-	if idle != 1 {
-		t.Errorf("idle called %d times", idle)
-	}
-}
-
 func TestR6ShutEndsADrain(t *testing.T) {
 	g, _ := started(t)
 	_, leave := enter(t, g, 1, "a", false, gate.Admitted)
@@ -249,23 +169,6 @@ func TestR6ShutEndsADrain(t *testing.T) {
 	if parked := g.Open(set(1), 8); len(parked) != 0 || g.Parked() != 0 {
 		t.Errorf("Shut keeps parked keys: %v", parked)
 	}
-}
-
-// A slot that was never opened, or was shut with a reconcile still running, drains too.
-func TestR6DrainOfAShutSlot(t *testing.T) {
-	g, _ := started(t)
-	_, leave := enter(t, g, 1, "a", false, gate.Admitted)
-	g.Shut(set(1))
-	idle := 0
-	g.Drain(set(1, 5), func(slot.Slot) bool { t.Error("asked for pending keys"); return true }, func(slot.Slot) { idle++ })
-	if idle != 1 {
-		t.Fatalf("idle: %d", idle)
-	}
-	leave()
-	if idle != 2 {
-		t.Fatalf("idle: %d", idle)
-	}
-	enter(t, g, 1, "a", true, gate.Refused)
 }
 
 // A deletion may become pending at the moment at which the queue says that there is none.

@@ -147,20 +147,6 @@ func TestTasksOfDeletedObjects(t *testing.T) {
 	}
 }
 
-func TestTasksOfASlotThatStays(t *testing.T) {
-	g, _ := started(t)
-	by, leave := enter(t, g, 1, "a", false, gate.Admitted)
-	_, leaveTask := extend(by, t)
-	leave()
-	g.Drain(set(1), never, func(slot.Slot) { t.Error("drained while a task goes on") })
-	if got := g.Open(set(1), 7); len(got) != 0 {
-		t.Errorf("keys %v", got)
-	}
-	if again := leaveTask(); !again {
-		t.Error("nobody is told that the key's task has ended")
-	}
-}
-
 func TestTasksOfLostSlots(t *testing.T) {
 	g, c := started(t)
 	one, leaveOne := enter(t, g, 1, "a", false, gate.Admitted)

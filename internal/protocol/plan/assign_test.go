@@ -90,31 +90,6 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// Rule R17: a fourth member takes a quarter, and what a member held is all that moves when it goes.
-func TestMoves(t *testing.T) {
-	in := Input{Owners: make([]string, 256), Members: equal("a", "b", "c")}
-	in.Owners = Assign(in)
-
-	in.Members = equal("a", "b", "c", "d")
-	four := Assign(in)
-	if n := changes(t, in.Owners, four); n != 64 {
-		t.Errorf("3 to 4 members: %d of 256 slots moved, want 64", n)
-	}
-	for i, id := range []string{"a", "b", "c", "d"} {
-		leave, crash := equal("a", "b", "c", "d"), equal("a", "b", "c", "d")
-		leave[i].Leaves = true
-		crash = append(crash[:i], crash[i+1:]...)
-		for how, members := range map[string][]Member{"leaves": leave, "crashes": crash} {
-			out := Assign(Input{Owners: four, Members: members})
-			for s := range out {
-				if (four[s] == id) != (four[s] != out[s]) {
-					t.Errorf("%s %s: slot %d went from %s to %s", id, how, s, four[s], out[s])
-				}
-			}
-		}
-	}
-}
-
 // Rule R9: a rollout moves a slot about once.
 func TestRollout(t *testing.T) {
 	for _, c := range []struct {
