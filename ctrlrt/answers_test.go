@@ -71,15 +71,11 @@ func (s *server) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return nil
 }
 
-var configMapGVK, priorityClassGVK = corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-	schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")
+var priorityClassGVK = schedulingv1.SchemeGroupVersion.WithKind("PriorityClass")
 
 func answering(o cache.Options) (*uncached, *server) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(configMapGVK, meta.RESTScopeNamespace)
-	mapper.Add(priorityClassGVK, meta.RESTScopeRoot)
 	s := &server{}
-	return &uncached{Reader: s, scheme: scheme.Scheme, mapper: mapper, options: o}, s
+	return &uncached{Reader: s, scheme: scheme.Scheme, mapper: knownKinds(), options: o}, s
 }
 
 // The text of a selector that selects nothing is "", which the API server takes for everything.
@@ -200,20 +196,20 @@ func TestAnswersHaveTheirKind(t *testing.T) {
 			}
 		}
 	}
-	ask(t, cache.Options{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, configMapGVK)
+	ask(t, cache.Options{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, configMaps)
 	one, many := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
-	one.SetGroupVersionKind(configMapGVK)
+	one.SetGroupVersionKind(configMaps)
 	many.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	ask(t, cache.Options{}, one, many, configMapGVK)
+	ask(t, cache.Options{}, one, many, configMaps)
 	about, abouts := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{}
-	about.SetGroupVersionKind(configMapGVK)
+	about.SetGroupVersionKind(configMaps)
 	abouts.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	ask(t, cache.Options{}, about, abouts, configMapGVK)
+	ask(t, cache.Options{}, about, abouts, configMaps)
 	seen := false
 	ask(t, cache.Options{DefaultTransform: func(obj any) (any, error) {
 		seen = seen || obj.(*corev1.ConfigMap).Kind != ""
 		return obj, nil
-	}}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, configMapGVK)
+	}}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, configMaps)
 	if seen {
 		t.Error("a transform was given an object with a kind, which those of a cache do not have")
 	}

@@ -228,19 +228,15 @@ func withClientGo(owned bool) laggard {
 		api, err := kubernetes.NewForConfig(r.WrapConfig(lagging(controlplane.For(t).Config(), lag)))
 		noError(t, err)
 		factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace))
-		must := func(err error) {
-			t.Helper()
-			noError(t, err)
-		}
 		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 			api.CoreV1().ConfigMaps(namespace))
-		must(err)
+		noError(t, err)
 		var children toolscache.SharedIndexInformer
 		if owned {
 			children, err = rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 				api.CoreV1().Secrets(namespace),
 				rota.Children{Of: configMapKind, WithoutOrphans: true})
-			must(err)
+			noError(t, err)
 		} else {
 			children = factory.InformerFor(&corev1.Secret{},
 				func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
@@ -250,7 +246,7 @@ func withClientGo(owned bool) laggard {
 		}
 		queue, err := rota.NewQueue(r, "lag", parents,
 			workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))
-		must(err)
+		noError(t, err)
 		add := func(obj any) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
@@ -267,7 +263,7 @@ func withClientGo(owned bool) laggard {
 		for _, inf := range []toolscache.SharedIndexInformer{parents, children} {
 			_, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: add,
 				UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add})
-			must(err)
+			noError(t, err)
 		}
 		raise := &raiser{
 			pod: pod, nursery: n,

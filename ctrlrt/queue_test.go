@@ -6,19 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
 )
 
 func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
-	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"}, rota.Options{Name: "test", Namespace: "default"})
-	noError(t, err)
+	r, _ := unserved(t)
 	c, err := r.Adapt(adapter.Grant()).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
 	noError(t, err)
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())

@@ -1,18 +1,14 @@
 package fence_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
 )
@@ -131,127 +127,4 @@ func crowd(n int) []table.Member {
 		}
 	}
 	return members
-}
-
-// BenchmarkMemory measures what the fence costs an API server where there are 20,000 ConfigMaps of 4 KB, since it follows
-// all of them; beside it a policy whose param is a ServiceAccount. Then the API server restarts, and it is counted how many
-// writes it judges wrongly, in either way, after it has said that it is ready.
-//
-//	go test -run '^$' -bench Memory -benchtime 1x ./fence
-func BenchmarkMemory(b *testing.B) {
-	plane := controlplane.New(b, controlplane.Options{})
-	s := newSite(b, plane)
-	fill(b, s)
-	for b.Loop() {
-		before := heap(b, s.admin)
-		s.otherParam()
-		account := heap(b, s.admin)
-		s.members(s.pod("web-0"))
-		s.install()
-		fenced := heap(b, s.admin)
-		b.ReportMetric(before, "MB-before")
-		b.ReportMetric(account-before, "MB-by-serviceaccount")
-		b.ReportMetric(fenced-account, "MB-by-configmap")
-		nobody := kubernetes.NewForConfigOrDie(s.as(nil))
-		noError(b, plane.StopServer("apiserver-0"))
-		noError(b, plane.StartServer("apiserver-0"))
-		ready, tries, late := time.Now(), 0, 0
-		eventually(s, func() error {
-			_, err := nobody.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), configMap("probe"), dryRun)
-			if !refused(err) {
-				late++
-				return errors.Join(errors.New("not refused"), err)
-			}
-			return nil
-		})
-		eventually(s, func() error {
-			_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), configMap("probe"), dryRun)
-			if err != nil {
-				tries++
-			}
-			return err
-		})
-		b.ReportMetric(float64(time.Since(ready).Milliseconds()), "ms-until-both")
-		b.ReportMetric(float64(tries), "refused-writes-of-others")
-		b.ReportMetric(float64(late), "late-writes-not-refused")
-	}
-}
-
-// fill makes 20,000 ConfigMaps of 4 KB.
-func fill(b *testing.B, s *site) {
-	numbers := make(chan int)
-	failed := make(chan error, 16)
-	text := make([]byte, 4<<10)
-	for i := range text {
-		text[i] = 'a' + byte(i%26)
-	}
-	for range cap(failed) {
-		go func() {
-			var err error
-			for i := range numbers {
-				cm := configMap(fmt.Sprintf("bulk-%05d", i))
-				cm.Data = map[string]string{"text": string(text)}
-				if _, e := s.admin.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), cm, metav1.CreateOptions{}); e != nil {
-					err = e
-				}
-			}
-			failed <- err
-		}()
-	}
-	for i := range 20_000 {
-		numbers <- i
-	}
-	close(numbers)
-	for range cap(failed) {
-		noError(b, <-failed)
-	}
-}
-
-// otherParam applies a policy for another kind with a ServiceAccount as its param.
-func (s *site) otherParam() {
-	s.Helper()
-	policy, binding, err := fence.Policy(s.options)
-	noError(s, err)
-	policy.Name, binding.Name, binding.Spec.PolicyName = "by-account", "by-account", "by-account"
-	policy.Spec.ParamKind.Kind = "ServiceAccount"
-	policy.Spec.MatchConstraints.ResourceRules = policy.Spec.MatchConstraints.ResourceRules[:1]
-	binding.Spec.ParamRef.Name = account
-	vap := s.admin.AdmissionregistrationV1()
-	if _, err := vap.ValidatingAdmissionPolicies().Create(s.Context(), policy, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
-	if _, err := vap.ValidatingAdmissionPolicyBindings().Create(s.Context(), binding, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
-	nobody := s.websites(s.as(nil))
-	eventually(s, func() error {
-		_, err := nobody.Create(s.Context(), website("probe"), dryRun)
-		if !refused(err) {
-			return errors.Join(errors.New("not enforced"), err)
-		}
-		return nil
-	})
-}
-
-func heap(b *testing.B, admin kubernetes.Interface) float64 {
-	get := func(path string, param ...string) []byte {
-		req := admin.CoreV1().RESTClient().Get().AbsPath(path)
-		if len(param) > 0 {
-			req = req.Param(param[0], param[1])
-		}
-		text, err := req.DoRaw(context.Background())
-		noError(b, err)
-		return text
-	}
-	for range 2 { // finalizers keep something for a second round
-		get("/debug/pprof/heap", "gc", "1")
-	}
-	var bytes float64
-	for line := range strings.Lines(string(get("/metrics"))) {
-		if _, err := fmt.Sscanf(line, "go_memstats_heap_alloc_bytes %g", &bytes); err == nil {
-			return bytes / (1 << 20)
-		}
-	}
-	b.Fatal("no go_memstats_heap_alloc_bytes")
-	return 0
 }

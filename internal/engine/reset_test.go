@@ -205,9 +205,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 					if informer == children && test.deaf {
 						continue
 					}
-					if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
-						t.Fatal(err)
-					}
+					withHandler(t, informer)
 				}
 				q, err := NewQueue(r, "replicas", owners, testInner[string](t))
 				noError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,113 +22,6 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
-
-// tickers are goroutines that reconciles start, one for each object, and what they do.
-type tickers struct {
-	t  *testing.T
-	mu sync.Mutex
-	// running says at which members an object has one.
-	running map[types.NamespacedName][]int
-	causes  []error
-}
-
-// reconcile has each object reconciled by its owner, which starts a ticker if it has none.
-func (k *tickers) reconcile(p *pair) {
-	for _, key := range p.long {
-		for n, c := range p.c {
-			ctx, ok := c.Admit(k.t.Context(), key)
-			if !ok {
-				continue
-			}
-			if k.begin(key, n) {
-				if err := work.Start(ctx, func(ctx context.Context) { k.run(ctx, key, n) }); err != nil {
-					k.t.Error(err)
-				}
-			}
-			c.Done(key)
-		}
-	}
-}
-
-func (k *tickers) begin(key types.NamespacedName, member int) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if slices.Contains(k.running[key], member) {
-		return false
-	}
-	k.running[key] = append(k.running[key], member)
-	if len(k.running[key]) > 1 {
-		k.t.Errorf("%s: tickers of the members %v", key, k.running[key])
-	}
-	return true
-}
-
-// run takes a second to end.
-func (k *tickers) run(ctx context.Context, key types.NamespacedName, member int) {
-	if epoch, ok := gate.EpochFrom(ctx); !ok || epoch == 0 {
-		k.t.Errorf("%s: no epoch", key)
-	}
-	<-ctx.Done()
-	time.Sleep(time.Second)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.causes = append(k.causes, context.Cause(ctx))
-	k.running[key] = slices.DeleteFunc(k.running[key], func(n int) bool { return n == member })
-}
-
-// owners counts the tickers of each member.
-func (k *tickers) owners() (count [2]int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, members := range k.running {
-		for _, n := range members {
-			count[n]++
-		}
-	}
-	return count
-}
-
-// R6: what a reconcile has left running moves with its object: never two at a time, and none for long.
-func TestR6GoroutinesOfReconcilesMoveWithTheirObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t)
-		k := &tickers{t: t, running: map[types.NamespacedName][]int{}}
-		defer p.end()
-		work := func(d time.Duration) {
-			for begun := time.Now(); time.Since(begun) < d; <-time.After(100 * time.Millisecond) {
-				k.reconcile(p)
-			}
-		}
-		work(time.Minute)
-		if got := k.owners(); got != [2]int{20, 0} {
-			t.Fatalf("%v tickers, want 20 and none", got)
-		}
-		if n, stuck := p.r[0].inFlight(), p.r[0].stuck(0); n != 0 || len(stuck) != 0 {
-			t.Errorf("%d in flight, stuck %v", n, stuck)
-		}
-		p.start(1)
-		work(30 * time.Second)
-		if got := k.owners(); got[0] == 0 || got[1] == 0 || got[0]+got[1] != 20 {
-			t.Errorf("%v tickers, want some of the 20 with each", got)
-		}
-		for _, cause := range k.causes {
-			if !errors.Is(cause, gate.ErrHandover) {
-				t.Errorf("one has ended because of %v", cause)
-			}
-		}
-		p.stop[0]()
-		p.stop[0] = nil
-		left := make(chan error, 1)
-		go func() { left <- <-p.run[0] }()
-		work(30 * time.Second)
-		if err := <-left; err != nil {
-			t.Error(err)
-		}
-		if got := k.owners(); got != [2]int{0, 20} {
-			t.Errorf("%v tickers, want none and 20", got)
-		}
-	})
-}
 
 // An object whose goroutine had to end is reconciled again if its slot stays.
 func TestGoroutinesOfSlotsThatStay(t *testing.T) {

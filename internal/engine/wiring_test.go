@@ -181,9 +181,7 @@ func workOnSecrets(t *testing.T, r *Engine, api kubernetes.Interface) error {
 	noError(t, err)
 	q, err := NewQueue(r, "secrets", informer, testInner[string](t))
 	noError(t, err)
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err != nil {
-		t.Fatal(err)
-	}
+	withHandler(t, informer)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return r.Work(ctx, runs(q, informer))
