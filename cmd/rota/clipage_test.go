@@ -152,7 +152,7 @@ func markdown(text string) string {
 			}
 		}
 		if len(line) > 120 && !block {
-			line = wrapped(line)
+			line = wrapAt(line, 120)
 		}
 		out = append(out, line)
 	}
@@ -160,26 +160,6 @@ func markdown(text string) string {
 		out = append(out, "```")
 	}
 	return strings.Join(out, "\n")
-}
-
-// wrapped breaks a line into several of at most 120 columns.
-func wrapped(line string) string {
-	var b strings.Builder
-	n := 0
-	for i, word := range strings.Fields(line) {
-		switch {
-		case i == 0:
-		case n+1+len(word) > 120:
-			b.WriteByte('\n')
-			n = 0
-		default:
-			b.WriteByte(' ')
-			n++
-		}
-		b.WriteString(word)
-		n += len(word)
-	}
-	return b.String()
 }
 
 func unindent(text string) string {

@@ -128,9 +128,6 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 // URL is where other dispatchers reach this one.
 func (d *Dispatcher) URL() string { return d.url }
 
-// Status is that of the dispatcher as a member of its rota.
-func (d *Dispatcher) Status() rota.Status { return d.rota.Status() }
-
 // Metrics is the URL of metrics and probes, on this machine.
 func (d *Dispatcher) Metrics() string { return fmt.Sprintf("http://localhost:%d", d.side.Addr().Port) }
 

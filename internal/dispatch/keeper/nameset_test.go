@@ -100,19 +100,3 @@ func TestNameSetChurn(t *testing.T) {
 		t.Errorf("%d names take %d bytes", s.Len(), s.Bytes())
 	}
 }
-
-func BenchmarkAddRemove(b *testing.B) {
-	var s nameSet
-	for i := range 10_000 {
-		s.Add(fmt.Appendf(nil, "website-%08d", i))
-	}
-	names := make([][]byte, 1000)
-	for i := range names {
-		names[i] = fmt.Appendf(nil, "other-%08d", i)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		s.Add(names[i%1000])
-		s.Remove(names[i%1000])
-	}
-}
