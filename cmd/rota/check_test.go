@@ -472,35 +472,7 @@ func TestCheckAsOthers(t *testing.T) {
 func TestCheckPre(t *testing.T) {
 	t.Parallel()
 	w := checked(t, nil, "patch")
-	for line, c := range map[string]struct {
-		code  exitCode
-		words []string
-	}{
-		"check --pre": {exitGood, []string{"√ the API server answers", "‼ what the operator may do was not looked at", "√ possible here"}},
-		"check --pre other --service-account " + w.namespace + "/none --kind ConfigMap": {
-			exitGood, []string{"√ the name is free", "‼ there is no ServiceAccount " + w.namespace + "/none yet", "create it first"},
-		},
-		"check --pre web --service-account " + w.namespace + "/operator --kind ConfigMap --delivery slot-label": {
-			exitGood, []string{"has the 16 permissions", "delivery is SlotLabel", "√ there is a rota"},
-		},
-		"check --pre --service-account " + w.namespace + "/operator --kind Secret --owned Deployment.apps --delivery shard-selector": {
-			exitFindings, []string{
-				"may not list, watch secrets in the cluster", "‼ ServiceAccount " + w.namespace + "/operator may not get secrets in the cluster",
-				"may not list, watch, patch deployments.apps in the cluster",
-				"× delivery ShardSelector: the operator may not write the labels",
-			},
-		},
-		"check --pre --service-account " + w.namespace + "/operator --kind Secret --in-namespaces a,b": {
-			exitFindings, []string{"may not list, watch secrets in namespace a", "may not list, watch secrets in namespace b"},
-		},
-	} {
-		code, out, errOut := w.rota(t, line)
-		for _, word := range c.words {
-			if code != c.code || !strings.Contains(out, word) {
-				t.Errorf("rota %s: exit code %d, want %d, with %q; output:\n%s%s", line, code, c.code, word, out, errOut)
-			}
-		}
-	}
+	w.converse(t, "check_pre.txt")
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
 	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

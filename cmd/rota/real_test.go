@@ -148,38 +148,17 @@ func TestStatusOfARota(t *testing.T) {
 	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
 		t.Fatal(err)
 	}
-	check := func(line string, kubeconfig []string, code exitCode, words ...string) {
-		t.Helper()
-		got, out, errOut := w.rota(t, line, kubeconfig...)
-		for _, word := range words {
-			if got != code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 && code != exitForbidden {
-				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", line, got, code, word, out, errOut)
-				return
-			}
-		}
-	}
-	check("status", nil, exitGood, "epoch 43", "web-0-a", "NotJoining  no workers", "fence: none", "128 slots  web-9-z")
-	check("status web -o wide", nil, exitGood, "GATE", "open")
-	check("status -o json", nil, exitGood, `"epoch": 43`, `"cause": "handed"`)
-	check("status -o yaml", nil, exitGood, "\nepoch: 43\n")
-	check("status -o name", nil, exitGood, "web-0-a\nweb-1-b\n")
-	check("status -A", nil, exitGood, w.namespace)
-	check("status -A -o name", nil, exitGood, w.namespace+"/web\n")
-	check("status other", nil, exitMissing, "no member has ever started")
-	check("verify other", nil, exitMissing, "no member has ever started")
-	check("status web", []string{stranger}, exitForbidden, "configmaps")
-	check("status", []string{stranger}, exitForbidden, "configmaps")
-	check("status web --as stranger", nil, exitForbidden, "configmaps")
+	w.converse(t, "status.txt", "$STRANGER", stranger)
 	_, out, _ := runCommand(t.Context(), "rota", "__complete", "status", "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig(), "w")
 	if !strings.HasPrefix(out, "web\n") {
 		t.Errorf("completion: %s", out)
 	}
 	w.data(t, map[string]string{"format": "1", "epoch": "x"})
-	check("status", nil, exitFindings, "the table is invalid")
+	w.expect(t, "status", exitFindings, "the table is invalid")
 	err = w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("status web", nil, exitMissing, "2 members have Leases")
-	check("status", nil, exitMissing, "give its namespace")
+	w.expect(t, "status web", exitMissing, "2 members have Leases")
+	w.expect(t, "status", exitMissing, "give its namespace")
 }

@@ -73,39 +73,7 @@ func TestPlanAndHistoryOfARota(t *testing.T) {
 	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		line  string
-		code  exitCode
-		words []string
-	}{
-		{"rebalance --dry-run", exitGood, []string{"epoch 43: 2 replicas now, 2 then", "nothing to move"}},
-		{"rebalance --dry-run web --replicas 4", exitGood, []string{"+new-2", "128 slots with about 0 objects would move", "-> +new-1"}},
-		{"rebalance --dry-run --replicas 1 -o json", exitGood, []string{`"slotsMoved": 128`, `"ends": true`}},
-		{"rebalance --dry-run --without web-0 -o yaml", exitGood, []string{"\nslotsMoved: 128\n"}},
-		{"rebalance --dry-run --replicas 0", exitUsage, []string{"--replicas 0: must be at least 1"}},
-		{"rebalance --dry-run --replicas 9999", exitUsage, []string{"must be from 1 to 4096"}},
-		{"rebalance --dry-run --replicas x", exitUsage, []string{"see `rota rebalance --help`"}},
-		{"rebalance --dry-run --without nobody", exitUsage, []string{"no live member or Pod nobody"}},
-		{"rebalance --dry-run -o name", exitUsage, []string{"must be one of table, wide, json, yaml"}},
-		{"rebalance --dry-run other", exitMissing, []string{"no member has ever started"}},
-		{"rebalance --replicas 3", exitUsage, []string{"need --dry-run"}},
-		{"rebalance --dry-run a b", exitUsage, []string{"got 2 names"}},
-		{"status -o wide", exitGood, []string{"expelled  web-9", "handover  web-0-a  got slots 0-127: web-9-z handed it over", "(warm 200ms)", "how far back the history goes"}},
-		{"status -o json", exitGood, []string{`"what": "handover"`, `"historyReach": [`}},
-	} {
-		code, out, errOut := w.rota(t, c.line)
-		for _, word := range c.words {
-			if code != c.code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 {
-				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", c.line, code, c.code, word, out, errOut)
-				break
-			}
-		}
-	}
-	for _, line := range []string{"rebalance --dry-run web", "rebalance --dry-run --replicas 3"} {
-		if code, out, errOut := w.rota(t, line, stranger); code != exitForbidden || !strings.Contains(errOut, "configmaps") {
-			t.Errorf("rota %s as a stranger: exit code %d\n%s%s", line, code, out, errOut)
-		}
-	}
+	w.converse(t, "rebalance.txt", "$STRANGER", stranger)
 	_, out, _ := w.rota(t, "rebalance --dry-run --replicas 3 -o json")
 	var back view.Plan
 	if err := json.Unmarshal([]byte(out), &back); err != nil || back.Slots != 85 || len(back.Members) != 3 || back.Objects == nil {

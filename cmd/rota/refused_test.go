@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -63,23 +62,11 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 	t.Setenv("KUBECONFIG", "none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	before := tree(t, ".")
-	for line := range strings.Lines(table) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		row := strings.Split(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "$DIR", dir), " | ")
-		want, err := strconv.Atoi(row[0])
-		if err != nil {
-			t.Error(err)
-		}
-		code, out, errOut := runCommand(t.Context(), append([]string{"rota"}, strings.Fields(row[1])...)...)
-		ok := code == exitCode(want) && out == "" && strings.Count(errOut, "\n") == 1
-		for _, text := range row[2:] {
-			ok = ok && strings.Contains(errOut, text)
-		}
-		if !ok {
-			t.Errorf("rota %s: exit code %d, want %d with %q; standard error:\n%sstandard output:\n%s", row[1], code, want, row[2:],
-				errOut, out)
+	for _, row := range conversation(t, table, "$DIR", dir) {
+		code, out, errOut := runCommand(t.Context(), append([]string{"rota"}, strings.Fields(row.line)...)...)
+		if row.wrong(code, errOut) || out != "" || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("rota %s: exit code %d, want %d with %q; standard error:\n%sstandard output:\n%s", row.line, code, row.code,
+				row.words, errOut, out)
 		}
 	}
 	if diff := cmp.Diff(before, tree(t, ".")); diff != "" {

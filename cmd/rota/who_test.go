@@ -151,60 +151,18 @@ func TestWhoOfAnObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reader := " --as reader-" + w.namespace
 	stranger := t.TempDir() + "/stranger"
 	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
 		t.Fatal(err)
 	}
-	rota := " --rota " + w.namespace + "/web"
-	check := func(line string, code exitCode, words ...string) {
-		t.Helper()
-		got, out, errOut := w.rota(t, line)
-		for _, word := range words {
-			if got != code || !strings.Contains(out+errOut, word) || code != exitGood && strings.Count(errOut, "\n") != 1 && code != exitForbidden {
-				t.Errorf("rota %s: exit code %d, want %d with %q; output:\n%s%s", line, got, code, word, out, errOut)
-				return
-			}
-		}
-	}
-	works := owner + " works on ConfigMap " + w.namespace + "/blog"
-	for _, kind := range []string{"cm/blog", "cm blog", "configmap/blog", "configmaps/blog", "ConfigMap/blog", "configmaps.v1. blog"} {
-		// What follows depends on whether some other ConfigMap of the cluster is in the same slot.
-		check("who "+kind+rota, exitGood, works, "held      yes: ", "by its report", "by its name")
-	}
-	check("who cm/blog"+reader, exitGood, works) // who sees no other rota need not name this one
-	check("who cm/blog --rota web"+reader, exitGood, works, "held      not known: the objects of the kind could not be listed")
-	check("who cm/blog"+rota+" --as blind-"+w.namespace, exitForbidden, "may not list leases", "no member is known to work on it")
-	check("who secret/shop"+rota, exitGood, owner+" works on Secret", "by the name of its controlling owner, ConfigMap "+w.namespace+"/blog")
-	check("who secret/shop"+rota+reader, exitForbidden, "its slot is that of its controlling owner", "secrets")
-	check("who cm/web"+rota, exitFindings, "nobody works on ConfigMap "+w.namespace+"/web", "selector, field selector or namespaces leave it out")
-	check("who lease/web.web-0-a"+rota, exitFindings, "do not shard kind Lease.coordination.k8s.io, but ConfigMap, and by their owners Secret")
-	check("who cm/gone"+rota, exitMissing, "does not exist; web-")
-	check("who ns/gone"+rota, exitMissing, "rota: Namespace gone does not exist")
-	check("who nothing/x"+rota, exitMissing, "serves no such kind")
-	check("who cm/a%2Fb"+rota, exitUsage, "no object can have that name")
-	check("who cm"+rota, exitUsage, "give one object as KIND/NAME or KIND NAME")
-	check("who cm blog x"+rota, exitUsage, "give one object")
-	check("who cm/blog -o wide"+rota, exitUsage, "must be one of table, json, yaml")
-	check("who cm/blog --rota "+w.namespace+"/other", exitMissing, "no member has ever started")
-	check("who cm/blog --rota no-such-rota", exitMissing, "give --rota NAMESPACE/NAME")
-	check("who cm/blog --rota a/B", exitUsage, "name of the rota")
-	if got, out, errOut := w.rota(t, "who cm/blog"+rota, stranger); got != exitForbidden || !strings.Contains(errOut, "configmaps") {
-		t.Errorf("a stranger: exit code %d\n%s%s", got, out, errOut)
-	}
-	if got, out, errOut := w.rota(t, "who cm/blog", stranger); got != exitForbidden || !strings.Contains(errOut, "or give --rota") {
-		t.Errorf("a stranger who names no rota: exit code %d\n%s%s", got, out, errOut)
-	}
-	_, out, _ := w.rota(t, "who cm/blog -o json"+rota)
+	w.converse(t, "who.txt", "$OWNER", owner, "$STRANGER", stranger)
+	_, out, _ := w.rota(t, "who cm/blog -o json --rota "+w.namespace+"/web")
 	var back view.Who
 	if err := json.Unmarshal([]byte(out), &back); err != nil || back.Works != view.WorksYes || back.Member != owner || back.Held == nil || !*back.Held {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	w.search(t, owner)
 	w.completes(t)
-	if _, out, _ := w.rota(t, "who cm/blog -o yaml"+rota); !strings.Contains(out, "\nmember: "+owner+"\n") {
-		t.Errorf("yaml:\n%s", out)
-	}
 }
 
 // search asks a dashboard of the rota the same.
