@@ -36,6 +36,9 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 	file("ca.crt", read(t, authorityFile(t)))
 	file("python/requirements.txt", "kopf\n")
 	file("empty/file", "")
+	const module = "module example.com/x\n\ngo 1.25.0\n"
+	file("parent/operator/go.mod", module)
+	file("nothing/go.mod", module)
 	file("full/etcd.yaml", "kind: Pod")
 	file("service.yaml", "apiVersion: v1\nkind: Service\n")
 	const dispatcher = "name: website\nkinds: [{kind: Website.web.example.com}]\ntokenFile: t\n" +

@@ -51,25 +51,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestRefused: what is no operator in Go is refused with what to do.
-func TestRefused(t *testing.T) {
-	write := func(name, text string) string {
-		dir := t.TempDir()
-		writeFile(t, filepath.Join(dir, name), text)
-		return dir
-	}
-	const mod = "module example.com/x\n\ngo 1.25.0\n"
-	for want, dir := range map[string]string{
-		"is a file":                 filepath.Join(write("main.go", "package main"), "main.go"),
-		"is in no Go module":        write("main.go", "package main"),
-		"has one, name that":        write("operator/go.mod", mod),
-		"it is a program in Python": write("requirements.txt", "kopf"),
-		"no Go packages":            write("go.mod", mod),
-	} {
-		if _, err := Run(t.Context(), Options{Dir: dir}); !errors.As(err, new(*FolderError)) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-	}
+func TestRotaName(t *testing.T) {
 	if got, err := rotaName("", "github.com/kedacore/My_keda/v2"); err != nil || got != "my-keda" {
 		t.Errorf("%q, %v", got, err)
 	}

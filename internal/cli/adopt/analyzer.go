@@ -39,11 +39,12 @@ func newAnalyzer(whole func() *scan) *analysis.Analyzer {
 	}
 }
 
-// note is a finding with its place in the source, and the edits that settle it.
+// note is a finding with its place in the source, the edits that settle it, and the imports that these need.
 type note struct {
 	Finding
-	pos   token.Pos
-	edits []analysis.TextEdit
+	pos     token.Pos
+	edits   []analysis.TextEdit
+	imports []string
 }
 
 func (n *note) diagnostic() analysis.Diagnostic {

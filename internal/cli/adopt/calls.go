@@ -142,7 +142,7 @@ func (s *scan) needsLeader(t types.Type) (leads, known bool) {
 
 // reportSource reports a raw source.
 func (s *scan) reportSource(c *controller, pos token.Pos, v ssa.Value) {
-	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
+	for _, from := range s.makers(v) {
 		name := callee{}
 		call, _ := from.(*ssa.Call)
 		if call != nil {

@@ -38,10 +38,10 @@ func (c Change) Diff() (string, error) {
 
 // Changes returns what --write writes, by name. An error is a defect of this package: an edit that does not fit.
 func (r *Report) Changes() (out []Change, err error) {
-	edits := map[string][]analysis.TextEdit{}
+	edits, imports := map[string][]analysis.TextEdit{}, map[string][]string{}
 	for _, n := range r.notes {
 		name := r.module.fset.PositionFor(n.pos, false).Filename
-		edits[name] = append(edits[name], n.edits...)
+		edits[name], imports[name] = append(edits[name], n.edits...), append(imports[name], n.imports...)
 	}
 	for name, list := range edits {
 		if len(list) == 0 {
@@ -51,7 +51,7 @@ func (r *Report) Changes() (out []Change, err error) {
 		if c.Old, err = os.ReadFile(name); err != nil {
 			return nil, err
 		}
-		if c.New, err = apply(r.module.fset, c.Old, list); err != nil {
+		if c.New, err = apply(r.module.fset, c.Old, list, imports[name]); err != nil {
 			return nil, fmt.Errorf("%s: the change cannot be made: %w", name, err)
 		}
 		out = append(out, c)
@@ -60,36 +60,33 @@ func (r *Report) Changes() (out []Change, err error) {
 	return out, nil
 }
 
-// apply makes edits in a file, and formats it. Imports that are used no more go. Lines end as they did.
-func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit) ([]byte, error) {
+// apply makes edits in a file, and formats it. It imports packages; imports that are used no more go. Lines end as they did.
+func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports []string) ([]byte, error) {
 	slices.SortStableFunc(edits, func(a, b analysis.TextEdit) int { return cmp.Compare(a.Pos, b.Pos) })
 	edits = slices.CompactFunc(edits, func(a, b analysis.TextEdit) bool {
 		return a.Pos == b.Pos && a.End == b.End && bytes.Equal(a.NewText, b.NewText)
 	})
 	var b bytes.Buffer
-	at, seen := 0, map[string]bool{}
+	at := 0
 	for _, e := range edits {
 		start, end := fset.PositionFor(e.Pos, false).Offset, fset.PositionFor(e.End, false).Offset
 		if start < at || end > len(old) {
 			return nil, fmt.Errorf("two edits are in one place, near byte %d", start)
 		}
 		b.Write(old[at:start])
-		if key := fmt.Sprint(start, string(e.NewText)); start < end || !seen[key] { // several edits import one package
-			seen[key] = true
-			b.Write(e.NewText)
-		}
+		b.Write(e.NewText)
 		at = end
 	}
 	b.Write(old[at:])
-	text, err := tidyImports(b.Bytes())
+	text, err := tidyImports(b.Bytes(), imports)
 	if n := bytes.Count(old, []byte("\r\n")); err == nil && n > 0 && n == bytes.Count(old, []byte("\n")) {
 		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 	}
 	return text, err
 }
 
-// tidyImports formats a file, without the imports of controller-runtime's packages that it uses no more.
-func tidyImports(src []byte) ([]byte, error) {
+// tidyImports formats a file, with more imports, and without those of controller-runtime's packages that it uses no more.
+func tidyImports(src []byte, more []string) ([]byte, error) {
 	src, err := format.Source(src)
 	if err != nil {
 		return nil, err
@@ -98,6 +95,9 @@ func tidyImports(src []byte) ([]byte, error) {
 	file, err := parser.ParseFile(fset, "", src, parser.ParseComments)
 	if err != nil {
 		return nil, err
+	}
+	for _, path := range more {
+		astutil.AddImport(fset, file, path)
 	}
 	for _, spec := range slices.Clone(file.Imports) {
 		name, path := "", strings.Trim(spec.Path.Value, `"`)

@@ -98,7 +98,7 @@ func (s *scan) settle(n *note, pos token.Pos, edit func(*editor) string) {
 	default:
 		n.Kept = edit(e)
 		if n.Written = n.Kept == ""; n.Written {
-			n.edits = e.edits
+			n.edits, n.imports = e.edits, e.imports
 		}
 	}
 }
@@ -106,10 +106,11 @@ func (s *scan) settle(n *note, pos token.Pos, edit func(*editor) string) {
 // editor collects the edits of one finding in a file.
 type editor struct {
 	*scan
-	file  *ast.File
-	info  *types.Info
-	src   []byte
-	edits []analysis.TextEdit
+	file    *ast.File
+	info    *types.Info
+	src     []byte
+	edits   []analysis.TextEdit
+	imports []string
 }
 
 func (e *editor) replace(from, to token.Pos, text string) {
@@ -120,37 +121,27 @@ func (e *editor) offset(pos token.Pos) int { return int(pos - e.file.FileStart) 
 
 func (e *editor) source(n ast.Node) string { return string(e.src[e.offset(n.Pos()):e.offset(n.End())]) }
 
-// name returns the name under which a package is imported, or imports it.
+// name returns the name under which a package is imported, or is from now on.
 func (e *editor) name(path string) (name, kept string) {
 	name = path[strings.LastIndex(path, "/")+1:]
-	var beside *ast.ImportSpec
 	for _, spec := range e.file.Imports {
 		switch at, _ := strconv.Unquote(spec.Path.Value); {
 		case at == path && spec.Name != nil:
 			return spec.Name.Name, ""
 		case at == path:
 			return name, ""
-		case at == runtimePath || beside == nil && strings.HasPrefix(at, runtimePath+"/"):
-			beside = spec
 		}
 	}
-	taken := beside == nil
+	taken := false
 	ast.Inspect(e.file, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
 		taken = taken || ok && id.Name == name && (e.info.Defs[id] != nil || e.info.Uses[id] != nil)
 		return true
 	})
 	if taken {
-		return "", "the name " + name + " means something else here, or controller-runtime is not imported"
+		return "", "the name " + name + " means something else here"
 	}
-	text := "\n\t" + strconv.Quote(path)
-	for _, d := range e.file.Decls {
-		if gen, ok := d.(*ast.GenDecl); ok && gen.Pos() <= beside.Pos() && beside.End() <= gen.End() &&
-			!gen.Lparen.IsValid() {
-			text = "\nimport " + strconv.Quote(path)
-		}
-	}
-	e.replace(beside.End(), beside.End(), text)
+	e.imports = append(e.imports, path)
 	return name, ""
 }
 

@@ -185,10 +185,7 @@ func (s *scan) asks(l listing, c *controller) bool {
 
 // detached reports whether a context may come from context.Background or context.TODO.
 func (s *scan) detached(ctx ssa.Value) bool {
-	for _, from := range s.origins(ctx, func(ssa.Value) bool { return false }) {
-		if e, ok := from.(*ssa.Extract); ok {
-			from = e.Tuple
-		}
+	for _, from := range s.makers(ctx) {
 		c, ok := from.(*ssa.Call)
 		if !ok || calleeOf(&c.Call).pkg != "context" || c.Call.IsInvoke() {
 			continue

@@ -230,17 +230,12 @@ func truth(info *types.Info, e ast.Expr) (value, known bool) {
 // managersOf returns the managers that a value may be. all is false if it may be others.
 func (s *scan) managersOf(v ssa.Value) (list []*manager, all bool) {
 	all = true
-	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
-		if e, ok := from.(*ssa.Extract); ok {
-			from = e.Tuple
+	for _, from := range s.makers(v) {
+		i := slices.IndexFunc(s.managers, func(m *manager) bool { return m.call == from })
+		if i >= 0 {
+			list = append(list, s.managers[i])
 		}
-		found := false
-		for _, m := range s.managers {
-			if m.call == from {
-				list, found = append(list, m), true
-			}
-		}
-		all = all && (found || isNil(from))
+		all = all && (i >= 0 || isNil(from))
 	}
 	return list, all && len(list) > 0
 }
@@ -252,10 +247,7 @@ func (s *scan) isWhole(v ssa.Value) bool {
 
 // comesFrom reports whether all that a value may be is the result of such a call.
 func (s *scan) comesFrom(v ssa.Value, made func(*ssa.Call) bool) bool {
-	for _, from := range s.origins(v, func(ssa.Value) bool { return false }) {
-		if e, ok := from.(*ssa.Extract); ok {
-			from = e.Tuple
-		}
+	for _, from := range s.makers(v) {
 		if c, ok := from.(*ssa.Call); !ok || !made(c) {
 			return false
 		}

@@ -102,24 +102,16 @@ func (p *program) link() {
 		found[site] = true
 	}
 	p.addEdges(wide, func(site ssa.CallInstruction) bool { return site.Common().IsInvoke() && !found[site] })
-	for f := range p.each() {
-		switch i := f.(type) {
-		case *ssa.Store:
-			if at := p.place(i.Addr); at != nil {
-				p.stores[at] = append(p.stores[at], i.Val)
-			}
-		case *ssa.MakeClosure:
-			fn := i.Fn.(*ssa.Function)
-			p.closures[fn] = append(p.closures[fn], i)
+	for i := range p.each() {
+		if c, ok := i.(*ssa.MakeClosure); ok {
+			fn := c.Fn.(*ssa.Function)
+			p.closures[fn] = append(p.closures[fn], c)
 		}
 	}
-	// The place of a variable that a closure captures is known only after the loop above has found the closures.
-	for i := range p.each() {
+	for i := range p.each() { // by the closures it knows the places of variables that they capture
 		if s, ok := i.(*ssa.Store); ok {
-			if _, captured := s.Addr.(*ssa.FreeVar); captured {
-				if at := p.place(s.Addr); at != nil {
-					p.stores[at] = append(p.stores[at], s.Val)
-				}
+			if at := p.place(s.Addr); at != nil {
+				p.stores[at] = append(p.stores[at], s.Val)
 			}
 		}
 	}
@@ -219,6 +211,17 @@ func (p *program) origins(v ssa.Value, stop func(ssa.Value) bool) (out []ssa.Val
 	}
 	visit(v)
 	return out
+}
+
+// makers returns the values from which v comes: of the results of calls, the calls.
+func (p *program) makers(v ssa.Value) []ssa.Value {
+	all := p.origins(v, func(ssa.Value) bool { return false })
+	for i, from := range all {
+		if e, ok := from.(*ssa.Extract); ok {
+			all[i] = e.Tuple
+		}
+	}
+	return all
 }
 
 // before returns the values that v is a copy of; none if v begins there, or if it is not known.
@@ -322,19 +325,24 @@ func (p *program) method(t types.Type, name string) *ssa.Function {
 	if types.IsInterface(t) {
 		return nil
 	}
-	set := p.ssa.MethodSets.MethodSet(t)
-	for i := range set.Len() {
-		sel := set.At(i)
-		fn := sel.Obj().(*types.Func)
-		if fn.Name() != name || p.own[fn.Pkg()] == nil {
-			continue
+	for sel := range p.ssa.MethodSets.MethodSet(t).Methods() {
+		if sel.Obj().Name() == name {
+			return p.selected(sel)
 		}
-		if f := p.ssa.FuncValue(fn); f != nil && f.TypeParams().Len() == 0 && f.Signature.RecvTypeParams().Len() == 0 {
-			return f
-		}
-		return p.ssa.MethodValue(sel)
 	}
 	return nil
+}
+
+// selected returns the function that a selection of a method selects, or nil if it is not the operator's own.
+func (p *program) selected(sel *types.Selection) *ssa.Function {
+	fn := sel.Obj().(*types.Func)
+	if p.own[fn.Pkg()] == nil {
+		return nil
+	}
+	if f := p.ssa.FuncValue(fn); f != nil && f.TypeParams().Len() == 0 && f.Signature.RecvTypeParams().Len() == 0 {
+		return f
+	}
+	return p.ssa.MethodValue(sel)
 }
 
 // functionsIn returns the functions that a value has in it: closures, functions, and the methods of the operator's own
@@ -356,9 +364,8 @@ func (p *program) functionsIn(v ssa.Value) (out []*ssa.Function) {
 			return
 		case *ssa.MakeInterface:
 			if named := namedOf(v.X.Type()); named != nil && p.own[named.Obj().Pkg()] != nil {
-				set := p.ssa.MethodSets.MethodSet(v.X.Type())
-				for i := range set.Len() {
-					if f := p.method(v.X.Type(), set.At(i).Obj().Name()); f != nil {
+				for sel := range p.ssa.MethodSets.MethodSet(v.X.Type()).Methods() {
+					if f := p.selected(sel); f != nil {
 						out = append(out, f)
 					}
 				}
