@@ -266,20 +266,9 @@ func TestRebalanceWithoutLeases(t *testing.T) {
 func (w *written) user(t *testing.T, verbs ...string) (kubeconfig string) {
 	t.Helper()
 	name := "user-" + w.namespace + "-" + strings.Join(verbs, "-")
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs},
-	}}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
-	}
-	if _, err := w.client.RbacV1().Roles(w.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.client.RbacV1().RoleBindings(w.namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.plane.Grant(t, w.namespace, name, controlplane.User(name),
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
+		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs})
 	kubeconfig = t.TempDir() + "/" + name
 	if err := controlplane.For(t).WriteUserKubeconfig(kubeconfig, name); err != nil {
 		t.Fatal(err)

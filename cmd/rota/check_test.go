@@ -47,31 +47,13 @@ func checked(t *testing.T, setup map[string]string, verbs ...string) *written {
 	for _, m := range tab.Members {
 		w.tell(t, tab, m.ID, setup)
 	}
-	api := w.client.RbacV1()
-	ok := func(_ any, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+	w.plane.MakeAccount(t, w.namespace, account, permission.Rules(w.name)...)
+	w.plane.Grant(t, "", w.namespace, controlplane.Account(w.namespace, account), rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "get", "list", "watch"),
+	})
+	if err := fence.Apply(t.Context(), w.plane.Config(), w.fence()); err != nil {
+		t.Fatal(err)
 	}
-	ok(w.client.CoreV1().ServiceAccounts(w.namespace).Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}))
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account}}
-	ok(api.Roles(w.namespace).Create(t.Context(),
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: permission.Rules(w.name)}, metav1.CreateOptions{}))
-	ok(api.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-	}, metav1.CreateOptions{}))
-	ok(api.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "get", "list", "watch")}},
-	}, metav1.CreateOptions{}))
-	ok(api.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
-	}, metav1.CreateOptions{}))
-	ok(nil, fence.Apply(t.Context(), controlplane.For(t).Config(), w.fence()))
 	cfg := controlplane.For(t).Config()
 	cfg.Impersonate.UserName = "system:serviceaccount:" + w.namespace + ":" + account
 	granted(t, cfg, append(permission.Needs(w.namespace, permission.Rules(w.name)), permission.Error{Resource: "configmaps", Verb: "list"})...)
@@ -445,18 +427,8 @@ func TestCheckAsOthers(t *testing.T) {
 	if err := controlplane.For(t).WriteUserKubeconfig(viewer, "viewer-of-"+w.namespace); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.client.RbacV1().Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
-	}}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = w.client.RbacV1().RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer-of-" + w.namespace}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.plane.Grant(t, w.namespace, "viewer", controlplane.User("viewer-of-"+w.namespace),
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
 	cfg, err := clientcmd.BuildConfigFromFlags("", viewer)
 	if err != nil {
 		t.Fatal(err)

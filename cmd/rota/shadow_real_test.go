@@ -46,20 +46,9 @@ func (w *written) startShadow(t *testing.T, pod string) {
 func TestCommandsOnAShadow(t *testing.T) {
 	t.Parallel()
 	w := newWritten(t)
-	api := w.client.RbacV1()
 	rules := append(permission.Rules(w.name+"-shadow"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
-	if _, err := api.Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account},
-		Rules: rules}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := api.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.plane.MakeAccount(t, w.namespace, account, rules...)
 	for i := range 20 {
 		if _, err := w.client.CoreV1().Secrets(w.namespace).Create(t.Context(),
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("site-%d", i)}}, metav1.CreateOptions{}); err != nil {

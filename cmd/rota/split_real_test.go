@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,10 +20,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/split"
@@ -91,7 +89,7 @@ func TestSplitForReal(t *testing.T) {
 	// The undivided one ends by itself.
 	held := time.Now()
 	s.apply("hold-undivided.yaml")
-	s.until("the undivided leader ends", undivided.ended)
+	s.until("the undivided leader ends", undivided.Lingers)
 	log("undivided: ended %.1fs after its lease was held (lease 6s, renew deadline 5s)", time.Since(held).Seconds())
 
 	released := time.Now()
@@ -135,7 +133,7 @@ func TestSplitForReal(t *testing.T) {
 	s.until("a leader of workloads", func() string { return s.led(s.group("workloads").lease) })
 	leader := s.leader("workloads")
 	killed := time.Now()
-	leader.kill()
+	leader.Kill()
 	s.until("another leader of workloads", func() string {
 		if p := s.leader("workloads"); p == nil || p == leader {
 			return "none yet"
@@ -145,7 +143,7 @@ func TestSplitForReal(t *testing.T) {
 	log("workloads: another replica leads %.1fs after the leader was killed (lease 6s)", time.Since(killed).Seconds())
 	s.checkWork("workloads")
 	log("workloads: work goes on")
-	if back.leads() || back.ended() == "" {
+	if back.leads() || back.Lingers() == "" {
 		t.Error("an undivided process that was started meanwhile does not wait")
 	}
 
@@ -156,7 +154,7 @@ func TestSplitForReal(t *testing.T) {
 	}
 	s.apply("hold-groups.yaml")
 	for _, p := range leaders {
-		s.until("the leader of "+p.name+" ends", p.ended)
+		s.until("the leader of "+p.name+" ends", p.Lingers)
 	}
 	s.delete("hold-undivided.yaml")
 	s.until("the undivided one leads", func() string { return s.led(undividedName) })
@@ -178,7 +176,7 @@ type splitStage struct {
 	t         *testing.T
 	plane     *controlplane.ControlPlane
 	client    *kubernetes.Clientset
-	dynamic   dynamic.Interface
+	objects   client.Client
 	binary    string
 	out       string // what `rota split kcm --out` wrote
 	manifest  string
@@ -203,7 +201,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 	if s.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
 	}
-	if s.dynamic, err = dynamic.NewForConfig(plane.Config()); err != nil {
+	if s.objects, err = client.New(plane.Config(), client.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -238,7 +236,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 	}
 	t.Cleanup(func() {
 		for _, p := range s.processes {
-			p.kill()
+			p.Kill()
 		}
 	})
 	return s
@@ -268,11 +266,9 @@ func (s *splitStage) until(what string, check func() string) {
 
 // A kcm is a kube-controller-manager that runs as a child.
 type kcm struct {
-	name string
-	port int
-	log  string
-	cmd  *exec.Cmd
-	done chan struct{}
+	*process.Process
+	name, log string
+	port      int
 }
 
 // start runs one with the flags of a manifest, on a free port: here all are on one machine.
@@ -282,53 +278,28 @@ func (s *splitStage) start(name string, words ...string) *kcm {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &kcm{name: name, port: port, done: make(chan struct{})}
-	words = append(slices.Clone(words), "--secure-port="+strconv.Itoa(p.port))
-	log, err := os.CreateTemp(s.t.TempDir(), name+"-*.log")
+	p := &kcm{name: name, port: port, log: filepath.Join(s.t.TempDir(), "log")}
+	command := append([]string{s.binary, "controller-manager"}, words...)
+	p.Process, err = process.Start(process.Options{
+		Name: name, Command: append(command, "--secure-port="+strconv.Itoa(port)), Log: p.log, Variable: "ROTA_UNUSED",
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.log = log.Name()
-	p.cmd = exec.Command(s.binary, append([]string{"controller-manager"}, words...)...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = process.Attributes()
-	if err := controlplane.Spawn(p.cmd); err != nil {
-		s.t.Fatal(err)
-	}
 	s.processes = append(s.processes, p)
-	go func() {
-		p.cmd.Wait()
-		log.Close()
-		close(p.done)
-	}()
 	return p
-}
-
-func (p *kcm) kill() {
-	p.cmd.Process.Signal(syscall.SIGKILL)
-	<-p.done
-}
-
-func (p *kcm) ended() string {
-	select {
-	case <-p.done:
-		return ""
-	default:
-		return "it still runs"
-	}
 }
 
 // leads tells whether the process has been elected and runs.
 func (p *kcm) leads() bool {
 	text, err := os.ReadFile(p.log)
-	return err == nil && strings.Contains(strings.ToLower(string(text)), "successfully acquired lease") && p.ended() != ""
+	return err == nil && strings.Contains(strings.ToLower(string(text)), "successfully acquired lease") && p.Lingers() != ""
 }
 
 // health asks what the manifests' probes ask.
 func (p *kcm) health() string {
-	if p.ended() == "" {
-		text, _ := os.ReadFile(p.log)
-		return fmt.Sprintf("it ended: %s", text[max(0, len(text)-2000):])
+	if p.Lingers() == "" {
+		return fmt.Sprintf("it ended: %s", p.Tail())
 	}
 	return p.get(p.anonymous(), "/healthz", func([]byte) error { return nil })
 }
@@ -362,7 +333,7 @@ func (p *kcm) get(config *rest.Config, path string, use func([]byte) error, para
 
 // all are the processes that run.
 func (s *splitStage) all() []*kcm {
-	return slices.DeleteFunc(slices.Clone(s.processes), func(p *kcm) bool { return p.ended() == "" })
+	return slices.DeleteFunc(slices.Clone(s.processes), func(p *kcm) bool { return p.Lingers() == "" })
 }
 
 // runs returns the controllers that a leader runs: its health has a check for each.
@@ -401,7 +372,7 @@ func (s *splitStage) leader(name string) *kcm {
 func (s *splitStage) end(name string) {
 	for _, p := range s.all() {
 		if p.name == name {
-			p.kill()
+			p.Kill()
 		}
 	}
 }
@@ -419,18 +390,15 @@ func (s *splitStage) led(lease string) string {
 	return ""
 }
 
-var splitResources = map[string]string{"Lease": "leases", "Role": "roles", "RoleBinding": "rolebindings"}
-
 // each calls do for each object in a file that was written.
-func (s *splitStage) each(file string, do func(client dynamic.ResourceInterface, o *unstructured.Unstructured) error) {
+func (s *splitStage) each(file string, do func(*unstructured.Unstructured) error) {
 	s.t.Helper()
 	for _, text := range strings.Split(read(s.t, filepath.Join(s.out, file)), "\n---\n") {
 		o := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 			s.t.Fatal(err)
 		}
-		gvr := o.GroupVersionKind().GroupVersion().WithResource(splitResources[o.GetKind()])
-		if err := do(s.dynamic.Resource(gvr).Namespace(o.GetNamespace()), o); err != nil {
+		if err := do(o); err != nil {
 			s.t.Fatalf("%s: %v", file, err)
 		}
 	}
@@ -439,17 +407,15 @@ func (s *splitStage) each(file string, do func(client dynamic.ResourceInterface,
 // apply does what `kubectl apply` does.
 func (s *splitStage) apply(file string) {
 	s.t.Helper()
-	s.each(file, func(c dynamic.ResourceInterface, o *unstructured.Unstructured) error {
-		_, err := c.Apply(s.t.Context(), o.GetName(), o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
-		return err
+	s.each(file, func(o *unstructured.Unstructured) error {
+		return s.objects.Apply(s.t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kubectl"),
+			client.ForceOwnership)
 	})
 }
 
 func (s *splitStage) delete(file string) {
 	s.t.Helper()
-	s.each(file, func(c dynamic.ResourceInterface, o *unstructured.Unstructured) error {
-		return c.Delete(s.t.Context(), o.GetName(), metav1.DeleteOptions{})
-	})
+	s.each(file, func(o *unstructured.Unstructured) error { return s.objects.Delete(s.t.Context(), o) })
 }
 
 // checkAliases: a process that was given aliases has the controllers' names in its configuration.

@@ -133,23 +133,12 @@ func TestWhoOfAnObject(t *testing.T) {
 	w.sharded(t)
 	hash := slot.HashName(w.namespace, "blog")
 	owner := halves().At(slot.Count(256).Of(hash)).Owner
-	rbac := w.client.RbacV1()
 	for name, resources := range map[string][]string{
 		"reader": {"configmaps", "leases", "events"}, "blind": {"configmaps", "events"},
 	} {
-		meta := metav1.ObjectMeta{Name: name}
-		_, err := rbac.Roles(w.namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"", "coordination.k8s.io"}, Resources: resources, Verbs: []string{"get", "list"}},
-		}}, metav1.CreateOptions{})
-		if err == nil {
-			_, err = rbac.RoleBindings(w.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name + "-" + w.namespace}},
-			}, metav1.CreateOptions{})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.plane.Grant(t, w.namespace, name, controlplane.User(name+"-"+w.namespace), rbacv1.PolicyRule{
+			APIGroups: []string{"", "coordination.k8s.io"}, Resources: resources, Verbs: []string{"get", "list"},
+		})
 	}
 	stranger := t.TempDir() + "/stranger"
 	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,13 +115,7 @@ func TestManifests(t *testing.T) {
 		return filepath.Join(dir, name)
 	}
 	token := func(account string, audiences ...string) string {
-		t.Helper()
-		owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: account}}
-		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-		if err := c.SubResource("token").Create(ctx, owner, request); err != nil {
-			t.Fatal(err)
-		}
-		return request.Status.Token
+		return plane.Token(t, "operators", account, audiences...)
 	}
 	d := config(t)
 	chain, key, err := cert.GenerateSelfSignedCertKey(d.Server.TLS.ServerName, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)

@@ -207,17 +207,12 @@ func (w *world) start() *replica {
 // kubeconfig writes one with a token that is bound to the Pod, as the kubelet mounts it.
 func (w *world) kubeconfig(pod *corev1.Pod) string {
 	w.t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+	token := w.plane.TokenOf(w.t, w.namespace, pod.Spec.ServiceAccountName, authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-	}}
-	request, err := w.typed.CoreV1().ServiceAccounts(w.namespace).CreateToken(w.t.Context(), pod.Spec.ServiceAccountName,
-		request, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	})
 	cfg, k := rest.AnonymousClientConfig(w.plane.Config()), api.NewConfig()
 	k.Clusters["c"] = &api.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	k.AuthInfos["u"] = &api.AuthInfo{Token: request.Status.Token}
+	k.AuthInfos["u"] = &api.AuthInfo{Token: token}
 	k.Contexts["x"], k.CurrentContext = &api.Context{Cluster: "c", AuthInfo: "u"}, "x"
 	path := filepath.Join(w.t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*k, path); err != nil {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,20 +100,13 @@ func newWorld(t *testing.T) *world {
 // authorize gives the Python worker a ServiceAccount with the rights of the operator.
 func (w *world) authorize() {
 	w.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: w.named("worker")}
-	w.do(w.Create(w.Context(), account))
 	text, _, _ := bytes.Cut(config.Role, []byte("\n---\n"))
 	var role rbacv1.ClusterRole
 	w.do(yaml.Unmarshal(text, &role))
-	w.do(w.Create(w.Context(), &rbacv1.Role{ObjectMeta: w.named("worker"), Rules: role.Rules}))
-	w.do(w.Create(w.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: w.named("worker"),
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "worker"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"},
-	}))
-	var token authv1.TokenRequest
-	w.do(w.SubResource("token").Create(w.Context(), account, &token))
-	w.do(os.WriteFile(filepath.Join(w.folder, "token"), []byte(token.Status.Token+"\n"), 0o600))
+	plane := controlplane.For(w)
+	plane.MakeAccount(w, w.namespace, "worker", role.Rules...)
+	token := plane.Token(w, w.namespace, "worker")
+	w.do(os.WriteFile(filepath.Join(w.folder, "token"), []byte(token+"\n"), 0o600))
 }
 
 func (w *world) pages() controller.Pages {

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +35,6 @@ type cluster struct {
 	*kubernetes.Clientset
 	t         *testing.T
 	namespace string
-	account   *corev1.ServiceAccount
 	guard     *access.Guard
 	config    *rest.Config // of the dispatcher
 }
@@ -49,15 +47,11 @@ func newCluster(t *testing.T) *cluster {
 	if c.Clientset, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
 	}
-	c.account, err = c.CoreV1().ServiceAccounts(c.namespace).Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plane.MakeAccount(t, c.namespace, "worker")
 	if c.config, err = plane.UserConfig("dispatcher-of-" + c.namespace); err != nil {
 		t.Fatal(err)
 	}
-	c.grant("dispatcher-of-"+c.namespace, rbacv1.PolicyRule{
+	plane.Grant(t, "", "dispatcher-of-"+c.namespace, controlplane.User("dispatcher-of-"+c.namespace), rbacv1.PolicyRule{
 		APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"},
 	}, rbacv1.PolicyRule{
 		APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"},
@@ -68,32 +62,10 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// grant gives a user permissions in the whole cluster.
-func (c *cluster) grant(user string, rules ...rbacv1.PolicyRule) {
-	c.t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
-	if _, err := c.RbacV1().ClusterRoles().Create(c.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-	}
-	if _, err := c.RbacV1().ClusterRoleBindings().Create(c.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 // token returns a token of the worker's ServiceAccount for audiences.
 func (c *cluster) token(audiences ...string) string {
 	c.t.Helper()
-	request, err := c.CoreV1().ServiceAccounts(c.namespace).CreateToken(c.t.Context(), c.account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return request.Status.Token
+	return controlplane.For(c.t).Token(c.t, c.namespace, "worker", audiences...)
 }
 
 func (c *cluster) authenticate(token string) (access.User, error) {
@@ -118,9 +90,13 @@ func wants(t *testing.T, err error, problem string, texts ...string) {
 
 func TestTokens(t *testing.T) {
 	c := newCluster(t)
+	account, err := c.CoreV1().ServiceAccounts(c.namespace).Get(t.Context(), "worker", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	user, err := c.authenticate(c.token(audience))
 	if want := "system:serviceaccount:" + c.namespace + ":worker"; err != nil || user.Name != want ||
-		user.UID != string(c.account.UID) || len(user.Groups) == 0 {
+		user.UID != string(account.UID) || len(user.Groups) == 0 {
 		t.Errorf("user %+v, error %v, want %s", user, err, want)
 	}
 	if _, err := c.authenticate(c.token("https://kubernetes.default.svc", audience)); err != nil {
@@ -175,18 +151,7 @@ func TestPermissions(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(text), &rules); err != nil || len(rules) != 1 {
 		t.Fatalf("rules %v of %q: %v", rules, text, err)
 	}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Rules: rules}
-	if _, err := c.RbacV1().Roles(c.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = c.RbacV1().RoleBindings(c.namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "worker"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "worker", Namespace: c.namespace}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "worker"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controlplane.For(t).Grant(t, c.namespace, "worker", controlplane.Account(c.namespace, "worker"), rules...)
 	err = await.Until(t.Context(), 100*time.Millisecond, 20*time.Second, func() string {
 		if err := may(c.namespace); err != nil {
 			return err.Error()

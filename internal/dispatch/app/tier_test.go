@@ -21,7 +21,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,11 +63,12 @@ func newCluster(t *testing.T) *cluster {
 	}
 	rules := append(permission.Rules("tier"),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
-	c.account("dispatcher", rules...)
-	c.account("worker", rbacv1.PolicyRule{
+	plane := controlplane.For(t)
+	plane.MakeAccount(t, c.namespace, "dispatcher", rules...)
+	plane.MakeAccount(t, c.namespace, "worker", rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"take", "get"},
 	})
-	c.account("stranger")
+	plane.MakeAccount(t, c.namespace, "stranger")
 	c.file("token", []byte(c.token("dispatcher", audience)))
 	chain, key, err := cert.GenerateSelfSignedCertKey("tier.svc", nil, nil)
 	if err != nil {
@@ -87,33 +87,12 @@ func (c *cluster) file(name string, content []byte) {
 	}
 }
 
-// account makes a ServiceAccount with permissions in the namespace.
-func (c *cluster) account(name string, rules ...rbacv1.PolicyRule) {
-	c.t.Helper()
-	about := metav1.ObjectMeta{Name: name}
-	_, err := c.CoreV1().ServiceAccounts(c.namespace).Create(c.t.Context(), &corev1.ServiceAccount{ObjectMeta: about},
-		metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err = c.RbacV1().Roles(c.namespace).Create(c.t.Context(), &rbacv1.Role{ObjectMeta: about, Rules: rules},
-		metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err = c.RbacV1().RoleBindings(c.namespace).Create(c.t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: about, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: name, Namespace: c.namespace}},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-	}, metav1.CreateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 // delegate lets the dispatchers review tokens and permissions.
 func (c *cluster) delegate() {
 	c.t.Helper()
 	_, err := c.RbacV1().ClusterRoleBindings().Create(c.t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "dispatcher", Namespace: c.namespace}},
+		Subjects:   []rbacv1.Subject{controlplane.Account(c.namespace, "dispatcher")},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -123,12 +102,7 @@ func (c *cluster) delegate() {
 
 func (c *cluster) token(account string, audiences ...string) string {
 	c.t.Helper()
-	request, err := c.CoreV1().ServiceAccounts(c.namespace).CreateToken(c.t.Context(), account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return request.Status.Token
+	return controlplane.For(c.t).Token(c.t, c.namespace, account, audiences...)
 }
 
 // config returns what a dispatcher is configured with.
