@@ -29,6 +29,7 @@ import (
 
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig/process"
 )
@@ -243,20 +244,18 @@ func (w *world) eventually(limit time.Duration, wrong func() string) {
 // owners returns how many slots each Pod owns, by the table.
 func (w *world) owners() map[string]int {
 	out := map[string]int{}
-	table, err := w.typed.CoreV1().ConfigMaps(w.namespace).Get(w.t.Context(), "website", metav1.GetOptions{})
+	cm, err := w.typed.CoreV1().ConfigMaps(w.namespace).Get(w.t.Context(), "website", metav1.GetOptions{})
 	if err != nil {
 		return out
 	}
-	for line := range strings.Lines(table.Data["runs"]) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
+	tab, err := table.Decode(cm.Data)
+	if err != nil {
+		return out
+	}
+	for id, n := range tab.Counts() {
+		if m, _ := tab.Member(id); n > 0 {
+			out[m.Pod] = n
 		}
-		var from, to int
-		if n, _ := fmt.Sscanf(fields[0], "%d-%d", &from, &to); n == 1 {
-			to = from
-		}
-		out[fields[1][:strings.LastIndex(fields[1], "-")]] += to - from + 1
 	}
 	return out
 }

@@ -21,8 +21,8 @@ func Account(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// Grant makes a role with these rules, and binds it to a subject: a Role in the namespace, or a ClusterRole if namespace is
-// "". API servers learn of roles a moment later.
+// Grant makes a role with these rules, and binds it to a subject: a Role in the namespace, or a ClusterRole if
+// namespace is "". API servers learn of roles a moment later.
 func (c *ControlPlane) Grant(tb testing.TB, namespace, name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	tb.Helper()
 	about, subjects := metav1.ObjectMeta{Namespace: namespace, Name: name}, []rbacv1.Subject{to}

@@ -60,7 +60,7 @@ func (r *Report) Changes() (out []Change, err error) {
 	return out, nil
 }
 
-// apply makes edits in a file, and formats it. It imports packages; imports that are used no more go. Lines end as they did.
+// apply makes edits in a file, and formats it, with more imports. Those that are used no more go. Lines end as they did.
 func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports []string) ([]byte, error) {
 	slices.SortStableFunc(edits, func(a, b analysis.TextEdit) int { return cmp.Compare(a.Pos, b.Pos) })
 	edits = slices.CompactFunc(edits, func(a, b analysis.TextEdit) bool {
@@ -85,7 +85,8 @@ func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports [
 	return text, err
 }
 
-// tidyImports formats a file, with more imports, and without those of controller-runtime's packages that it uses no more.
+// tidyImports formats a file, with more imports, and without those of controller-runtime's packages that it uses no
+// more.
 func tidyImports(src []byte, more []string) ([]byte, error) {
 	src, err := format.Source(src)
 	if err != nil {
