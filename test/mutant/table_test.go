@@ -64,7 +64,7 @@ var bugs = []bug{
 		"if st.state == draining && g.now() >= g.deadline {", "if st.state == draining && g.deadline < 0 {",
 		check{pkg: "internal/gate", run: "^TestR15DrainsEndWithTheDeadline$"}},
 	{"OpenedMeanwhile", "R15: a deletion that was cut short is owed to an open slot", "internal/work/controller.go",
-		"if !c.env.Gate.AdmitsGone(s) {\n", "if c != nil {\n", engine("TestR15DeletionsCutShortAreReconciledAfterTheSlotReopened")},
+		"if !c.env.Gate.AdmitsGone(s) {\n", "if c != nil {\n", engine("TestR15NoOrderOfALapseLosesADeletion")},
 	{"OthersCountAlike", "R14: as many other objects count as those that exist", "internal/coverage/compare.go",
 		"if f.Exist == f.Held {", "if f.Exist.Objects == f.Held.Objects {", check{pkg: "internal/coverage", run: "^TestCompare$"}},
 	{"ResetForgotten", "R10: a controller is not told that its counts are void", "internal/controllers/controller.go",
