@@ -1,22 +1,25 @@
 package split
 
 import (
+	_ "embed"
 	"maps"
 	"slices"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Controller is what is known of one controller of kube-controller-manager.
 type Controller struct {
-	Name string
+	Name string `json:"name"`
 	// Aliases are older names, which --controllers accepts.
-	Aliases []string
+	Aliases []string `json:"aliases"`
 	// OffByDefault: "*" in --controllers does not start it.
-	OffByDefault bool
+	OffByDefault bool `json:"offByDefault"`
 	// Cloud: kube-controller-manager knows the name, but never starts it. It moved to cloud-controller-manager.
-	Cloud bool
+	Cloud bool `json:"cloud"`
 	// Gates are feature gates without which it is not started although --controllers names it. Gates that are locked to
 	// on in this version are left out.
-	Gates []string
+	Gates []string `json:"gates"`
 }
 
 const (
@@ -28,67 +31,16 @@ const (
 	Verified = "v1.36.3"
 )
 
-// known are the controllers of version Verified, from NewControllerDescriptors in its sources.
-var known = []Controller{
-	{Name: "bootstrap-signer-controller", Aliases: []string{"bootstrapsigner"}, OffByDefault: true},
-	{Name: "certificatesigningrequest-approving-controller", Aliases: []string{"csrapproving"}},
-	{Name: "certificatesigningrequest-cleaner-controller", Aliases: []string{"csrcleaner"}},
-	{Name: "certificatesigningrequest-signing-controller", Aliases: []string{"csrsigning"}},
-	{Name: "cloud-node-lifecycle-controller", Aliases: []string{"cloud-node-lifecycle"}, Cloud: true},
-	{Name: "clusterrole-aggregation-controller", Aliases: []string{"clusterrole-aggregation"}},
-	{Name: "cronjob-controller", Aliases: []string{"cronjob"}},
-	{Name: "daemonset-controller", Aliases: []string{"daemonset"}},
-	{Name: "deployment-controller", Aliases: []string{"deployment"}},
-	{Name: "device-taint-eviction-controller", Gates: []string{"DRADeviceTaints"}},
-	{Name: "disruption-controller", Aliases: []string{"disruption"}},
-	{Name: "endpoints-controller", Aliases: []string{"endpoint"}},
-	{Name: "endpointslice-controller", Aliases: []string{"endpointslice"}},
-	{Name: "endpointslice-mirroring-controller", Aliases: []string{"endpointslicemirroring"}},
-	{Name: "ephemeral-volume-controller", Aliases: []string{"ephemeral-volume"}},
-	{Name: collector, Aliases: []string{"garbagecollector"}},
-	{Name: "horizontal-pod-autoscaler-controller", Aliases: []string{"horizontalpodautoscaling"}},
-	{Name: "job-controller", Aliases: []string{"job"}},
-	{Name: "kube-apiserver-serving-clustertrustbundle-publisher-controller", Gates: []string{"ClusterTrustBundle"}},
-	{
-		Name:    "legacy-serviceaccount-token-cleaner-controller",
-		Aliases: []string{"legacy-service-account-token-cleaner"},
-	},
-	{Name: "namespace-controller", Aliases: []string{"namespace"}},
-	{Name: "node-ipam-controller", Aliases: []string{"nodeipam"}},
-	{Name: "node-lifecycle-controller", Aliases: []string{"nodelifecycle"}},
-	{Name: "node-route-controller", Aliases: []string{"route"}, Cloud: true},
-	{Name: "persistentvolume-attach-detach-controller", Aliases: []string{"attachdetach"}},
-	{Name: "persistentvolume-binder-controller", Aliases: []string{"persistentvolume-binder"}},
-	{Name: "persistentvolume-expander-controller", Aliases: []string{"persistentvolume-expander"}},
-	{Name: "persistentvolume-protection-controller", Aliases: []string{"pv-protection"}},
-	{Name: "persistentvolumeclaim-protection-controller", Aliases: []string{"pvc-protection"}},
-	{Name: "pod-garbage-collector-controller", Aliases: []string{"podgc"}},
-	{Name: "podcertificaterequest-cleaner-controller", Gates: []string{"PodCertificateRequest"}},
-	{Name: "podgroup-protection-controller", Gates: []string{"GenericWorkload"}},
-	{Name: "replicaset-controller", Aliases: []string{"replicaset"}},
-	{Name: "replicationcontroller-controller", Aliases: []string{"replicationcontroller"}},
-	{Name: "resourceclaim-controller", Aliases: []string{"resource-claim-controller"}},
-	{Name: "resourcepoolstatusrequest-controller", Gates: []string{"DRAResourcePoolStatus"}},
-	{Name: "resourcequota-controller", Aliases: []string{"resourcequota"}},
-	{Name: "root-ca-certificate-publisher-controller", Aliases: []string{"root-ca-cert-publisher"}},
-	{Name: "selinux-warning-controller", OffByDefault: true},
-	{Name: "service-cidr-controller"},
-	{Name: "service-lb-controller", Aliases: []string{"service"}, Cloud: true},
-	{Name: "serviceaccount-controller", Aliases: []string{"serviceaccount"}},
-	{Name: tokenController, Aliases: []string{"serviceaccount-token"}},
-	{Name: "statefulset-controller", Aliases: []string{"statefulset"}},
-	{Name: migrator, Aliases: []string{"svm"}, Gates: []string{"StorageVersionMigrator"}},
-	{
-		Name: "storageversion-garbage-collector-controller", Aliases: []string{"storage-version-gc"},
-		Gates: []string{"APIServerIdentity", "StorageVersionAPI"},
-	},
-	{Name: "taint-eviction-controller"},
-	{Name: "token-cleaner-controller", Aliases: []string{"tokencleaner"}, OffByDefault: true},
-	{Name: "ttl-after-finished-controller", Aliases: []string{"ttl-after-finished"}},
-	{Name: "ttl-controller", Aliases: []string{"ttl"}},
-	{Name: "validatingadmissionpolicy-status-controller"},
-	{Name: "volumeattributesclass-protection-controller"},
-}
+//go:embed controllers.yaml
+var controllersYAML []byte
+
+// known are the controllers of version Verified.
+var known = func() (list []Controller) {
+	if err := yaml.UnmarshalStrict(controllersYAML, &list); err != nil {
+		panic(err) // it is part of the program
+	}
+	return list
+}()
 
 // Known returns the controllers of version Verified, by name.
 func Known() []Controller { return slices.Clone(known) }

@@ -60,7 +60,7 @@ func (r *Report) Changes() (out []Change, err error) {
 	return out, nil
 }
 
-// apply makes edits in a file, and formats it, with more imports. Those that are used no more go. Lines end as they did.
+// apply makes edits in a file, and formats it, with more imports. Unused ones go. Lines end as they did.
 func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports []string) ([]byte, error) {
 	slices.SortStableFunc(edits, func(a, b analysis.TextEdit) int { return cmp.Compare(a.Pos, b.Pos) })
 	edits = slices.CompactFunc(edits, func(a, b analysis.TextEdit) bool {
