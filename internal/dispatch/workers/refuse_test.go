@@ -2,10 +2,11 @@ package workers_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,19 +34,6 @@ func (x *tier) one(c *http.Client, at *replica, worker string) wire.Take {
 	return out.Takes[0]
 }
 
-// several is a request about several takes.
-func several(takes ...wire.Take) string {
-	var in wire.DoneAllRequest
-	for _, take := range takes {
-		in.Takes = append(in.Takes, wire.DoneRequest{Token: take.Token})
-	}
-	text, err := json.Marshal(in)
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
-}
-
 // TestRefused: what is wrong is refused, and the reason told.
 func TestRefused(t *testing.T) {
 	t.Parallel()
@@ -63,60 +51,31 @@ func TestRefused(t *testing.T) {
 	half := len(first.Token) / 2
 	mixed := first.Token[:half] + second.Token[half:]
 	foreign := strings.Replace(first.Token, first.Token[3:13], "AAAAAAAAAA", 1)
-	type row struct {
-		client     *http.Client
-		path, body string
-		status     int
-		problem    string
-		detail     string
+	clients := map[string]*http.Client{
+		"worker": worker, "other": other, "reader": reader, "nobody": {Transport: transport(t)},
+		"bad bearer": {Transport: bearer{"abc", transport(t)}},
 	}
-	rows := map[string]row{
-		"no JSON":         {worker, wire.PathTake, "take", 400, wire.ProblemInvalid, "invalid character"},
-		"empty":           {worker, wire.PathTake, "", 400, wire.ProblemInvalid, "empty"},
-		"two values":      {worker, wire.PathTake, `{"worker":"w"} {}`, 400, wire.ProblemInvalid, "more than one value"},
-		"unknown field":   {worker, wire.PathTake, `{"worker":"w","wait":3}`, 400, wire.ProblemInvalid, `unknown field "wait"`},
-		"no worker":       {worker, wire.PathTake, `{}`, 400, wire.ProblemInvalid, "worker: is missing"},
-		"worker":          {worker, wire.PathTake, `{"worker":"a\u0000"}`, 400, wire.ProblemInvalid, "printable"},
-		"long worker":     {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", 254) + `"}`, 400, wire.ProblemInvalid, "254 bytes"},
-		"max":             {worker, wire.PathTake, `{"worker":"w","max":1001}`, 400, wire.ProblemInvalid, "from 1 to 1000"},
-		"wait":            {worker, wire.PathTake, `{"worker":"w","waitSeconds":61}`, 400, wire.ProblemInvalid, "from 0 to 60"},
-		"length":          {worker, wire.PathTake, `{"worker":"w","lengthSeconds":-1}`, 400, wire.ProblemInvalid, "lengthSeconds"},
-		"unknown kind":    {worker, wire.PathTake, `{"worker":"w","kinds":["Pod"]}`, 404, wire.ProblemUnknownKind, `have ["ConfigMap"]`},
-		"not allowed":     {reader, wire.PathTake, `{"worker":"w"}`, 403, wire.ProblemForbidden, "reader may not take keys of ConfigMap"},
-		"not for streams": {reader, wire.PathStream, `{"worker":"w"}`, 403, wire.ProblemForbidden, "reader may not take keys of ConfigMap"},
-		"too large":       {worker, wire.PathTake, `{"worker":"` + strings.Repeat("a", wire.MaxBody) + `"}`, 413, wire.ProblemTooLarge, "65536"},
-		"credit":          {worker, wire.PathStream, `{"worker":"w","credit":-1}`, 400, wire.ProblemInvalid, "credit"},
-		"ended take":      {worker, wire.PathExtend, `{"token":"` + ended.Token + `"}`, 410, wire.ProblemEnded, "has ended"},
-		"no token":        {worker, wire.PathDone, `{}`, 400, wire.ProblemInvalid, "token: is missing"},
-		"not a token":     {worker, wire.PathExtend, `{"token":"abc"}`, 400, wire.ProblemInvalid, "not one that"},
-		"two tokens":      {worker, wire.PathExtend, `{"token":"` + mixed + `"}`, 403, wire.ProblemForbidden, "has not made it for"},
-		"nobody's token":  {worker, wire.PathRelease, `{"token":"` + foreign + `"}`, 410, wire.ProblemEnded, "has ended"},
-		"another's take":  {other, wire.PathDone, `{"token":"` + first.Token + `"}`, 403, wire.ProblemForbidden, "has not made it for other"},
-		"take as stream":  {worker, wire.PathCredit, `{"stream":"` + first.Token + `","credit":1}`, 400, wire.ProblemInvalid, "stream"},
-		"result":          {worker, wire.PathDone, `{"token":"` + first.Token + `","result":"no"}`, 400, wire.ProblemInvalid, `"retry"`},
-		"after":           {worker, wire.PathDone, `{"token":"` + first.Token + `","afterSeconds":-1}`, 400, wire.ProblemInvalid, "afterSeconds"},
-		"no takes":        {worker, wire.PathDone, `{"takes":[]}`, 400, wire.ProblemInvalid, "takes: there are 0: send from 1 to 100"},
-		"many takes":      {worker, wire.PathExtend, `{"takes":[{}` + strings.Repeat(`,{}`, wire.MaxTakes) + `]}`, 400, wire.ProblemInvalid, "takes: there are 101"},
-		"one and several": {worker, wire.PathDone, `{"token":"a","takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
-		"length and all":  {worker, wire.PathExtend, `{"lengthSeconds":3,"takes":[{"token":"b"}]}`, 400, wire.ProblemInvalid, "without takes"},
-		"take twice":      {worker, wire.PathDone, several(first, second, first), 400, wire.ProblemInvalid, "takes[2].token: is that of takes[0]"},
-		"extended twice":  {worker, wire.PathExtend, several(first, first), 400, wire.ProblemInvalid, "takes[1].token: is that of takes[0]"},
-		"no token of one": {worker, wire.PathDone, several(first, wire.Take{}), 400, wire.ProblemInvalid, "takes[1].token: is missing"},
-		"result of one":   {worker, wire.PathDone, `{"takes":[{"token":"` + first.Token + `"},{"token":"b","result":"no"}]}`, 400, wire.ProblemInvalid, `takes[1].result: "no"`},
-		"length of one":   {worker, wire.PathExtend, `{"takes":[{"token":"b","lengthSeconds":-1}]}`, 400, wire.ProblemInvalid, "takes[0].lengthSeconds"},
-		"takes of one":    {worker, wire.PathDone, `{"takes":[{"token":"b","takes":[]}]}`, 400, wire.ProblemInvalid, `unknown field "takes"`},
-		"path":            {worker, "/v2/take", `{}`, 404, wire.ProblemNotFound, wire.PathOpenAPI},
-		"anonymous":       {&http.Client{Transport: transport(t)}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},
-		"bad bearer":      {&http.Client{Transport: bearer{"abc", transport(t)}}, wire.PathTake, `{}`, 401, wire.ProblemUnauthenticated, ""},
+	table, err := os.ReadFile("testdata/refused.txt")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, r := range rows {
-		t.Run(name, func(t *testing.T) {
-			err := post(t.Context(), r.client, a.URL, r.path, r.body, nil)
-			var p *refusal
-			if !errors.As(err, &p) || p.Status != r.status || p.Type != r.problem || !strings.Contains(p.Detail, r.detail) {
-				t.Errorf("%v, want %d %s with %q", err, r.status, r.problem, r.detail)
-			}
-		})
+	vars := strings.NewReplacer("$FIRST", first.Token, "$SECOND", second.Token, "$ENDED", ended.Token, "$MIXED", mixed,
+		"$FOREIGN", foreign, "$254", strings.Repeat("a", 254), "$LONG", strings.Repeat("a", wire.MaxBody),
+		"$MANY", strings.Repeat(",{}", wire.MaxTakes))
+	for line := range strings.Lines(string(table)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		row := strings.Split(strings.TrimSuffix(line, "\n"), " |")
+		for i := range row {
+			row[i] = strings.TrimPrefix(row[i], " ")
+		}
+		client, path, status, problem, detail := clients[row[0]], row[1], row[2], row[3], row[4]
+		err := post(t.Context(), client, a.URL, path, vars.Replace(row[5]), nil)
+		var p *refusal
+		if !errors.As(err, &p) || strconv.Itoa(p.Status) != status || p.Type != problem || !strings.Contains(p.Detail, detail) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 	check := func(name string, change func(*http.Request), status int, problem string) {
 		t.Helper()
