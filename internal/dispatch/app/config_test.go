@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/rota-dev/rota/slot"
 )
@@ -98,61 +99,27 @@ metrics: :9090
 }
 
 func TestWrong(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"", "empty"},
-		{"{", "line 1"},
-		{"a: b\n---\n", "line 1: field a not found"},
-		{valid + "---\nname: another", "second document"},
-		{valid + "name: another", `mapping key "name" already defined at line 2`},
-		{valid + "extra: 1", "line 6: field extra not found"},
-		{valid + "takes: {length: 30}", `line 6: "30" is no duration`},
-		{valid + "takes: {length: -3s}", `line 6: "-3s" is no duration`},
-		{valid + "takes: {length: {}}", `line 6: "" is no duration`},
-		{valid + "takes: {lengths: 30s}", "line 6: field lengths not found"},
-		{valid + "slots: many", "line 6: cannot unmarshal"},
-		{valid + "takes: {length: 1h}", "takes: dispatch: MinLength 1s, Length 1h0m0s, MaxLength 10m0s"},
-		{valid + "takes: {baseDelay: 1h}", "takes: dispatch: BaseDelay"},
-		{valid + "slots: 100", "slot count 100: must be a power of two"},
-		{valid + "key: UID", `key "UID": must be Name or Namespace`},
-		{valid + "key: Label", `key "Label": must be Name or Namespace`},
-		{valid + "delivery: ShardSelector", `delivery "ShardSelector": dispatchers have Filter only`},
-		{valid + "delivery: Else", `delivery "Else": dispatchers have Filter only`},
-		{valid + "renewDeadline: 20s", "LeaseDuration 15s, RenewDeadline 20s: the lease must be longer"},
-		{valid + "limits: {rate: -1}", "limits: rate -1: must be above 0"},
-		{valid + "limits: {rate: .nan}", "limits: rate NaN: must be above 0"},
-		{valid + "limits: {connections: -1}", "limits: connections -1"},
-		{valid + "metrics: 8080", `metrics "8080": write host and port`},
-		{valid + "metrics: :http-alt", `metrics ":http-alt": port`},
-		{valid + "metrics: :8443", `metrics ":8443": server.listen is the same`},
-		{valid + "namespace: A", `Options.Namespace "A"`},
-		{strings.Replace(valid, "website", "Website", 1), `name "Website"`},
-		{strings.Replace(valid, "name: website", "", 1), `name ""`},
-		{strings.Replace(valid, "tokenFile: /token", "", 1), "tokenFile: it is missing"},
-		{strings.Replace(valid, "kinds", "# kinds", 1), "kinds: there is none"},
-		{strings.Replace(valid, "kind: Website", "kind: websites", 1), `kinds[0]: kind "websites.web.example.com"`},
-		{strings.Replace(valid, "Website.web.example.com", "web.example.com/v1", 1), `kinds[0]: kind`},
-		{strings.Replace(valid, "kind: Website.web.example.com", "namespaces: [a]", 1), `kinds[0]: kind ""`},
-		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: [a, a]", 1), `kinds[0]: namespaces: "a" is there twice`},
-		{strings.Replace(valid, "Website.web.example.com", "A, namespaces: ['*']", 1), `kinds[0]: namespaces: "*" cannot be one`},
-		{strings.Replace(valid, "Website.web.example.com", "A, selector: 'a in'", 1), `kinds[0]: selector "a in"`},
-		{strings.Replace(valid, "Website.web.example.com", "A, maxTaken: -1", 1), `kinds[0]: maxTaken -1: must be above 0`},
-		{strings.Replace(valid, "Website.web.example.com", "A, owns: [pods]", 1), `kinds[0]: owns: "pods"`},
-		{strings.Replace(valid, "Website.web.example.com", "A, owns: [Pod, Pod]", 1), `kinds[0]: owns: Pod is there twice`},
-		{strings.Replace(valid, "Website.web.example.com", "A, selector: a, owns: [Pod]", 1), `kinds[0]: owns: there is a selector`},
-		{strings.Replace(valid, "[{kind", "[{kind: A}, {kind: A}, {kind", 1), "kinds[1]: A is there twice"},
-		{strings.Replace(valid, "certFile: a, ", "", 1), "server.tls: name certFile and keyFile"},
-		{strings.Replace(valid, "server: {", "server: {insecure: true, ", 1), "server.insecure: there is a certificate, too"},
-		{strings.Replace(valid, "server: {", "server: {listen: a, ", 1), `server.listen "a": write host and port`},
-		{strings.Replace(valid, "server: {", "server: {advertise: 'http://a:1', ", 1), "without encryption"},
-		{strings.Replace(valid, "server: {", "server: {advertise: 'https://a:1/path', ", 1), "without a path"},
-		{strings.Replace(valid, "server: {", "server: {advertise: 'a:1', ", 1), "server.advertise"},
-	} {
-		config, err := Parse([]byte(c.text))
+	text, err := os.ReadFile("testdata/refused.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct{ Text, Add, Replace, By, Want string }
+	if err := yaml.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		switch {
+		case c.Replace != "":
+			c.Text = strings.Replace(valid, c.Replace, c.By, 1)
+		case c.Add != "":
+			c.Text = valid + c.Add
+		}
+		config, err := Parse([]byte(c.Text))
 		if err == nil {
 			err = config.Check()
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s\nerror %v, want %q", c.text, err, c.want)
+		if err == nil || !strings.Contains(err.Error(), c.Want) {
+			t.Errorf("%s\nerror %v, want %q", c.Text, err, c.Want)
 		}
 	}
 }

@@ -56,7 +56,17 @@ func TestMaxAffine(t *testing.T) {
 	if n := got(time.Second); n["second"] != 100 {
 		t.Errorf("takes %v, want all for the second worker", n)
 	}
-	if err := (&queue.Config{Slots: 1, Kinds: []string{"Pod"}, MaxAffine: -1}).Validate(); err == nil {
-		t.Error("a negative number of workers is valid")
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for name, c := range map[string]queue.Config{
+		"a negative number of workers": {MaxAffine: -1},
+		"a negative number of keys":    {MaxTaken: map[string]int{"Pod": -1}},
+		"keys of another kind":         {MaxTaken: map[string]int{"Job": 1}},
+	} {
+		c.Slots, c.Kinds = 1, []string{"Pod"}
+		if _, err := queue.New(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 }
