@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/cli/view"
@@ -31,22 +30,7 @@ func TestPrintPlan(t *testing.T) {
 	if err := printPlan(&out, paint{}, p, false); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(`rota ns/web, epoch 43: 2 replicas now, 2 then
-
-MEMBER   WEIGHT  SLOTS  GAINS  LOSES  THEN  OBJECTS  THEN  DUTIES  THEN  STATE
-web-0-a  1       128    0      0      128   60       60    0       0     stays
-web-1-b  1       128    0      128    0     70       0     1       0     ends
-+new-1   1       0      128    0      128   0        70    0       1     new
-
-128 slots with about 70 objects and 1 duty would move
-  0-127  web-1-b -> +new-1
-  duty report  web-1-b -> +new-1
-
-note:
-  so it is
-`, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	golden(t, "plan_printed.txt", out.String())
 	for n := range planMoves {
 		p.Moves = append(p.Moves, view.PlannedMove{First: n, Last: n, From: "web-1-b", To: "+new-1"})
 	}

@@ -51,45 +51,24 @@ func shown() *view.Rota {
 	}
 }
 
+// golden compares what is printed with a file in testdata, which -update writes.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := "testdata/" + file
+	if *update {
+		writeFile(t, path, got)
+	}
+	if diff := cmp.Diff(read(t, path), got); diff != "" {
+		t.Errorf("%s (-want +got), which -update writes:\n%s", path, diff)
+	}
+}
+
 func TestPrintStatus(t *testing.T) {
 	var out bytes.Buffer
 	if err := printStatus(&out, paint{}, shown(), false); err != nil {
 		t.Fatal(err)
 	}
-	want := `epoch 43, 256 slots by Name, shared by load, 2 members
-
-MEMBER   AGE  BUILD  SLOTS  COMING  GOING  DUTIES  OBJECTS  WAITING  LEFT  STATE
-web-0-a  60m  v7     85     43      0      0       1200     -        13s   Activating
-web-1-b  90s  -      43     0       43     1       -        4s       -5s   Silent
-
-what is wrong:
-  × SlotUnowned slots 128-255: nobody owns them
-
-moving:
-  85-127  web-1-b -> web-0-a (ready; the owner drains or waits for its turn, for 1.5s)
-  duty backup  web-1-b -> web-0-a (lists its objects)
-
-2 deletions were left to the next owners of slots that are activating
-
-DUTY     MEMBER   STATE
-backup   web-1-b  Moving to web-0-a
-janitor  -        Nobody
-
-last handovers:
-  ENDED    WHAT      FROM     TO       CAUSE   EPOCH  WARM   DRAIN  ACTIVATE
-  60s ago  85 slots  web-9-z  web-0-a  handed  41     210ms  55ms   12s
-
-differences between members (a rollout may bring them, and ends them, unless a reason is given):
-  members differ in Label: a (web-0-a), b (web-1-b)
-
-fence: none
-
-not known:
-  warnings: forbidden: no
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	golden(t, "status_printed.txt", out.String())
 	out.Reset()
 	r := shown()
 	r.Worst = []view.KeyHealth{{Member: "web-0-a", Controller: "website", Namespace: "a", Name: "hello", Slot: 9,
@@ -121,21 +100,9 @@ func TestPrintWarnings(t *testing.T) {
 		ago(2*time.Minute, view.Warning{Member: "web-2", Reason: "PermissionMissing", Message: "add:\n- apiGroups: [\"\"]\n  verbs: [\"get\"]"}),
 		ago(time.Minute, view.Warning{Reason: "TableLost", Message: "the table\nis missing", Over: "there is a table"}),
 	}}
-	want := `
-warnings of the last hour:
-  2m0s ago  web-2  PermissionMissing  add:
-      - apiGroups: [""]
-        verbs: ["get"]
-  4m0s ago  web-0-x  DutyFails  duty a: all
-
-earlier, and over:
-  1m0s ago   -      TableLost  there is a table. It was: the table
-  40m0s ago  web-0  Lapsed     it has renewed its Lease since. It was: no renewal
-`
 	var out bytes.Buffer
-	if printWarnings(&out, r); out.String() != want {
-		t.Error(cmp.Diff(want, out.String()))
-	}
+	printWarnings(&out, r)
+	golden(t, "warnings_printed.txt", out.String())
 	out.Reset()
 	if printWarnings(&out, &view.Rota{At: now}); out.Len() > 0 {
 		t.Errorf("of none: %s", out.String())

@@ -42,31 +42,10 @@ var worker []byte
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
 
-// driver reconciles a Website: arguments are server, token file, CA file, pages, namespace, name, and what happens.
-const driver = `
-import sys, website
-server, token, ca, pages, namespace, name, what = sys.argv[1:]
-api = website.API(server, token, ca)
-remaining = lambda: 60
-if what == "changed meanwhile":
-    get = api.request
-    def request(method, path, *args, **named):
-        answer = get(method, path, *args, **named)
-        if "/websites/" in path and method == "GET":
-            get("PATCH", path, {"spec": {"content": "newer"}}, website.MERGE_PATCH)
-        return answer
-    api.request = request
-if what.startswith("expires"):
-    left = int(what.split()[1])
-    def remaining():
-        global left
-        left -= 1
-        return left
-try:
-    print(website.Reconciler(api, website.Pages(pages)).reconcile(namespace, name, remaining))
-except website.Expired:
-    print("expired")
-`
+// driver reconciles a Website.
+//
+//go:embed testdata/driver.py
+var driver []byte
 
 // world is Websites, and their reconciler in both languages.
 type world struct {
@@ -88,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	c, err := client.New(plane.Config(), client.Options{Scheme: rig.Scheme()})
 	w.do(err)
 	w.Client = c
-	for name, text := range map[string][]byte{"website.py": Website, "driver.py": []byte(driver), "ca.crt": plane.Config().CAData} {
+	for name, text := range map[string][]byte{"website.py": Website, "driver.py": driver, "ca.crt": plane.Config().CAData} {
 		w.do(os.WriteFile(filepath.Join(w.folder, name), text, 0o600))
 	}
 	w.do(os.Mkdir(w.pages().Dir, 0o700))
