@@ -65,7 +65,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 	t.Setenv("KUBECONFIG", "none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	before := tree(t, ".")
-	for _, row := range conversation(t, table, "$DIR", dir) {
+	for _, row := range conversation(t, table, "$DIR", dir, "$MANY", strings.TrimSuffix(strings.Repeat("a,", 51), ",")) {
 		code, out, errOut := runCommand(t.Context(), append([]string{"rota"}, strings.Fields(row.line)...)...)
 		if row.wrong(code, errOut) || out != "" || strings.Count(errOut, "\n") != 1 {
 			t.Errorf("rota %s: exit code %d, want %d with %q; standard error:\n%sstandard output:\n%s", row.line, code, row.code,
