@@ -126,6 +126,9 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 				src.refresh(set) // a list in flight may be older
 				return
 			}
+			if src.standsStill(set) {
+				return
+			}
 			v, err := version(src)
 			if src.answered(err) {
 				return // there is nothing of the kind

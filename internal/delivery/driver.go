@@ -41,9 +41,7 @@ func (s *source) drop(ctx context.Context, t stream.Task) {
 	if _, err := s.barrier(ctx, slot.Set{}); err != nil {
 		return
 	}
-	s.mu.Lock()
-	s.cached = s.cached.Minus(t.Set)
-	s.mu.Unlock()
+	s.leavesCache(t.Set)
 	lost := s.stored(t.Set, "")
 	s.do(ctx, t, func(p *pump) bool { return p.remove(lost, markLost, "") })
 	s.inf.takeMissed(t.Set.Minus(s.inf.share.Held()))
@@ -113,9 +111,11 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 	l, err := s.list(ctx, t)
 	if err == nil {
 		took := time.Since(begun)
-		s.mu.Lock()
-		s.took = took
-		s.mu.Unlock()
+		if !l.cached {
+			s.mu.Lock()
+			s.took = took
+			s.mu.Unlock()
+		}
 		s.inf.share.log.V(1).Info("Listed slots on their way here", "kind", s.inf.kind.String(), "objects", len(l.items),
 			"took", took.String())
 	}
@@ -125,10 +125,12 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 			if rest = s.unverified(t, l); len(rest) > 0 {
 				return true
 			}
-			if !l.cached {
+			if l.cached {
+				s.usesCache(t.Set, l.version)
+			} else {
+				s.leavesCache(t.Set)
 				s.listed()
 			}
-			s.usedCache(t.Set, l.cached)
 			return p.use(t, l)
 		})
 		if len(rest) == 0 {

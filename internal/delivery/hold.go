@@ -124,6 +124,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 		case version == table.List:
 			inf.source.refresh(set)
 		default:
+			inf.source.handedOn(version)
 			behind = append(behind, inf)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *source) withoutAll(set slot.Set) bool {
 // complete reports whether the store holds slot n, or the kind is not served. s.mu is held.
 func (s *source) complete(n slot.Slot) bool {
 	return s.core.Ready(n) || s.vacant() ||
-		s.cached.Has(n) && s.core.Holds(n) && s.ailing[RequestList].err != nil // consistent lists fail
+		s.cached.slots.Has(n) && s.core.Holds(n) && s.ailing[RequestList].err != nil // consistent lists fail
 }
 
 // goWithout notes slots that are about to be opened without the kind. Handlers believe nothing about them until they

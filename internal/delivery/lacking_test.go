@@ -272,6 +272,33 @@ func TestR8WatchCacheAnswersWhereListsFail(t *testing.T) {
 	})
 }
 
+// R8: slots with objects from the watch cache do not wait for a version that the cache cannot have: its own watch is
+// broken.
+func TestR8WatchCacheThatStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		r.source.refuse(inconvertible)
+		defer r.source.Pause()() // nothing comes any more
+		r.share.Hold(r.mine)
+		<-time.After(3 * time.Second)
+		if _, err := r.server.Update(t.Context(), r.name); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("loaded in %v", took)
+		}
+		r.complete(t)
+	})
+}
+
 // R8: a list of one object that succeeds, as of a member without slots, does not show that the kind can be listed. So a
 // newcomer takes no slots from an owner, whether that one works or leaves.
 func TestR8OneObjectIsNoList(t *testing.T) {

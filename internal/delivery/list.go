@@ -15,7 +15,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
-	"github.com/rota-dev/rota/slot"
 )
 
 // errOvertaken says that everything was listed meanwhile, or that a task with more slots takes this one's place.
@@ -28,7 +27,7 @@ type listing struct {
 	version string
 	// verified are the UIDs of objects that the list did not show and that were looked up since.
 	verified map[stream.Name]string
-	// cached: it comes from the API server's watch cache; see fromCache.
+	// cached: it comes from the API server's watch cache; see watchCache.
 	cached bool
 }
 
@@ -43,7 +42,7 @@ func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
 			l, err = s.listOnce(ctx, t, sharding.Request{})
 		}
-		if err == nil || !s.mayUseCache(t, err) {
+		if err == nil || !s.mayUseCache(t.Set, err) {
 			return err
 		}
 		s.answeredList(sent, err) // before the next list, which may take long
@@ -55,48 +54,6 @@ func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error
 		return nil
 	})
 	return l, err
-}
-
-// fromCache is a list of what the API server's watch cache holds, which is no older than this member's stream. The cache
-// can answer while consistent lists fail, for example because an object was written that cannot be converted: it holds
-// the object as it was before. It may lack the latest writes of the slots' former owner. client-go's informers begin
-// with such a list, so this takes over what leader election would. The slots are listed again, consistently, until that
-// succeeds.
-func (s *source) fromCache() sharding.Request {
-	return sharding.Request{ListOptions: metav1.ListOptions{
-		ResourceVersion: s.at(), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	}}
-}
-
-// mayUseCache reports whether a list of a task's slots that failed may be answered from the watch cache: the API server
-// itself has failed, and it has not been answered so before.
-func (s *source) mayUseCache(t stream.Task, err error) bool {
-	if !internal(err) {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := t.Set.Minus(s.cached)
-	return !rest.Empty() && s.core.Position() != ""
-}
-
-// usedCache notes whether the objects of slots come from the watch cache. If they do, the slots are listed again.
-func (s *source) usedCache(set slot.Set, cached bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !cached {
-		s.cached = s.cached.Minus(set)
-		s.hasListed = true
-		return
-	}
-	fresh := set.Minus(s.cached)
-	s.cached = s.cached.Union(set)
-	time.AfterFunc(lastBackoff, func() { s.refresh(set) })
-	if !fresh.Empty() {
-		s.inf.share.log.Error(s.ailing[RequestList].err, "A kind cannot be listed: slots have its objects from the API "+
-			"server's watch cache, which may lack the latest writes of the slots' former owner", "kind", s.inf.kind.String(),
-			"slots", fresh.String())
-	}
 }
 
 // verifyUnlisted adds to a list what exists in its slots although the list did not show it.

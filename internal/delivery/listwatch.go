@@ -61,7 +61,11 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		}
 	}
 	sent := time.Now()
-	list, err := s.upstream.list(ctx, req)
+	list := s.listCached(ctx, pending, o)
+	var err error
+	if list == nil {
+		list, err = s.upstream.list(ctx, req)
+	}
 	if err != nil {
 		s.answeredList(sent, err)
 		return nil, err
@@ -83,11 +87,37 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if more.GetContinue() != "" {
 		return list, nil
 	}
-	s.listed()
+	switch {
+	case pending.cached:
+		s.usesCache(pending.Set, more.GetResourceVersion())
+	case pending.Set.Empty():
+		s.answeredList(time.Time{}, nil)
+	default:
+		s.listed()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pending.version, pending.complete = more.GetResourceVersion(), true
 	return list, nil
+}
+
+// listCached returns what the API server's watch cache has of a list that begins, if the last list failed. It returns nil
+// if that is not asked, or does not answer.
+func (s *source) listCached(ctx context.Context, r *relist, o metav1.ListOptions) runtime.Object {
+	s.mu.Lock()
+	err := s.ailing[RequestList].err
+	s.mu.Unlock()
+	if o.Continue != "" || !s.mayUseCache(r.Set, err) {
+		return nil
+	}
+	cached := s.fromCache()
+	s.scope.Narrow(&cached, r.Set)
+	list, err := s.upstream.list(ctx, cached)
+	if err != nil {
+		return nil
+	}
+	r.cached = true
+	return list
 }
 
 func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

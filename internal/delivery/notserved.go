@@ -49,8 +49,13 @@ func (s *source) answeredList(sent time.Time, err error) (absent bool) {
 	return s.answeredAs(RequestList, sent, err)
 }
 
-// listed is answeredList for a list that has succeeded.
-func (s *source) listed() { s.answeredList(time.Time{}, nil) }
+// listed is answeredList for a list of all objects of some slots that has succeeded.
+func (s *source) listed() {
+	s.answeredList(time.Time{}, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hasListed = true
+}
 
 // answeredAs is answered for a list of the given kind.
 func (s *source) answeredAs(r Request, sent time.Time, err error) (absent bool) {

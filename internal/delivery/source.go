@@ -61,9 +61,8 @@ type source struct {
 	// believed nothing since.
 	without, late slot.Set
 	// hasListed: a list of all objects of some slots has succeeded.
-	hasListed bool
-	// cached are slots whose objects come from a list of the API server's watch cache; see fromCache.
-	cached     slot.Set
+	hasListed  bool
+	cached     watchCache
 	past       past
 	remembered atomic.Bool // in past, within the last second
 	order      order
@@ -74,6 +73,7 @@ type relist struct {
 	*stream.List
 	version  string
 	complete bool
+	cached   bool // it comes from the API server's watch cache
 }
 
 // waiter waits for a condition on the source. It is checked under s.mu whenever something changes.
@@ -176,8 +176,10 @@ func (s *source) begin() *relist {
 // commit notes that a list at a version has replaced the whole store, or is about to. s.mu is held.
 func (s *source) commit(r *relist, version string) {
 	doubted := s.core.Commit(r.List, version)
-	s.stale, s.cached = false, slot.Set{}
-	s.hasListed = s.hasListed || !r.Set.Empty()
+	s.stale = false
+	if !r.cached {
+		s.cached.slots = slot.Set{}
+	}
 	s.changed()
 	s.wake()
 	if doubted {
