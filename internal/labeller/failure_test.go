@@ -125,7 +125,7 @@ func TestExpiredPage(t *testing.T) {
 	var once atomic.Bool
 	f.handle(func(verb string, w http.ResponseWriter, r *http.Request) bool {
 		if token := r.URL.Query().Get("continue"); verb == "list" && token != "" && !once.Swap(true) {
-			status(w, http.StatusGone, token+"z")
+			status(w, http.StatusGone, token+" ") // another token for the same page
 			return true
 		}
 		return false

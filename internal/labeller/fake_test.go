@@ -6,16 +6,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/test/deliverytest"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -23,11 +26,9 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // fake is an API server with the ConfigMaps of the namespace "ns": it lists and watches metadata, and patches labels.
 type fake struct {
 	server *httptest.Server
+	memory *deliverytest.Memory
 
-	mu      sync.Mutex
-	objects map[string]map[string]string // name to labels
-	history []change
-	changed chan struct{}
+	mu sync.Mutex
 	// intercept may answer a request instead. verb is list, watch, patch or review.
 	intercept func(verb string, w http.ResponseWriter, r *http.Request) bool
 	requests  []string // verbs with their selectors, or the name patched
@@ -35,13 +36,8 @@ type fake struct {
 	events    int // sent by watches
 }
 
-type change struct {
-	name        string
-	labels, old map[string]string
-}
-
 func newFake(t testing.TB) *fake {
-	f := &fake{objects: map[string]map[string]string{}, changed: make(chan struct{})}
+	f := &fake{memory: deliverytest.NewMemory()}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(func() { f.server.CloseClientConnections(); f.server.Close() })
 	return f
@@ -54,22 +50,19 @@ func (f *fake) config() *rest.Config {
 
 // put creates or replaces an object.
 func (f *fake) put(name string, set map[string]string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.putLocked(name, set)
+	f.memory.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: set}})
 }
 
-func (f *fake) putLocked(name string, set map[string]string) {
-	f.history = append(f.history, change{name, set, f.objects[name]})
-	f.objects[name] = set
-	close(f.changed)
-	f.changed = make(chan struct{})
-}
-
+// label returns an object's label, or "" if there is no such object.
 func (f *fake) label(name string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.objects[name][label]
+	if obj := f.memory.Get(keyOf(name)); obj != nil {
+		return obj.Labels[label]
+	}
+	return ""
+}
+
+func keyOf(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
 // asked returns the requests up to now that begin with the prefix.
@@ -129,44 +122,39 @@ func (f *fake) patch(w http.ResponseWriter, r *http.Request, name string) {
 		status(w, http.StatusBadRequest, "")
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, ok := f.objects[name]; !ok {
+	if _, err := f.memory.Relabel(r.Context(), keyOf(name), body.Labels); err != nil {
 		status(w, http.StatusNotFound, "")
 		return
 	}
-	set := labels.Merge(f.objects[name], body.Labels)
-	f.putLocked(name, set)
-	json.NewEncoder(w).Encode(partial(name, set, len(f.history)))
+	json.NewEncoder(w).Encode(partial(f.memory.Get(keyOf(name))))
 }
 
 func (f *fake) list(w http.ResponseWriter, r *http.Request, selector string) {
-	sel, _ := labels.Parse(selector)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var names []string
-	for name, set := range f.objects {
-		if sel.Matches(labels.Set(set)) && name > r.URL.Query().Get("continue") {
-			names = append(names, name)
-		}
+	limit, _ := strconv.ParseInt(r.URL.Query().Get("limit"), 10, 64)
+	got, err := cache.ToListerWatcherWithContext(f.memory.ListWatch("", "")).ListWithContext(r.Context(),
+		metav1.ListOptions{LabelSelector: selector, Limit: limit, Continue: r.URL.Query().Get("continue")})
+	if err != nil {
+		status(w, http.StatusGone, "")
+		return
 	}
-	slices.Sort(names)
-	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1",
-		Kind: "PartialObjectMetadataList"}}
-	list.ResourceVersion = strconv.Itoa(len(f.history) + 1)
-	if limit, _ := strconv.Atoi(r.URL.Query().Get("limit")); len(names) > limit {
-		names = names[:limit]
-		list.Continue = names[limit-1]
+	maps := got.(*corev1.ConfigMapList)
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, ListMeta: maps.ListMeta,
 	}
-	for _, name := range names {
-		list.Items = append(list.Items, partial(name, f.objects[name], 1))
+	for i := range maps.Items {
+		list.Items = append(list.Items, partial(&maps.Items[i]))
 	}
 	json.NewEncoder(w).Encode(list)
 }
 
 func (f *fake) watch(w http.ResponseWriter, r *http.Request, selector string) {
-	sel, _ := labels.Parse(selector)
-	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	watched, err := cache.ToListerWatcherWithContext(f.memory.ListWatch("", "")).WatchWithContext(r.Context(),
+		metav1.ListOptions{LabelSelector: selector, ResourceVersion: r.URL.Query().Get("resourceVersion")})
+	if err != nil {
+		status(w, http.StatusGone, "")
+		return
+	}
+	defer watched.Stop()
 	f.mu.Lock()
 	f.watching++
 	f.mu.Unlock()
@@ -176,27 +164,8 @@ func (f *fake) watch(w http.ResponseWriter, r *http.Request, selector string) {
 		f.mu.Unlock()
 	}()
 	w.(http.Flusher).Flush()
-	for next := from - 1; ; next++ {
-		f.mu.Lock()
-		for next >= len(f.history) {
-			changed := f.changed
-			f.mu.Unlock()
-			select {
-			case <-changed:
-			case <-r.Context().Done():
-				return
-			}
-			f.mu.Lock()
-		}
-		c := f.history[next]
-		f.mu.Unlock()
-		now, before := sel.Matches(labels.Set(c.labels)), c.old != nil && sel.Matches(labels.Set(c.old))
-		kind := map[[2]bool]string{{true, false}: "ADDED", {true, true}: "MODIFIED",
-			{false, true}: "DELETED"}[[2]bool{now, before}]
-		if kind == "" {
-			continue
-		}
-		json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": partial(c.name, c.labels, next+2)})
+	for e := range watched.ResultChan() {
+		json.NewEncoder(w).Encode(map[string]any{"type": e.Type, "object": partial(e.Object.(*corev1.ConfigMap))})
 		w.(http.Flusher).Flush()
 		f.mu.Lock()
 		f.events++
@@ -211,10 +180,12 @@ func (f *fake) told() int {
 	return f.events
 }
 
-func partial(name string, set map[string]string, version int) metav1.PartialObjectMetadata {
+func partial(obj *corev1.ConfigMap) metav1.PartialObjectMetadata {
 	return metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: set, ResourceVersion: strconv.Itoa(version)},
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID, Labels: obj.Labels, ResourceVersion: obj.ResourceVersion,
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/labeller"
@@ -48,9 +49,10 @@ func heap(t *testing.T, n int) float64 {
 			Kind: "PartialObjectMetadataList"}}
 		for i := from; i < min(from+500, n); i++ {
 			name := fmt.Sprintf("object-%d", i)
-			obj := partial(name, map[string]string{label: right(name), "app": "x"}, i)
-			obj.UID = "4a1f1c5e-0000-0000-0000-000000000000"
-			list.Items = append(list.Items, obj)
+			list.Items = append(list.Items, partial(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: name, UID: "4a1f1c5e-0000-0000-0000-000000000000",
+				Labels: map[string]string{label: right(name), "app": "x"}, ResourceVersion: strconv.Itoa(i),
+			}}))
 		}
 		if from+500 < n {
 			list.Continue = strconv.Itoa(from + 500)

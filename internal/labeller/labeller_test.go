@@ -1,6 +1,7 @@
 package labeller_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,11 +19,10 @@ const never = -1 * time.Second // no scans
 func right(name string) string { return labeller.Value(slot.KeyName, "ns", name) }
 
 func (f *fake) wrong() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	n := 0
-	for name, set := range f.objects {
-		if set[label] != right(name) {
+	objects, _, _ := f.memory.List(context.Background()) // memory never fails
+	for _, obj := range objects {
+		if obj.Labels[label] != right(obj.Key.Name) {
 			n++
 		}
 	}
