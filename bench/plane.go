@@ -91,7 +91,7 @@ func (p *plane) metric(ctx context.Context, server, name string) (float64, error
 func (p *plane) processorTime(ctx context.Context) (api, etcd float64, err error) {
 	const seconds = "process_cpu_seconds_total"
 	api, errAPI := p.metric(ctx, p.Config.Host, seconds)
-	etcd, errEtcd := p.metric(ctx, p.Plane.Etcd()[0], seconds)
+	etcd, errEtcd := p.metric(ctx, p.Plane.Etcd(), seconds)
 	return api, etcd, errors.Join(errAPI, errEtcd)
 }
 

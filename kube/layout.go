@@ -4,11 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 )
 
 const (
@@ -24,13 +19,13 @@ type layout struct {
 	opt  options
 	dir  *dir
 	pki  *pki
-	etcd []*server
+	etcd *server
 	api  []*server
 	kcm  *server // nil without --controller-manager
 
-	etcdURLs, apiURLs []string
-	auditLogs         []string
-	kubeconfig        string
+	etcdURL            string
+	apiURLs, auditLogs []string
+	kubeconfig         string
 }
 
 func newLayout(opt options, d *dir) (*layout, error) {
@@ -39,10 +34,8 @@ func newLayout(opt options, d *dir) (*layout, error) {
 	if l.pki, err = newPKI(d.join("pki")); err != nil {
 		return nil, err
 	}
-	for i := range 1 + len(opt.splitEtcd) {
-		if err := l.addEtcd(i); err != nil {
-			return nil, err
-		}
+	if err := l.addEtcd(); err != nil {
+		return nil, err
 	}
 	if err := l.writeAuditPolicy(); err != nil {
 		return nil, err
@@ -62,14 +55,14 @@ func newLayout(opt options, d *dir) (*layout, error) {
 }
 
 func (l *layout) servers() []*server {
-	all := append(append([]*server{}, l.etcd...), l.api...)
+	all := append([]*server{l.etcd}, l.api...)
 	if l.kcm != nil {
 		all = append(all, l.kcm)
 	}
 	return all
 }
 
-func (l *layout) addEtcd(i int) error {
+func (l *layout) addEtcd() error {
 	client, err := reservePort()
 	if err != nil {
 		return err
@@ -78,9 +71,9 @@ func (l *layout) addEtcd(i int) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("etcd-%d", i)
+	const name = "etcd-0"
 	clientURL, peerURL := client.url("http"), peer.url("http")
-	l.etcdURLs = append(l.etcdURLs, clientURL)
+	l.etcdURL = clientURL
 	args := []string{"etcd",
 		"--name=" + name,
 		"--data-dir=" + l.dir.join(name),
@@ -94,16 +87,14 @@ func (l *layout) addEtcd(i int) error {
 		"--quota-backend-bytes=8589934592",
 		// Alone in its cluster it need not wait long to elect itself.
 		"--heartbeat-interval=50", "--election-timeout=500",
+		"--unsafe-no-fsync",
 	}
-	if !l.opt.fsync {
-		args = append(args, "--unsafe-no-fsync")
-	}
-	l.etcd = append(l.etcd, &server{
+	l.etcd = &server{
 		name:  name,
 		log:   l.dir.join(name + ".log"),
 		args:  args,
 		ready: httpProbe(clientURL+"/readyz", nil),
-	})
+	}
 	return nil
 }
 
@@ -115,7 +106,7 @@ func (l *layout) addAPIServer(i int) error {
 	name := fmt.Sprintf("apiserver-%d", i)
 	l.apiURLs = append(l.apiURLs, port.url("https"))
 	args := []string{"apiserver",
-		"--etcd-servers=" + l.etcdURLs[0],
+		"--etcd-servers=" + l.etcdURL,
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + port.String(),
 		"--permit-port-sharing",
@@ -143,15 +134,6 @@ func (l *layout) addAPIServer(i int) error {
 		// Only the machine should limit tests and measurements.
 		"--max-requests-inflight=3000",
 		"--max-mutating-requests-inflight=1500",
-	}
-	var overrides []string
-	for i, kinds := range l.opt.splitEtcd {
-		for _, kind := range kinds {
-			overrides = append(overrides, kind+"#"+l.etcdURLs[1+i])
-		}
-	}
-	if len(overrides) > 0 {
-		args = append(args, "--etcd-servers-overrides="+strings.Join(overrides, ","))
 	}
 	if !l.opt.controllerManager {
 		// Nobody makes the default service accounts that this plugin demands of every pod.
@@ -224,53 +206,4 @@ func (l *layout) writeAuditPolicy() error {
 		}
 	}
 	return os.WriteFile(l.dir.join("audit-policy.yaml"), policy, 0o600)
-}
-
-// splitKinds checks a --split-etcd value: kinds that share an etcd.
-func splitKinds(s string, before [][]string) ([]string, error) {
-	var kinds []string
-	for _, word := range strings.Split(s, ",") {
-		kind, err := splitResource(word)
-		if err != nil {
-			return nil, err
-		}
-		for _, others := range append(before, kinds) {
-			if slices.Contains(others, kind) {
-				return nil, fmt.Errorf("%s is split off twice: a kind lives in one etcd", kind)
-			}
-		}
-		kinds = append(kinds, kind)
-	}
-	return kinds, nil
-}
-
-// splitResource checks a kind of --split-etcd. The API server can put only built-in kinds elsewhere and silently
-// ignores all others.
-func splitResource(s string) (string, error) {
-	group, resource, ok := strings.Cut(s, "/")
-	if !ok {
-		group, resource = "", s // configmaps means /configmaps, the core group
-	}
-	if resource == "" || strings.ContainsAny(resource, "/#") {
-		return "", fmt.Errorf("%q is not group/resource, such as coordination.k8s.io/leases, "+
-			"or /configmaps for the core group", s)
-	}
-	if !legacyscheme.Scheme.IsGroupRegistered(group) {
-		return "", fmt.Errorf("%s: the API server can split off only built-in kinds; "+
-			"custom resources always live in the first etcd", s)
-	}
-	if group == "events.k8s.io" && resource == "events" {
-		return "", fmt.Errorf("%s: the API server keeps these as /events: name that", s)
-	}
-	known := legacyscheme.Scheme.AllKnownTypes()
-	for kind := range known {
-		// What is stored can be listed. Lists themselves, options and answers cannot.
-		_, stored := known[kind.GroupVersion().WithKind(kind.Kind+"List")]
-		plural, _ := meta.UnsafeGuessKindToResource(kind)
-		if stored && kind.Group == group && plural.Resource == resource {
-			return group + "/" + resource, nil
-		}
-	}
-	return "", fmt.Errorf("%s: there is no such built-in kind: name it in lower case and the plural, such as "+
-		"coordination.k8s.io/leases, or /configmaps for the core group", s)
 }

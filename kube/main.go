@@ -10,7 +10,7 @@
 //
 // It is meant for tests, demos and measurements. It is not a cluster: there is no node, no scheduler and no kubelet, so
 // pods are records that nothing runs. etcd listens without TLS on loopback, so anyone with an account on the machine
-// can read it, and does not wait for the disk, unless --fsync has it.
+// can read it, and does not wait for the disk.
 package main
 
 import (

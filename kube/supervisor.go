@@ -29,7 +29,7 @@ func newSupervisor(l *layout, echo io.Writer) *supervisor {
 
 // start brings up everything and returns when all of it is ready.
 func (s *supervisor) start(ctx context.Context) error {
-	stages := [][]*server{s.etcd, s.api}
+	stages := [][]*server{{s.etcd}, s.api}
 	if s.kcm != nil {
 		stages = append(stages, []*server{s.kcm})
 	}

@@ -22,8 +22,6 @@ type options struct {
 	audit             bool
 	auditPolicy       string
 	apiServers        int
-	splitEtcd         [][]string // the kinds of each etcd after the first
-	fsync             bool
 	controllerManager bool
 	dir               string
 	kubeconfig        string
@@ -64,14 +62,6 @@ func parseOptions(args []string) (options, error) {
 	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
 	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")
 	fs.IntVar(&o.apiServers, "apiservers", 1, "how many API servers serve the same etcd, 1 or 2")
-	const split = "put these built-in kinds into an etcd of their own, `group/resource[,...]`; repeatable, " +
-		"and each has another etcd"
-	fs.Func("split-etcd", split, func(s string) error {
-		kinds, err := splitKinds(s, o.splitEtcd)
-		o.splitEtcd = append(o.splitEtcd, kinds)
-		return err
-	})
-	fs.BoolVar(&o.fsync, "fsync", false, "have etcd write to the disk before it answers, as in production")
 	fs.BoolVar(&o.controllerManager, "controller-manager", false,
 		"run kube-controller-manager: garbage collection, namespaces, default service accounts and more")
 	fs.StringVar(&o.dir, "dir", "",
@@ -175,7 +165,7 @@ func announce(s *supervisor, took time.Duration) error {
 	seconds := float64(took.Milliseconds()) / 1000
 	if s.opt.json {
 		return json.NewEncoder(os.Stdout).Encode(info{
-			Kubeconfig: s.kubeconfig, APIServers: s.apiURLs, Etcd: s.etcdURLs,
+			Kubeconfig: s.kubeconfig, APIServers: s.apiURLs, Etcd: []string{s.etcdURL},
 			PIDs: s.pids(), Dir: s.dir.path, AuditLogs: s.auditLogs,
 			CAFile: s.pki.crt("ca"), CAKeyFile: s.pki.key("ca"), StartSeconds: seconds,
 		})

@@ -27,7 +27,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -48,15 +47,14 @@ type ControlPlane struct {
 
 // info is the line that `rota-kube up --json` prints when it is ready.
 type info struct {
-	Kubeconfig   string         `json:"kubeconfig"`
-	APIServers   []string       `json:"apiservers"`
-	Etcd         []string       `json:"etcd"`
-	PIDs         map[string]int `json:"pids"`
-	Dir          string         `json:"dir"`
-	AuditLogs    []string       `json:"auditLogs"`
-	CAFile       string         `json:"caFile"`
-	CAKeyFile    string         `json:"caKeyFile"`
-	StartSeconds float64        `json:"startSeconds"`
+	Kubeconfig string         `json:"kubeconfig"`
+	APIServers []string       `json:"apiservers"`
+	Etcd       []string       `json:"etcd"`
+	PIDs       map[string]int `json:"pids"`
+	Dir        string         `json:"dir"`
+	AuditLogs  []string       `json:"auditLogs"`
+	CAFile     string         `json:"caFile"`
+	CAKeyFile  string         `json:"caKeyFile"`
 }
 
 // Start runs a control plane and returns when it is ready, usually after two or three seconds. If the binary is
@@ -132,8 +130,8 @@ func (c *ControlPlane) Kubeconfig() string { return c.info.Kubeconfig }
 // APIServers returns the URLs of the API servers.
 func (c *ControlPlane) APIServers() []string { return slices.Clone(c.info.APIServers) }
 
-// Etcd returns the client URLs, plain HTTP, of the etcds: the first, and those of SplitEtcd in its order.
-func (c *ControlPlane) Etcd() []string { return slices.Clone(c.info.Etcd) }
+// Etcd returns the client URL, plain HTTP, of etcd.
+func (c *ControlPlane) Etcd() string { return c.info.Etcd[0] }
 
 // AuditLogs returns one path per API server, or none without Audit. A line is written before its response ends, so
 // whoever has read a response (over HTTP/2, as client-go does) finds its line. Watches have one line when they begin
@@ -143,13 +141,8 @@ func (c *ControlPlane) AuditLogs() []string { return slices.Clone(c.info.AuditLo
 // Dir returns the folder with the servers' data and logs (NAME.log).
 func (c *ControlPlane) Dir() string { return c.info.Dir }
 
-// StartTime returns how long it took to become ready, without the build.
-func (c *ControlPlane) StartTime() time.Duration {
-	return time.Duration(c.info.StartSeconds * float64(time.Second))
-}
-
 // PID returns the process of a server, or 0 while it is stopped. The servers are called etcd-0, apiserver-0,
-// apiserver-1, controller-manager; etcd-1 is the first one of SplitEtcd. To make a server hang, send it SIGSTOP.
+// apiserver-1, controller-manager. To make a server hang, send it SIGSTOP.
 func (c *ControlPlane) PID(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

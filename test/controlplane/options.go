@@ -14,12 +14,6 @@ type Options struct {
 	AuditPolicy string
 	// APIServers that serve the same etcd: 1 or 2; 0 means 1.
 	APIServers int
-	// SplitEtcd names built-in kinds, as group/resource or /resource, that do not live in the first etcd. Each entry has
-	// an etcd of its own, for one kind or several, joined by commas. Their resource versions are then unrelated to those
-	// of all other kinds. Custom resources cannot be split off.
-	SplitEtcd []string
-	// Fsync has each etcd write to the disk before it answers, as in production. Otherwise it leaves that to the kernel.
-	Fsync bool
 	// ControllerManager runs kube-controller-manager: garbage collection, deletion of namespaces, default service
 	// accounts. Without it pods can be created without a service account.
 	ControllerManager bool
@@ -43,12 +37,6 @@ func (o Options) args() []string {
 	}
 	if o.APIServers != 0 {
 		args = append(args, fmt.Sprintf("--apiservers=%d", o.APIServers))
-	}
-	for _, r := range o.SplitEtcd {
-		args = append(args, "--split-etcd="+r)
-	}
-	if o.Fsync {
-		args = append(args, "--fsync")
 	}
 	if o.ControllerManager {
 		args = append(args, "--controller-manager")

@@ -2,19 +2,13 @@ package controlplane
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -22,12 +16,8 @@ import (
 // TestOptions has several options at once, so that it takes one control plane.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	c := New(t, Options{
-		Env: []string{"GOGC=234"}, SplitEtcd: []string{"coordination.k8s.io/leases", "/events,/secrets"},
-		Fsync: true, ControllerManager: true,
-	})
+	c := New(t, Options{Env: []string{"GOGC=234"}, ControllerManager: true})
 	t.Run("Env", func(t *testing.T) { testEnv(t, c) })
-	t.Run("SplitEtcd", func(t *testing.T) { testSplitEtcd(t, c) })
 	t.Run("ControllerManager", func(t *testing.T) { testControllerManager(t, c) })
 }
 
@@ -145,79 +135,6 @@ func TestKilledServers(t *testing.T) {
 		t.Error("a dead control plane takes commands")
 	}
 	left.mustBeGone(t)
-}
-
-// testSplitEtcd: the kinds that are split off live in their own etcds and only there. Events are one kind in two groups.
-func testSplitEtcd(t *testing.T, c *ControlPlane) {
-	ns := c.Namespace(t)
-	client := clientset(t, c.Config())
-	named := metav1.ObjectMeta{Name: "a"}
-	_, leaseErr := client.CoordinationV1().Leases(ns).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: named},
-		metav1.CreateOptions{})
-	_, mapErr := client.CoreV1().ConfigMaps(ns).Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-	_, secretErr := client.CoreV1().Secrets(ns).Create(t.Context(), &corev1.Secret{ObjectMeta: named},
-		metav1.CreateOptions{})
-	_, eventErr := client.EventsV1().Events(ns).Create(t.Context(), &eventsv1.Event{
-		ObjectMeta: named, EventTime: metav1.NowMicro(), Action: "test", Reason: "Test", Type: corev1.EventTypeNormal,
-		ReportingController: "test", ReportingInstance: "test", Regarding: corev1.ObjectReference{Namespace: ns},
-	}, metav1.CreateOptions{})
-	if err := errors.Join(leaseErr, mapErr, secretErr, eventErr); err != nil {
-		t.Fatal(err)
-	}
-	for kind, etcd := range map[string]int{"configmaps": 0, "leases": 1, "events": 2, "secrets": 2} {
-		for i, url := range c.Etcd() {
-			want := 0
-			if i == etcd {
-				want = 1
-			}
-			if got := etcdCount(t, url, "/registry/"+kind+"/"+ns+"/a"); got != want {
-				t.Errorf("etcd %d has %d of %s, want %d", i, got, kind, want)
-			}
-		}
-	}
-	if n := len(c.Etcd()); n != 3 {
-		t.Errorf("%d etcds, want 3", n)
-	}
-	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.PID("etcd-2"))); err == nil &&
-		bytes.Contains(cmdline, []byte("unsafe-no-fsync")) {
-		t.Error("etcd does not wait for the disk")
-	}
-}
-
-// etcdCount asks etcd's JSON gateway whether it has a key: 0 or 1.
-func etcdCount(t *testing.T, url, key string) int {
-	t.Helper()
-	body, _ := json.Marshal(map[string]any{"key": []byte(key), "count_only": true})
-	resp, err := http.Post(url+"/v3/kv/range", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Count int `json:"count,string"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("etcd: %s: %v", resp.Status, err)
-	}
-	return answer.Count
-}
-
-// TestSplitEtcdRefuses what the API server would ignore.
-func TestSplitEtcdRefuses(t *testing.T) {
-	skipIfShort(t)
-	for want, split := range map[string][]string{
-		"only built-in kinds":    {"example.com/widgets"},
-		"no such built-in":       {"coordination.k8s.io/Lease"},
-		"/configmaplists: there": {"/configmaplists"},
-		"/listoptions: there":    {"/listoptions"},
-		"keeps these as":         {"events.k8s.io/events"},
-		"split off twice":        {"/events,/configmaps", "events"},
-		"is not group/res":       {"coordination.k8s.io/leases,"},
-	} {
-		if _, err := Start(t.Context(), Options{SplitEtcd: split}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", split, err, want)
-		}
-	}
 }
 
 func testControllerManager(t *testing.T, c *ControlPlane) {

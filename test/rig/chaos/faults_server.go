@@ -251,7 +251,7 @@ func etcd(ctx context.Context, r *rig.Run, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Plane.Etcd()[0]+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Plane.Etcd()+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
