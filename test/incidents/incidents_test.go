@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig"
@@ -64,13 +65,8 @@ func incidents() []incident {
 	}, {
 		name: "the Role is taken away",
 		happens: func(n *night) {
-			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
-			binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta}
-			for _, obj := range []client.Object{role, binding} {
-				if err := n.client.Delete(n.t.Context(), obj); err != nil {
-					n.t.Fatal(err)
-				}
-			}
+			role := metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}
+			n.delete(&rbacv1.Role{ObjectMeta: role}, &rbacv1.RoleBinding{ObjectMeta: role})
 		},
 		questions: []question{{check, "× .*may not .*leases", 1}, {status, "MemberSilent.*permissions", 0}},
 		repaired:  func(n *night) { n.permit() },
@@ -79,12 +75,8 @@ func incidents() []incident {
 		happens:   func(n *night) { n.edit(func(cm *corev1.ConfigMap) { cm.Data["slots"] = "sixty-four" }) },
 		questions: []question{{check, "the table is invalid", 1}, {status, "the table is invalid", anyCode}},
 	}, {
-		name: "the table is deleted",
-		happens: func(n *night) {
-			if err := n.client.Delete(n.t.Context(), n.table()); err != nil {
-				n.t.Fatal(err)
-			}
-		},
+		name:      "the table is deleted",
+		happens:   func(n *night) { n.delete(n.table()) },
 		questions: []question{{check, "TableLost|was deleted", anyCode}},
 	}, {
 		name: "the Leases are deleted",
@@ -127,12 +119,8 @@ func incidents() []incident {
 		questions: []question{{check, "was expelled .* times.*one object may end them", anyCode}},
 		repaired:  func(n *night) { n.change("site-1", "Hello again") },
 	}, {
-		name: "the namespace is deleted",
-		happens: func(n *night) {
-			if err := n.client.Delete(n.t.Context(), namespaceOf(n.namespace)); err != nil {
-				n.t.Fatal(err)
-			}
-		},
+		name:      "the namespace is deleted",
+		happens:   func(n *night) { n.delete(rig.Namespace(n.namespace)) },
 		questions: []question{{check, "there is no namespace.*It was deleted", 4}},
 	}}
 }
@@ -142,7 +130,10 @@ func wholeCluster() []incident {
 	return []incident{{
 		name: "the CustomResourceDefinition is deleted",
 		happens: func(n *night) {
-			n.deleteCRD()
+			n.delete(&metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+				ObjectMeta: metav1.ObjectMeta{Name: "websites." + webv1.GroupVersion.Group},
+			})
 		},
 		questions: []question{{check, "does not serve Website", 1}, {"verify " + name, "does not serve Website", 1}},
 	}, {
@@ -187,17 +178,13 @@ func TestIncidents(t *testing.T) {
 		for _, i := range incidents() {
 			t.Run(strings.ReplaceAll(i.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
-				plane := controlplane.For(t)
-				installed(t, plane)
-				r.run(t, plane, i)
+				r.run(t, controlplane.For(t), i)
 			})
 		}
 		for _, i := range wholeCluster() {
 			t.Run(strings.ReplaceAll(i.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
-				plane := controlplane.New(t, controlplane.Options{ControllerManager: true})
-				installed(t, plane)
-				r.run(t, plane, i)
+				r.run(t, controlplane.New(t, controlplane.Options{ControllerManager: true}), i)
 			})
 		}
 	})

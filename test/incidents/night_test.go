@@ -18,10 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
+	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig"
@@ -73,6 +73,9 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
+		t.Fatal(err)
+	}
 	n := &night{t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path}
 	operator, err := plane.UserConfig(n.user())
 	if err != nil {
@@ -112,15 +115,11 @@ func (n *night) permit() {
 		APIGroups: []string{webv1.GroupVersion.Group}, Resources: []string{"websites", "websites/status"},
 		Verbs: []string{"get", "list", "watch", "update", "patch"},
 	})
-	meta := metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}
-	err := errors.Join(
-		n.client.Create(n.t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}),
-		n.client.Create(n.t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: n.namespace, Name: "operator"}},
-		}))
-	if err != nil {
-		n.t.Fatal(err)
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: n.namespace, Name: "operator"}
+	for _, obj := range rig.Grant("operator", n.namespace, rules, account) {
+		if err := n.client.Create(n.t.Context(), obj); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 }
 
@@ -304,32 +303,12 @@ func (n *night) plain(said string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(said, n.namespace, "operators"), "|", "\\|")
 }
 
-// namespaceOf is for objects that are deleted.
-func namespaceOf(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
-var crd = "../../examples/website/config/crd/web.example.com_websites.yaml"
-
-// installed installs the operator's CustomResourceDefinition, once in each control plane.
-func installed(t *testing.T, plane *controlplane.ControlPlane) {
-	t.Helper()
-	manifest, err := os.ReadFile(crd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.InstallCRDs(t.Context(), manifest); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (n *night) deleteCRD() {
+// delete deletes objects, as kubectl delete does.
+func (n *night) delete(objects ...client.Object) {
 	n.t.Helper()
-	obj := &unstructured.Unstructured{}
-	obj.SetAPIVersion("apiextensions.k8s.io/v1")
-	obj.SetKind("CustomResourceDefinition")
-	obj.SetName("websites." + webv1.GroupVersion.Group)
-	if err := n.client.Delete(n.t.Context(), obj); err != nil {
-		n.t.Fatal(err)
+	for _, obj := range objects {
+		if err := n.client.Delete(n.t.Context(), obj); err != nil {
+			n.t.Fatal(err)
+		}
 	}
 }

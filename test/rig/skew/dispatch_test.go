@@ -1,7 +1,6 @@
 package skew
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,35 +13,25 @@ import (
 // TestDispatch has workers of this release and of each one before it take keys from dispatchers of this release; then
 // the dispatchers are rolled back one by one, and asked for one another's keys meanwhile.
 func TestDispatch(t *testing.T) {
-	for _, release := range chosen(t) {
-		t.Run(release.Commit[:short], func(t *testing.T) {
-			old, err := Programs(t.Context(), root, release)
-			if err != nil {
-				t.Fatal(err)
-			}
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
-			report, err := dispatch.Run(t.Context(), dispatch.Options{
-				TakeLength: 4 * time.Second, Release: old.Demo, StageOptions: rig.StageOptions{
-					Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
-					Progress: t.Output(), Command: []string{self},
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			report.RetakenBoundSeconds *= 10 // other tests may run beside this one
-			report.TakeOverBoundSeconds *= 10
-			if bad := report.Failures(); len(bad) > 0 {
-				t.Errorf("%s", strings.Join(bad, "; "))
-			}
-			var text strings.Builder
-			if err := report.WriteText(&text); err != nil {
-				t.Error(err)
-			}
-			t.Log(text.String())
+	withEach(t, func(t *testing.T, old *Build, self string) {
+		report, err := dispatch.Run(t.Context(), dispatch.Options{
+			TakeLength: 4 * time.Second, Release: old.Demo, StageOptions: rig.StageOptions{
+				Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
+				Progress: t.Output(), Command: []string{self},
+			},
 		})
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.RetakenBoundSeconds *= 10 // other tests may run beside this one
+		report.TakeOverBoundSeconds *= 10
+		if bad := report.Failures(); len(bad) > 0 {
+			t.Errorf("%s", strings.Join(bad, "; "))
+		}
+		var text strings.Builder
+		if err := report.WriteText(&text); err != nil {
+			t.Error(err)
+		}
+		t.Log(text.String())
+	})
 }

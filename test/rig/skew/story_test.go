@@ -45,6 +45,24 @@ func chosen(t *testing.T) []Release {
 	return some
 }
 
+// withEach runs a test with the programs of each chosen release, and with the path of this test binary.
+func withEach(t *testing.T, test func(t *testing.T, old *Build, self string)) {
+	t.Helper()
+	for _, release := range chosen(t) {
+		t.Run(release.Commit[:short], func(t *testing.T) {
+			old, err := Programs(t.Context(), root, release)
+			if err != nil {
+				t.Fatal(err)
+			}
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, old, self)
+		})
+	}
+}
+
 // now builds this release's command.
 func now(t *testing.T) string {
 	t.Helper()
@@ -59,43 +77,33 @@ func now(t *testing.T) string {
 // killed while members of both are there. Before, between and after, the commands of both releases look at the rota and
 // change it. The judge of the demo says what came of the objects.
 func TestReplicas(t *testing.T) {
-	for _, release := range chosen(t) {
-		t.Run(release.Commit[:short], func(t *testing.T) {
-			old, err := Programs(t.Context(), root, release)
-			if err != nil {
-				t.Fatal(err)
-			}
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &story{
-				T: t, member: []string{self}, oldMember: []string{old.Demo, demo.OperatorArgument},
-				new: program{"new rota", now(t)}, old: program{"old rota", old.Rota},
-			}
-			report, err := demo.Run(t.Context(), demo.Options{
-				Delivery: sharding.SlotLabel, Baseline: time.Second, Story: s.tell, StageOptions: rig.StageOptions{
-					Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
-					Progress: t.Output(), Command: s.oldMember,
-				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			report.TakeOverBoundSeconds *= 10 // other tests may run beside this one
-			if bad := report.Failures(); len(bad) > 0 {
-				t.Errorf("%s", strings.Join(bad, "; "))
-			}
-			if len(report.Phases) != 2 || report.ForeignWrites == nil || report.TakenOverSeconds == 0 {
-				t.Errorf("report: %+v", report)
-			}
-			var text strings.Builder
-			if err := report.WriteText(&text); err != nil {
-				t.Error(err)
-			}
-			t.Log(text.String())
+	withEach(t, func(t *testing.T, old *Build, self string) {
+		s := &story{
+			T: t, member: []string{self}, oldMember: []string{old.Demo, demo.OperatorArgument},
+			new: program{"new rota", now(t)}, old: program{"old rota", old.Rota},
+		}
+		report, err := demo.Run(t.Context(), demo.Options{
+			Delivery: sharding.SlotLabel, Baseline: time.Second, Story: s.tell, StageOptions: rig.StageOptions{
+				Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
+				Progress: t.Output(), Command: s.oldMember,
+			},
 		})
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.TakeOverBoundSeconds *= 10 // other tests may run beside this one
+		if bad := report.Failures(); len(bad) > 0 {
+			t.Errorf("%s", strings.Join(bad, "; "))
+		}
+		if len(report.Phases) != 2 || report.ForeignWrites == nil || report.TakenOverSeconds == 0 {
+			t.Errorf("report: %+v", report)
+		}
+		var text strings.Builder
+		if err := report.WriteText(&text); err != nil {
+			t.Error(err)
+		}
+		t.Log(text.String())
+	})
 }
 
 // program is a command rota.
