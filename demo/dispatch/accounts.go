@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
@@ -47,10 +45,9 @@ const (
 
 // grant makes the ServiceAccounts, and gives them what they need.
 func (e *engine) grant(ctx context.Context) error {
-	text, _, _ := bytes.Cut(config.Role, []byte("\n---\n"))
-	var operator rbacv1.ClusterRole
-	if err := yaml.Unmarshal(text, &operator); err != nil {
-		return fmt.Errorf("the operator's ClusterRole: %w", err)
+	operator, err := rig.RulesOf(config.Role)
+	if err != nil {
+		return err
 	}
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
@@ -60,7 +57,7 @@ func (e *engine) grant(ctx context.Context) error {
 		rule(authenticationv1.GroupName, "tokenreviews", "create"),
 		rule(authorizationv1.GroupName, "subjectaccessreviews", "create"),
 	}
-	workers := slices.Concat(operator.Rules, []rbacv1.PolicyRule{rule(webv1.GroupVersion.Group, "websites", "take")})
+	workers := slices.Concat(operator, []rbacv1.PolicyRule{rule(webv1.GroupVersion.Group, "websites", "take")})
 	subject := func(account string) rbacv1.Subject {
 		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tierNamespace, Name: account}
 	}

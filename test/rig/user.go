@@ -21,12 +21,12 @@ import (
 func (c *Cluster) Users(ctx context.Context, rota string, labels bool) (
 	identify func(context.Context, string) (Identity, error), err error,
 ) {
-	rules, err := rulesOf(config.Role)
+	rules, err := RulesOf(config.Role)
 	if err != nil {
 		return nil, err
 	}
 	if labels {
-		more, err := rulesOf(config.LabelRole)
+		more, err := RulesOf(config.LabelRole)
 		if err != nil {
 			return nil, err
 		}
@@ -55,8 +55,8 @@ func (c *Cluster) PodOfUser(user string) (string, bool) {
 	return strings.CutPrefix(user, c.Namespace+":")
 }
 
-// rulesOf returns the rules of the ClusterRole that a manifest begins with.
-func rulesOf(manifest []byte) ([]rbacv1.PolicyRule, error) {
+// RulesOf returns the rules of the ClusterRole that a manifest begins with.
+func RulesOf(manifest []byte) ([]rbacv1.PolicyRule, error) {
 	text, _, _ := bytes.Cut(manifest, []byte("\n---\n"))
 	var role rbacv1.ClusterRole
 	if err := yaml.Unmarshal(text, &role); err != nil {

@@ -48,14 +48,8 @@ func (n *Node) Astray(name string) bool { return len(n.astray[name]) > 0 }
 // Fly starts to reconcile the first key of a slot, until Land, whatever its context says. It says whether the gate
 // admitted it.
 func (n *Node) Fly(s slot.Slot) bool {
-	k := key{s, 0}
-	if n.Dead || n.work.flights[k] != nil {
-		return false
-	}
-	n.work.controller.Take(k.name())
-	f := n.admit(k)
+	f := n.take(key{s, 0})
 	if f == nil {
-		n.done(k)
 		return false
 	}
 	f.stuck, f.table = true, n.w.Objects.Table().UID

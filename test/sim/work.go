@@ -211,19 +211,26 @@ func (n *Node) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
 
 // Try has a worker take a key, and ask the gate for it, at once; it says whether it was admitted.
 func (n *Node) Try(s slot.Slot, i int) bool {
-	k := key{s, i}
-	if n.Dead || n.work.flights[k] != nil {
-		return false
-	}
-	n.work.controller.Take(k.name())
-	f := n.admit(k)
+	f := n.take(key{s, i})
 	if f == nil {
-		n.done(k)
 		return false
 	}
 	n.write(f)
 	n.w.after(20*time.Millisecond, func() { n.local(func() { n.finish(f) }) })
 	return true
+}
+
+// take has a worker take a key, and ask the gate for it at once; nil: it is in flight, or was not admitted.
+func (n *Node) take(k key) *flight {
+	if n.Dead || n.work.flights[k] != nil {
+		return nil
+	}
+	n.work.controller.Take(k.name())
+	f := n.admit(k)
+	if f == nil {
+		n.done(k)
+	}
+	return f
 }
 
 // admit asks the gate for a key; nil: it was not admitted.
