@@ -128,6 +128,9 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 // URL is where other dispatchers reach this one.
 func (d *Dispatcher) URL() string { return d.url }
 
+// Status is that of the dispatcher as a member of its rota. The benchmarks, a module of their own, wait by it.
+func (d *Dispatcher) Status() rota.Status { return d.rota.Status() }
+
 // Metrics is the URL of metrics and probes, on this machine.
 func (d *Dispatcher) Metrics() string { return fmt.Sprintf("http://localhost:%d", d.side.Addr().Port) }
 
