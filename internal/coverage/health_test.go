@@ -48,9 +48,7 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 	data := encode(t, r)
 	back, err := coverage.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	n := len(back.Health.Worst)
 	if size := len(data["health"]); size > 16<<10 || n < 10 || n == 1000 || back.Health.Failing != 1000 {
 		t.Fatalf("%d objects in %d bytes, and %d in all", n, size, back.Health.Failing)

@@ -21,13 +21,9 @@ func TestRecordedReports(t *testing.T) {
 		"trials":        func(*coverage.Report) {},
 	} {
 		text, err := os.ReadFile("testdata/recorded/" + name + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var recorded map[string]string
-		if err := json.Unmarshal(text, &recorded); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(text, &recorded))
 		want := full()
 		want.Refused = nil // no recorded build knew of it
 		unknown(want)

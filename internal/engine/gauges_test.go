@@ -281,27 +281,18 @@ func TestByLoad(t *testing.T) {
 // there is none.
 func metricOf(t *testing.T, r *Engine, name string, labels ...string) (float64, bool) {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	noError(t, registry.Register(r.Collector()))
-	families, err := registry.Gather()
-	noError(t, err)
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
+series:
+	for _, m := range gathered(t, r)[name].GetMetric() {
+		has := map[string]string{}
+		for _, l := range m.GetLabel() {
+			has[l.GetName()] = l.GetValue()
 		}
-	series:
-		for _, m := range family.GetMetric() {
-			has := map[string]string{}
-			for _, l := range m.GetLabel() {
-				has[l.GetName()] = l.GetValue()
+		for i := 0; i < len(labels); i += 2 {
+			if has[labels[i]] != labels[i+1] {
+				continue series
 			}
-			for i := 0; i < len(labels); i += 2 {
-				if has[labels[i]] != labels[i+1] {
-					continue series
-				}
-			}
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
 		}
+		return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
 	}
 	return 0, false
 }

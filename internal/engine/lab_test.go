@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -299,16 +298,8 @@ func (l *lab) scrape() {
 // scrape returns all metrics of a member, by their names with labels.
 func (m *labMember) scrape() map[string]float64 {
 	m.lab.t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(m.Collector()); err != nil {
-		m.lab.t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		m.lab.t.Fatal(err)
-	}
 	out := map[string]float64{}
-	for _, f := range families {
+	for name, f := range gathered(m.lab.t, m.Engine) {
 		for _, s := range f.GetMetric() {
 			var labels []string
 			for _, p := range s.GetLabel() {
@@ -316,10 +307,10 @@ func (m *labMember) scrape() map[string]float64 {
 			}
 			by := "{" + strings.Join(labels, ",") + "}"
 			if h := s.GetHistogram(); h != nil {
-				out[f.GetName()+"_count"+by], out[f.GetName()+"_sum"+by] = float64(h.GetSampleCount()), h.GetSampleSum()
+				out[name+"_count"+by], out[name+"_sum"+by] = float64(h.GetSampleCount()), h.GetSampleSum()
 				continue
 			}
-			out[f.GetName()+by] = s.GetGauge().GetValue() + s.GetCounter().GetValue()
+			out[name+by] = s.GetGauge().GetValue() + s.GetCounter().GetValue()
 		}
 	}
 	return out

@@ -33,9 +33,7 @@ func TestFix(t *testing.T) {
 func TestFixQueueIsBoundedAndWithoutDuplicates(t *testing.T) {
 	l, err := labeller.New(newFake(t).config(), labeller.Options{Label: label,
 		Resources: append(labeller.Options{}.Resources, configMaps)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for i := range labeller.MaxFixes {
 		for range 2 {
 			if !l.Fix(configMaps, &metav1.ObjectMeta{Name: fmt.Sprint(i)}) {

@@ -67,9 +67,7 @@ func heap(t *testing.T, n int) float64 {
 	// Not started by start: what it leaves to the end of the test would count.
 	l, err := labeller.New(f.config(), labeller.Options{Label: label,
 		Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { l.Run(ctx) })

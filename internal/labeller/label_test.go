@@ -38,13 +38,9 @@ func TestValue(t *testing.T) {
 
 func TestSelectors(t *testing.T) {
 	short, err := labels.Parse(labeller.Missing(label))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	long, err := labels.Parse(labeller.Malformed(label))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for value, wrong := range map[string]bool{"0": false, "7": false, "4095": false, "4096": true, "007": true, "x": true,
 		"": true} {
 		set := labels.Set{label: value}

@@ -29,9 +29,7 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 		opts.Resources = append(opts.Resources, configMaps)
 	}
 	l, err := labeller.New(cfg, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() {
@@ -57,6 +55,14 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 		t.Logf("%+v", l.Stats())
 	})
 	return l
+}
+
+// noError ends a test that has met an error.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // patience is long because tests of several packages share few cores.

@@ -106,13 +106,9 @@ func TestLargeTablesSurvive(t *testing.T) {
 			}
 		}
 		tab.Seal(table.MaxEpoch)
-		if err := tab.Valid(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tab.Valid())
 		decoded, err := table.Decode(table.Encode(tab))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if diff := cmp.Diff(tab, decoded, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("Decode of Encode (-want +got):\n%s", diff)
 		}

@@ -39,9 +39,7 @@ func withDuties() *table.Table {
 func TestEncodeDuties(t *testing.T) {
 	tab := withDuties()
 	tab.Older = 1763711000
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tab.Valid())
 	text := table.Encode(tab)
 	for field, want := range map[string]string{
 		"format": "3", "older": "1763711000",
@@ -56,9 +54,7 @@ func TestEncodeDuties(t *testing.T) {
 		t.Errorf("duties among the runs:\n%s", text["runs"])
 	}
 	got, err := table.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if diff := cmp.Diff(tab, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
@@ -100,9 +96,7 @@ func TestDutiesKeepTheirSlots(t *testing.T) {
 	if _, ok := tab.DutySlot(""); ok {
 		t.Error("a slot without a duty has a name")
 	}
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tab.Valid())
 	m, _ := tab.Member(web1)
 	m.Duties = "a,b,d,e"
 	tab.Put(m)

@@ -24,9 +24,7 @@ func ordered(t *testing.T) *table.Table {
 	tab.PutDrain("b-1", 8, "ada", "")
 	tab.PutDrain("a-1", 9, "", "bad node")
 	tab.Seal(2)
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tab.Valid())
 	return tab
 }
 
@@ -37,9 +35,7 @@ func TestOrdersSurviveTheText(t *testing.T) {
 		t.Errorf("format %q, want 4", text["format"])
 	}
 	got, err := table.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if diff := cmp.Diff(want.Pause, got.Pause); diff != "" {
 		t.Error(diff)
 	}

@@ -36,9 +36,7 @@ func placed(t *testing.T, key slot.Key) *table.Table {
 	tab.PutPin(pin)
 	tab.PutPin(table.Pin{Object: "alone", Labels: "pool=large,zone=b", Since: 9})
 	tab.Seal(2)
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tab.Valid())
 	return tab
 }
 
@@ -51,9 +49,7 @@ func TestPlacesSurviveTheText(t *testing.T) {
 				t.Fatalf("format %q, want 5", text["format"])
 			}
 			got, err := table.Decode(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if diff := cmp.Diff([]any{want.Canary, want.Pins, want.Members}, []any{got.Canary, got.Pins, got.Members}); diff != "" {
 				t.Fatal(diff)
 			}
@@ -108,9 +104,7 @@ func TestPinsOutliveMembers(t *testing.T) {
 		t.Errorf("format %q, want 1", text["format"])
 	}
 	got, err := table.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if got.Canary.On() || len(got.Pins) != 2 {
 		t.Errorf("canary %+v, and %d pins; want none, and 2", got.Canary, len(got.Pins))
 	}

@@ -24,13 +24,9 @@ func recorded(t *testing.T) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		data := map[string]string{}
-		if err := yaml.Unmarshal(text, &data); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, yaml.Unmarshal(text, &data))
 		all[strings.TrimSuffix(filepath.Base(path), ".yaml")] = data
 	}
 	return all
@@ -49,9 +45,7 @@ func TestRecordedTables(t *testing.T) {
 			t.Errorf("%s is written otherwise (-recorded +written):\n%s", name, d)
 		}
 		format, err := strconv.Atoi(name[:1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		has := []bool{
 			len(tab.Members) >= 3 && tab.At(1).Ready && tab.At(255).Unsettled && tab.Notes[1763712000043].Versions["Job.batch"] == "list",
 			len(tab.Gone) == 2 && tab.Gone[1].Name == "system:b/c",
@@ -72,9 +66,7 @@ func TestRecordedTables(t *testing.T) {
 func TestRecordedTablesWithMore(t *testing.T) {
 	for name, data := range recorded(t) {
 		want, err := table.Decode(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		data["weather"] = "fine"
 		got, err := table.Decode(data)
 		if err != nil || !cmp.Equal(want, got) {
@@ -96,9 +88,7 @@ func TestOrdersThatEnd(t *testing.T) {
 	all := recorded(t)
 	for _, size := range []string{"small", "large"} {
 		tab, err := table.Decode(all["5-"+size])
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, format := range []int{table.PlaceFormat, table.OrderFormat} {
 			tab.DropOrders(format)
 			tab.Seal(tab.Epoch + 1)

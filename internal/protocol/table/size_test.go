@@ -40,9 +40,7 @@ func TestLargestTableFits(t *testing.T) {
 		for n := 0; table.GoneSize(tab.Gone) < table.MaxSize/16*15/8-100; n++ {
 			tab.Gone = append(tab.Gone, table.Gone{Slot: slot.Slot(n), Kind: "SomeKind.group.example.com", Namespace: "default", Name: fmt.Sprint("some-name-", n)})
 		}
-		if err := tab.Valid(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, tab.Valid())
 		text, size := table.Encode(tab), 0
 		for _, part := range text {
 			size += len(part)

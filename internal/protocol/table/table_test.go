@@ -16,6 +16,20 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// test is a testing.T or a rapid.T.
+type test interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// noError ends a test that has met an error.
+func noError(t test, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // sample is a table with something of everything.
 func sample() *table.Table {
 	t := table.New(256, slot.KeyName, 1)
@@ -58,16 +72,12 @@ func TestEncode(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	got, err := table.Decode(table.Encode(sample()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if diff := cmp.Diff(sample(), got); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
 	got, err = table.Decode(table.Encode(table.New(1, slot.KeyUID, 7)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if diff := cmp.Diff(table.New(1, slot.KeyUID, 7), got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
@@ -169,9 +179,7 @@ func TestRemove(t *testing.T) {
 	s := sample()
 	s.Remove("web-0-x7k2p")
 	s.Seal(44)
-	if err := s.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.Valid())
 	if diff := cmp.Diff(map[string]int{"": 213, "web-1-p3m9q": 43}, s.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
