@@ -309,8 +309,10 @@ var scenarios = map[string]func(l *lab){
 		if owns, admits := worksOn(b, 256); owns == 0 || owns == 256 || admits != owns {
 			l.t.Errorf("it owns %d of 256 objects and works on %d, want those of half of the slots", owns, admits)
 		}
+		b.want("without the permission", "rota_events_total", `reason="KindRefused"`, 1)
 		b.requests.Refuse(nil)
 		l.wait(5 * time.Minute)
+		b.want("with the permission", "rota_events_total", `reason="KindServed"`, 1)
 		b.want("with the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 0)
 		if owns, admits := worksOn(b, 256); owns != 256 || admits != 256 {
 			l.t.Errorf("with the permission it owns %d of 256 objects, and works on %d", owns, admits)
