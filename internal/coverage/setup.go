@@ -37,6 +37,8 @@ const (
 	SettingDispatcher = "Dispatcher"
 	// SettingElection is the Lease of leader election that the member may hold for the rota, as NAMESPACE/NAME (rule R20).
 	SettingElection = "Election"
+	// SettingImpersonates are the users as whom the member's clients write, as fmt prints them by %q.
+	SettingImpersonates = "Impersonates"
 	// SettingLabels are the member's labels, which pins may ask for (rule R22), as table.Member has them.
 	SettingLabels = "Labels"
 )

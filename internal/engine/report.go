@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,9 @@ func (r *Engine) settings() map[string]string {
 	}
 	if lease := r.opts.electionLease(); lease.Name != "" && !r.opts.Solo {
 		out[coverage.SettingElection] = lease.String()
+	}
+	if users := r.writes.Impersonated(); len(users) > 0 {
+		out[coverage.SettingImpersonates] = fmt.Sprintf("%q", users)
 	}
 	report.Announce(r.opts.Group, out)
 	if kinds := r.keeper.Kinds(); len(kinds) > 0 {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -305,5 +306,33 @@ func TestAContextOfAnotherRota(t *testing.T) {
 	ctx := hub.withSlot(t.Context(), 3)
 	if len(slotsFrom(ctx, hub)) != 1 || len(slotsFrom(ctx, spoke)) != 0 {
 		t.Errorf("slots %v and %v, want one and none", slotsFrom(ctx, hub), slotsFrom(ctx, spoke))
+	}
+}
+
+// Writes as another user are logged once for each user, and reported: a fence does not know them.
+func TestImpersonatedWritesAreTold(t *testing.T) {
+	r, logged := loggedRota(t)
+	mayWrite(r, time.Hour)
+	r.gate.SetDeadline(r.now() + time.Hour)
+	r.gate.Open(slot.SetOf(slot.Range{First: 3, Last: 3}), 7)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	for _, user := range []string{"system:serviceaccount:team:writer", "", "system:serviceaccount:team:writer"} {
+		client, err := rest.HTTPClientFor(r.WrapConfig(&rest.Config{Host: server.URL,
+			Impersonate: rest.ImpersonationConfig{UserName: user}}))
+		noError(t, err)
+		req, err := http.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost,
+			server.URL+"/api/v1/namespaces/a/configmaps", strings.NewReader("{}"))
+		noError(t, err)
+		resp, err := client.Do(req)
+		noError(t, err)
+		_ = resp.Body.Close()
+	}
+	logged.wants(t, 1, "writes as another user", "system:serviceaccount:team:writer")
+	want := `["system:serviceaccount:team:writer"]`
+	if got := r.settings()[coverage.SettingImpersonates]; got != want {
+		t.Errorf("reported %s, want %s", got, want)
 	}
 }

@@ -63,6 +63,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return w.sendAsIs(req, note)
 		}
 	}
+	w.impersonated.note(w.env.Log, req)
 	t, ok := targetOf(req)
 	if ok && !t.changes() && w.env.Left() > 0 {
 		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.

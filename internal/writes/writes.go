@@ -55,7 +55,9 @@ type Writes struct {
 	toldWhole sync.Map // resources that other informers watch, for which that was logged
 	resources resources
 	strays    strays
-	paces     paces
+
+	impersonated impersonated
+	paces        paces
 }
 
 // New returns the writes of a member that has written nothing.

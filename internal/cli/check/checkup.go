@@ -112,6 +112,7 @@ const (
 	codeFenceOld    = "FenceOutdated"
 	codeFenceMember = "FenceMember"
 	codeFenceBlind  = "FenceBlind"
+	codeFenceOthers = "FenceImpersonated"
 	codeUnknown     = "NotKnown"
 	codeShadow      = "Shadow"
 	codeEarlier     = "EarlierWarnings"
@@ -133,7 +134,7 @@ func Codes() []string {
 	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
 		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds,
 		codeFenceOld, codeFenceMember,
-		codeFenceBlind, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock,
+		codeFenceBlind, codeFenceOthers, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock,
 		codePermission, codeLost, codeSetup,
 		codeCoverage}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 // fenceTimeout bounds the trial of the fence.
@@ -47,6 +49,7 @@ func (r *run) fence(ctx context.Context, v *view.Rota) {
 		r.warn(groupFence, codeFenceOld, again, "the fence is not that of this release: %s", strings.Join(outdated, ", "))
 	}
 	r.fenced(v, options)
+	r.impersonated(v)
 	r.fenceKinds(options, command)
 	if r.found(groupFence, codeFenceMember, codeFenceOld) {
 		return
@@ -74,6 +77,22 @@ func resourceFlags(resources []schema.GroupResource) string {
 		b.WriteString(" --resource " + text)
 	}
 	return b.String()
+}
+
+// impersonated looks for members that write as other users, which the fence does not know.
+func (r *run) impersonated(v *view.Rota) {
+	as := map[string][]string{}
+	for id, report := range v.Reports {
+		if users := report.Setup[coverage.SettingImpersonates]; users != "" {
+			as[users] = append(as[users], id)
+		}
+	}
+	for _, users := range slices.Sorted(maps.Keys(as)) {
+		slices.Sort(as[users])
+		r.warn(groupFence, codeFenceOthers, "write as the Pods' own ServiceAccount, if late writes matter",
+			"clients of %s write as other users, by impersonation: %s. The fence lets such writes pass, however late they come; "+
+				"the members' logs say where", strings.Join(as[users], ", "), users)
+	}
 }
 
 // fenced looks for members that the fence does not admit, or does not concern.
