@@ -21,7 +21,8 @@ const diagnoseTimeout = 30 * time.Second
 
 // diagnose finds out why the kind's lists or watches fail, and notes it as the cause of the failure. A watch cache that
 // cannot be filled answers 429 to watches and to most lists, but a list in pages goes to etcd and has the API server's
-// reason, such as an object that cannot be converted. It reads pages up to the one that fails, and then halves that one.
+// reason, such as an object that cannot be converted. It reads pages up to the one that fails, and then halves that
+// one.
 func (s *source) diagnose(r Request) {
 	s.mu.Lock()
 	a := s.ailing[r]

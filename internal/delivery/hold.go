@@ -52,7 +52,8 @@ func (s *Share) takeAnew(set slot.Set) slot.Set {
 
 // Warm returns when the stores of all running informers of sharded kinds hold the slots (rule R8). Hold must have been
 // called for them. Lists that fail are tried again until ctx ends. If the slots' owner leaves, a kind that was listed
-// before and has been failing since is not waited for; see Lacks. The error is ErrReleased if slots are not held any more, or ctx's cause.
+// before and has been failing since is not waited for; see Lacks. The error is ErrReleased if slots are not held any
+// more, or ctx's cause.
 func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.awaitStores(ctx, set, false) }
 
 // awaitStores waits until the informers' stores hold the slots. final says that the slots are this member's, whatever

@@ -101,8 +101,8 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	return list, nil
 }
 
-// listCached returns what the API server's watch cache has of a list that begins, if the last list failed. It returns nil
-// if that is not asked, or does not answer.
+// listCached returns what the API server's watch cache has of a list that begins, if the last list failed. It returns
+// nil if the cache is not asked, or does not answer.
 func (s *source) listCached(ctx context.Context, r *relist, o metav1.ListOptions) runtime.Object {
 	s.mu.Lock()
 	err := s.ailing[RequestList].err

@@ -37,8 +37,8 @@ func (s *source) fromCache() sharding.Request {
 	}}
 }
 
-// mayUseCache reports whether to ask the watch cache after a list of the slots failed: the API server itself has failed,
-// and the cache has not answered for all of them before.
+// mayUseCache reports whether to ask the watch cache after a list of the slots failed: the API server itself has
+// failed, and the cache has not answered for all of them before.
 func (s *source) mayUseCache(set slot.Set, err error) bool {
 	if !internal(err) {
 		return false

@@ -101,8 +101,8 @@ func (r *Engine) watchFailing(ctx context.Context) {
 	}
 }
 
-// refusedAfter is how long the lists or watches of a kind must have failed before that is reported: longer than it takes
-// to diagnose it.
+// refusedAfter is how long the lists or watches of a kind must have failed before that is reported: longer than it
+// takes to diagnose it.
 const refusedAfter = 20 * time.Second
 
 // refusedKinds returns the kinds that cannot be listed or watched, each once.

@@ -192,3 +192,23 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 		}
 	})
 }
+
+// R6: a leaver has ended the context of a reconcile, which goes on to note what it has done. That write is sent: the
+// slot waits for it.
+func TestR06WritesOfCutReconcilesAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := testRota(t)
+		mayWrite(r, time.Minute)
+		ctx, cut := context.WithCancelCause(t.Context())
+		ctx = r.withSlot(ctx, 3)
+		cut(gate.ErrHandover)
+		sent := false
+		err := send(ctx, t, r, http.MethodPut, func(*http.Request) (*http.Response, error) {
+			sent = true
+			return status(http.StatusOK), nil
+		})
+		if !sent || err != nil {
+			t.Errorf("sent: %v, error %v", sent, err)
+		}
+	})
+}

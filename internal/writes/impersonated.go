@@ -34,9 +34,9 @@ func (i *impersonated) note(log logr.Logger, req *http.Request) {
 	}
 	i.users = slices.Insert(i.users, at, user)
 	i.mu.Unlock()
-	log.Info("A client of the program writes as another user, by impersonation. A fence cannot tell such writes from those "+
-		"of other programs: those of a replica that was paused may be accepted late. If that matters, write as the Pod's "+
-		"own ServiceAccount, and give it the permissions of that user", "user", user, "request",
+	log.Info("A client of the program writes as another user, by impersonation. A fence cannot tell such writes from "+
+		"those of other programs: those of a replica that was paused may be accepted late. If that matters, write as the "+
+		"Pod's own ServiceAccount, and give it the permissions of that user", "user", user, "request",
 		req.Method+" "+req.URL.Path, "at", caller())
 }
 

@@ -90,8 +90,8 @@ func (r *run) impersonated(v *view.Rota) {
 	for _, users := range slices.Sorted(maps.Keys(as)) {
 		slices.Sort(as[users])
 		r.warn(groupFence, codeFenceOthers, "write as the Pods' own ServiceAccount, if late writes matter",
-			"clients of %s write as other users, by impersonation: %s. The fence lets such writes pass, however late they come; "+
-				"the members' logs say where", strings.Join(as[users], ", "), users)
+			"clients of %s write as other users, by impersonation: %s. The fence lets such writes pass, however late they "+
+				"come; the members' logs say where", strings.Join(as[users], ", "), users)
 	}
 }
 

@@ -143,8 +143,8 @@ func problems(r *Rota, e evidence) []Problem {
 		if !kind.Without.Empty() {
 			severity = Error
 		}
-		add(severity, KindRefused, kind.Without.String(), "", "%s. Repair the object or the webhook that it names, or restore "+
-			"the permission; members try again by themselves", kind)
+		add(severity, KindRefused, kind.Without.String(), "", "%s. Repair the object or the webhook that it names, or "+
+			"restore the permission; members try again every few seconds", kind)
 	}
 	for _, d := range e.differences {
 		if d.Clash != "" {
