@@ -20,6 +20,7 @@ import (
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -58,16 +59,14 @@ func (e *engine) grant(ctx context.Context) error {
 		rule(authorizationv1.GroupName, "subjectaccessreviews", "create"),
 	}
 	workers := slices.Concat(operator, []rbacv1.PolicyRule{rule(webv1.GroupVersion.Group, "websites", "take")})
-	subject := func(account string) rbacv1.Subject {
-		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: tierNamespace, Name: account}
-	}
+	subject := func(account string) rbacv1.Subject { return controlplane.Account(tierNamespace, account) }
 	errs := []error{
-		e.Cluster.Create(ctx, rig.Grant(dispatcherAccount, tierNamespace, permission.Rules(tierName),
-			subject(dispatcherAccount))...),
+		e.Cluster.Create(ctx, controlplane.Roles(tierNamespace, dispatcherAccount, subject(dispatcherAccount),
+			permission.Rules(tierName)...)...),
 	}
 	for account, rules := range map[string][]rbacv1.PolicyRule{dispatcherAccount: dispatchers, workerAccount: workers} {
 		errs = append(errs, e.Cluster.Create(ctx, serviceAccount(account)),
-			e.Cluster.Create(ctx, rig.Grant(tierNamespace+"-"+account, "", rules, subject(account))...))
+			e.Cluster.Create(ctx, controlplane.Roles("", tierNamespace+"-"+account, subject(account), rules...)...))
 	}
 	return errors.Join(errs...)
 }

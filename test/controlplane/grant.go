@@ -21,20 +21,28 @@ func Account(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// Grant makes a role with these rules, and binds it to a subject: a Role in the namespace, or a ClusterRole if
-// namespace is "". API servers learn of roles a moment later.
-func (c *ControlPlane) Grant(tb testing.TB, namespace, name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
-	tb.Helper()
+// Roles returns a role with these rules, and its binding to a subject, to be created: a Role in the namespace, or a
+// ClusterRole if namespace is "".
+func Roles(namespace, name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) []client.Object {
 	about, subjects := metav1.ObjectMeta{Namespace: namespace, Name: name}, []rbacv1.Subject{to}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
 	if namespace != "" {
-		c.create(tb, &rbacv1.Role{ObjectMeta: about, Rules: rules},
-			&rbacv1.RoleBinding{ObjectMeta: about, Subjects: subjects, RoleRef: ref})
-		return
+		return []client.Object{
+			&rbacv1.Role{ObjectMeta: about, Rules: rules},
+			&rbacv1.RoleBinding{ObjectMeta: about, Subjects: subjects, RoleRef: ref},
+		}
 	}
 	ref.Kind = "ClusterRole"
-	c.create(tb, &rbacv1.ClusterRole{ObjectMeta: about, Rules: rules},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: about, Subjects: subjects, RoleRef: ref})
+	return []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: about, Rules: rules},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: about, Subjects: subjects, RoleRef: ref},
+	}
+}
+
+// Grant makes what Roles returns. API servers learn of roles a moment later.
+func (c *ControlPlane) Grant(tb testing.TB, namespace, name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	tb.Helper()
+	c.create(tb, Roles(namespace, name, to, rules...)...)
 }
 
 // MakeAccount makes a ServiceAccount with these permissions in its namespace.

@@ -301,7 +301,7 @@ func (s suite) keyNamespace(t *testing.T) {
 	r.hashed = slot.KeyNamespace
 	r.share = s.share(delivery.Options{Key: slot.KeyNamespace, Mode: s.delivery})
 	r.must(r.share.Shard(r.kind.GroupKind))
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	keys := r.fill(2, r.share.Slot(r.kind.Namespaces[0], "", ""), r.share.Slot(r.kind.Namespaces[1], "", ""))
 	set := only(r.share.Slot(r.kind.Namespaces[0], "", ""))

@@ -183,7 +183,7 @@ func (s suite) lateInformer(t *testing.T) {
 	r.fill(2, 2)
 	r.run(r.informer)
 	r.own(only(1))
-	late, _ := r.newInformer("", 0)
+	late, _ := r.newInformer("")
 	heard := r.listen(late)
 	r.run(late)
 	if got := slices.SortedFunc(maps.Keys(store(late)), compareNames); !cmp.Equal(got, keys) {
@@ -206,8 +206,8 @@ func (s suite) severalInformers(t *testing.T) {
 	if len(r.kind.Namespaces) < 2 {
 		t.Skip("a cluster-scoped kind")
 	}
-	a, _ := r.newInformer(r.kind.Namespaces[0], 0)
-	b, _ := r.newInformer(r.kind.Namespaces[1], 0)
+	a, _ := r.newInformer(r.kind.Namespaces[0])
+	b, _ := r.newInformer(r.kind.Namespaces[1])
 	keys := r.fill(4, 1)
 	r.run(a, b)
 	r.must(r.warm(r.ctx, only(1)))
@@ -237,7 +237,7 @@ func (s suite) severalInformers(t *testing.T) {
 
 func (s suite) transform(t *testing.T) {
 	r := s.rig(t)
-	inf, _ := r.newInformer("", 0)
+	inf, _ := r.newInformer("")
 	r.must(inf.SetTransform(nil))
 	r.must(inf.SetTransform(func(obj any) (any, error) {
 		about, err := meta.Accessor(obj)

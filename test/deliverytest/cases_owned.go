@@ -38,7 +38,7 @@ func (s suite) ownedRig(t *testing.T, key slot.Key) *rig {
 	if !r.share.Own(r.kind.GroupKind, parents, false) {
 		t.Fatal("not owned")
 	}
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	return r
 }
@@ -233,34 +233,6 @@ func (s suite) ownedLabelsGoWrong(t *testing.T) {
 		r.relabel(foreign.Key, map[string]string{name: r.stamps(mine)[name]})
 		r.reported(foreign)
 		r.holds(objs[1], objs[4], objs[5])
-	})
-}
-
-// A child of ours moves to a slot that is being listed again, and is deleted there before the list. Neither the list
-// nor the store's part of that slot shows it.
-func (s suite) ownedDeletedWhereListed(t *testing.T) {
-	s.keys(t, func(t *testing.T, key slot.Key) {
-		r := s.ownedRig(t, key)
-		mine, listed := r.parentIn(1), r.parentIn(2)
-		kept, gone, away := r.child(mine), r.child(mine), r.child(mine)
-		r.run(r.informer)
-		r.own(only(1))
-		r.must(r.warm(r.ctx, only(2)))
-		r.holds(kept, gone, away)
-		r.forget()
-		resume := r.faults.Pause()
-		r.adopt(gone.Key, listed, r.stamps(listed))
-		away = r.adopt(away.Key, listed, r.stamps(listed))
-		last := r.delete(gone.Key)
-		finish := r.listing(func() error { return r.share.Load(r.ctx, only(2), table.CauseExpelled, nil, false) })
-		resume()
-		r.streamAt(last)
-		finish()
-		r.holds(kept, away)
-		r.reached(last)
-		r.wantHeard("delete "+gone.Key.String(), "delete "+away.Key.String())
-		r.open(only(2))
-		r.holds(kept, away)
 	})
 }
 

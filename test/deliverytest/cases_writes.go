@@ -53,7 +53,7 @@ func (s suite) writers(t *testing.T, test func(t *testing.T, old, next *rig, cre
 // joins has the rig look at another one's objects.
 func (r *rig) joins(other *rig) {
 	r.kind, r.label = other.kind, other.label
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 }
 

@@ -24,7 +24,6 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
-	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -82,16 +81,16 @@ func (s suite) rig(t *testing.T) *rig {
 	if err := r.share.Shard(r.kind.GroupKind); err != nil {
 		t.Fatal(err)
 	}
-	r.informer, r.faults = r.newInformer("", 0)
+	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	return r
 }
 
 func (r *rig) selector() string { return label + "=" + r.label }
 
-func (r *rig) newInformer(namespace string, resync time.Duration) (cache.SharedIndexInformer, *Faulty) {
+func (r *rig) newInformer(namespace string) (cache.SharedIndexInformer, *Faulty) {
 	faults := NewFaulty(r.kind.ListWatch(namespace, r.selector()), r.watchList)
-	inf := r.share.NewInformer(r.kind.GroupKind, faults, r.kind.Example.DeepCopyObject(), resync,
+	inf := r.share.NewInformer(r.kind.GroupKind, faults, r.kind.Example.DeepCopyObject(), 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return inf, faults
 }
@@ -362,17 +361,6 @@ func (r *rig) relists() {
 	r.eventually(func() error {
 		if lists := r.faults.Counts().Lists; lists == before {
 			return errors.New("not listed again")
-		}
-		return nil
-	})
-}
-
-// streamAt waits until the informer has received an object's version.
-func (r *rig) streamAt(obj Object) {
-	r.t.Helper()
-	r.eventually(func() error {
-		if at := r.informer.LastSyncResourceVersion(); resourceversion.Compare(at, obj.Version) < 0 {
-			return fmt.Errorf("the stream is at %s, not at %s", at, obj.Version)
 		}
 		return nil
 	})

@@ -114,7 +114,6 @@ func Run(t *testing.T, o Options) {
 				{"OwnedKind", suite.ownedKind},
 				{"OwnersThatAreGone", suite.ownersThatAreGone},
 				{"OwnedLabelsGoWrong", suite.ownedLabelsGoWrong},
-				{"OwnedDeletedWhereListed", suite.ownedDeletedWhereListed},
 				{"OrphansAreWhole", suite.orphansAreWhole},
 			} {
 				t.Run(c.name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,10 +88,7 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 		},
 		Identify: func(context.Context, string) (rig.Identity, error) { return rig.Identity{Config: operator}, nil },
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
-	if err := c.Create(t.Context(), account); err != nil {
-		t.Fatal(err)
-	}
+	plane.MakeAccount(t, n.namespace, "operator")
 	n.permit()
 	for i := range websites {
 		n.create(fmt.Sprintf("site-%d", i), "Hello")
@@ -115,12 +111,7 @@ func (n *night) permit() {
 		APIGroups: []string{webv1.GroupVersion.Group}, Resources: []string{"websites", "websites/status"},
 		Verbs: []string{"get", "list", "watch", "update", "patch"},
 	})
-	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: n.namespace, Name: "operator"}
-	for _, obj := range rig.Grant("operator", n.namespace, rules, account) {
-		if err := n.client.Create(n.t.Context(), obj); err != nil {
-			n.t.Fatal(err)
-		}
-	}
+	n.plane.Grant(n.t, n.namespace, "operator", controlplane.Account(n.namespace, "operator"), rules...)
 }
 
 func (n *night) create(site, title string) {

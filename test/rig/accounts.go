@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
@@ -61,11 +62,11 @@ func (a accounts) create(ctx context.Context, rota string) error {
 	}, {
 		APIGroups: []string{""}, Resources: []string{dutyMaps.Resource}, Verbs: []string{"get", "list", "watch", "patch"},
 	}}
-	members := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: rota}
+	members := controlplane.Account(a.Namespace, rota)
 	return errors.Join(
 		a.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: rota, Namespace: a.Namespace}}),
-		a.Create(ctx, Grant(rota, a.Namespace, permission.Rules(rota), members)...),
-		a.Create(ctx, Grant(rota, a.Sites, sites, members)...))
+		a.Create(ctx, controlplane.Roles(a.Namespace, rota, members, permission.Rules(rota)...)...),
+		a.Create(ctx, controlplane.Roles(a.Sites, rota, members, sites...)...))
 }
 
 // identify makes a Pod object, which nothing runs, and puts a proxy before the API servers.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -242,21 +241,4 @@ func (c *Cluster) ReadAudit(log *judge.Log, rota string) error {
 // Namespace returns a namespace, to be created.
 func Namespace(name string) client.Object {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
-// Grant returns a role and its binding, to be created: for a namespace, or for all where it is "".
-func Grant(name, namespace string, rules []rbacv1.PolicyRule, to rbacv1.Subject) []client.Object {
-	meta, subjects := metav1.ObjectMeta{Name: name, Namespace: namespace}, []rbacv1.Subject{to}
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
-	if namespace != "" {
-		return []client.Object{
-			&rbacv1.Role{ObjectMeta: meta, Rules: rules},
-			&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
-		}
-	}
-	ref.Kind = "ClusterRole"
-	return []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref},
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/controlplane"
 )
 
 // Users gives members what the operator with all its children needs, and returns how a replica reaches the API server:
@@ -37,8 +38,8 @@ func (c *Cluster) Users(ctx context.Context, rota string, labels bool) (
 	})
 	members := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: c.Namespace + ":members"}
 	errs := []error{
-		c.Create(ctx, Grant(c.Namespace, "", rules, members)...),
-		c.Create(ctx, Grant(c.Namespace, c.Namespace, permission.Rules(rota), members)...),
+		c.Create(ctx, controlplane.Roles("", c.Namespace, members, rules...)...),
+		c.Create(ctx, controlplane.Roles(c.Namespace, c.Namespace, members, permission.Rules(rota)...)...),
 	}
 	for _, name := range DutyNames {
 		errs = append(errs, c.Create(ctx, dutyObject(c.Sites, name)))
