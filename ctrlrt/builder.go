@@ -101,6 +101,7 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
 // WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	b.blind = b.blind || !isChannel(src)
+	src = countDropped(src)
 	if b.view != nil && src != nil {
 		src = newRawSource(src, b.view.sources)
 	}
@@ -240,7 +241,7 @@ func (w watching) Watch(src source.Source) error {
 	if !isChannel(src) {
 		w.chooser.cannotAsk()
 	}
-	return w.Controller.Watch(src)
+	return w.Controller.Watch(countDropped(src))
 }
 
 // watch has every member cache all objects of a kind.

@@ -1,17 +1,28 @@
 package ctrlrt
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/slot"
 )
 
 func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
@@ -64,5 +75,58 @@ func TestArrivalsHaveOneRule(t *testing.T) {
 	a.taken(request{})
 	if _, theirs := a.next(); theirs {
 		t.Error("a turn without an item")
+	}
+}
+
+// Events of a channel about objects of other members are counted, and the first one is logged. Those about this
+// member's objects come to the queue.
+func TestDroppedEventsAreCounted(t *testing.T) {
+	for _, priorities := range []bool{true, false} {
+		logged := 0
+		r, err := rota.New(nil, rota.Options{Solo: true, Logger: funcr.New(func(_, line string) {
+			if strings.Contains(line, "rota_events_dropped_total") {
+				logged++
+			}
+		}, funcr.Options{})})
+		noError(t, err)
+		noError(t, shareOf(r).Shard(configMaps.GroupKind()))
+		mine := shareOf(r).Slot("a", "mine", "")
+		open := slot.SetOf(slot.Range{First: mine, Last: mine})
+		shareOf(r).Hold(open)
+		parts := r.Adapt(adapter.Grant())
+		parts.Gate.SetDeadline(100000 * time.Hour)
+		parts.Gate.Open(open, 1)
+		c, err := parts.NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
+		noError(t, err)
+		q := wrapQueue(controller.Options{UsePriorityQueue: ptr.To(priorities)}, c,
+			func(key types.NamespacedName) types.NamespacedName { return key }, func(plainQueue) {})("test", queueLimiter())
+		events := make(chan event.GenericEvent)
+		noError(t, countDropped(source.Channel(events, &handler.EnqueueRequestForObject{})).Start(t.Context(), q))
+		send := func(name string) {
+			events <- event.GenericEvent{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}}
+		}
+		for _, name := range []string{"theirs", "others", "mine"} {
+			if name != "mine" && shareOf(r).Slot("a", name, "") == mine {
+				t.Fatalf("%s is in the slot of mine: choose another name", name)
+			}
+			send(name)
+		}
+		if got, _ := q.Get(); got.Name != "mine" {
+			t.Errorf("the queue has %v, want mine", got)
+		}
+		registry := prometheus.NewRegistry()
+		noError(t, registry.Register(r.Collector()))
+		families, err := registry.Gather()
+		noError(t, err)
+		counted := 0.0
+		for _, f := range families {
+			if f.GetName() == "rota_events_dropped_total" {
+				counted = f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		if counted != 2 || logged != 1 {
+			t.Errorf("counted %v and logged %d times, want 2, and once", counted, logged)
+		}
+		q.ShutDown()
 	}
 }

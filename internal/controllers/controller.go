@@ -46,6 +46,8 @@ type Controller struct {
 	// requests are those of its reconciles; toldUnwrapped says that some go through other clients than WrapConfig's.
 	requests      work.Requests
 	toldUnwrapped atomic.Bool
+	// toldDropped says that NoteDropped has logged.
+	toldDropped atomic.Bool
 	// tally is what came of its reconciles; Work.With guards it.
 	tally trial.Tally
 
@@ -98,6 +100,21 @@ func (c *Controller) Add(key types.NamespacedName) bool {
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.Work.AddLater(key)
+}
+
+// NoteDropped counts a key that is about to be added because of an event that no other member gets, if it is not this
+// member's. The first one is logged.
+func (c *Controller) NoteDropped(key types.NamespacedName) {
+	if c.Work.Keeps(key) {
+		return
+	}
+	c.env.Dropped(c.Name)
+	if c.toldDropped.CompareAndSwap(false, true) {
+		c.env.Log.Info("An event of a source.Channel is about an object that this member does not own, so it is dropped. "+
+			"Unless the program sends it to all replicas, nobody reconciles the object because of it. Send it to all of them, "+
+			"or write to the object, for example an annotation. rota_events_dropped_total counts such events", "controller",
+			c.Name, "kind", c.Kind.String(), "object", key.String())
+	}
 }
 
 // keys are those of a controller.

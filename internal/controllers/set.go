@@ -37,6 +37,8 @@ type Env struct {
 	// so or ctx ends.
 	Asked   func(gate.Verdict)
 	TellNow func(ctx context.Context, n member.Notify)
+	// Dropped is called for each event of a controller that reached this member only, and was about another's object.
+	Dropped func(controller string)
 	// Observer hears of reconciles; nil: nobody does.
 	Observer Observer
 }

@@ -161,7 +161,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.faults = controllers.NewFaults(r.now, log)
 	r.controllers = controllers.NewSet(controllers.Env{
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
-		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow,
+		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow, Dropped: r.metrics.drop,
 	})
 	r.adapted = r.adaptable()
 	return r

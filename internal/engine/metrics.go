@@ -22,9 +22,9 @@ type metrics struct {
 	kept    []prometheus.Collector
 	sampled []sampled
 
-	verdicts, swaps, renewals, events, plans    *prometheus.CounterVec
-	rejoins, abandoned, inherited, late, fenced prometheus.Counter
-	phase, stall                                *prometheus.HistogramVec
+	verdicts, swaps, renewals, events, plans, dropped *prometheus.CounterVec
+	rejoins, abandoned, inherited, late, fenced       prometheus.Counter
+	phase, stall                                      *prometheus.HistogramVec
 }
 
 func newMetrics(r *Engine) *metrics {
@@ -46,6 +46,8 @@ func newMetrics(r *Engine) *metrics {
 		"member, because no worker had come to them.")
 	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide in "+
 		"time, or did not answer: admission webhooks or the API server are slow.")
+	m.dropped = m.counters("rota_events_dropped_total", "Events of a source.Channel that were about objects of other "+
+		"members. No other member gets them, unless the program sends them to all.", "controller")
 	m.fenced = m.counter("rota_fence_rejections_total", "Writes of this process that a fence refused.")
 	m.phase = m.histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for "+
 		"each slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. "+
@@ -115,6 +117,7 @@ func reasons() []string {
 func (r *Engine) Collector() prometheus.Collector { return r.metrics }
 
 func (m *metrics) verdict(v gate.Verdict)   { m.verdicts.WithLabelValues(v.String()).Inc() }
+func (m *metrics) drop(controller string)   { m.dropped.WithLabelValues(controller).Inc() }
 func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()).Inc() }
 func (m *metrics) told(reason string)       { m.events.WithLabelValues(reason).Inc() }
 func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }

@@ -133,6 +133,12 @@ func (c *Controller) exists(key types.NamespacedName) bool {
 // queue; its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.env.Now()) }
 
+// Keeps reports whether Add would take a key now: its slot is this member's, or on its way here.
+func (c *Controller) Keeps(key types.NamespacedName) bool {
+	s, known := c.Slot(key)
+	return known && (c.env.Gate.Owns(s) || c.env.Objects.Holds(s) && !c.env.Objects.LedElsewhere())
+}
+
 // AddLater is Add for a key that waits for a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool { return c.add(key, 0) }
 

@@ -1,0 +1,84 @@
+package ctrlrt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// channelSource is a source.Channel of a sharded controller. Its events reach this process only, so those about objects
+// of other members are lost. They are counted, and the first one is logged.
+type channelSource struct{ source.Source }
+
+// countDropped returns a source that counts the events that are lost. Sources other than source.Channel are returned as
+// they are: every member has the same.
+func countDropped(src source.Source) source.Source {
+	if !isChannel(src) {
+		return src
+	}
+	return channelSource{src}
+}
+
+// String names the source in logs.
+func (s channelSource) String() string { return fmt.Sprint(s.Source) }
+
+// Start implements source.Source.
+func (s channelSource) Start(ctx context.Context, q plainQueue) error {
+	switch own := q.(type) {
+	case *priorityQueue:
+		q = channelPriorityQueue{channelQueue{own, own.shardedQueue}, own}
+	case *shardedQueue:
+		q = channelQueue{own, own}
+	}
+	return s.Source.Start(ctx, q)
+}
+
+// channelQueue is the queue of a controller as a channel's handler has it.
+type channelQueue struct {
+	plainQueue
+	sharded *shardedQueue
+}
+
+func (q channelQueue) note(items ...request) {
+	for _, r := range items {
+		q.sharded.Controller().NoteDropped(q.sharded.about(r).NamespacedName)
+	}
+}
+
+// Add implements workqueue.TypedInterface.
+func (q channelQueue) Add(r request) {
+	q.note(r)
+	q.plainQueue.Add(r)
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (q channelQueue) AddAfter(r request, d time.Duration) {
+	q.note(r)
+	q.plainQueue.AddAfter(r, d)
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q channelQueue) AddRateLimited(r request) {
+	q.note(r)
+	q.plainQueue.AddRateLimited(r)
+}
+
+// channelPriorityQueue is channelQueue for a priority queue, which handlers recognize by its type.
+type channelPriorityQueue struct {
+	channelQueue
+	priorities *priorityQueue
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (q channelPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
+	q.note(items...)
+	q.priorities.AddWithOpts(o, items...)
+}
+
+// GetWithPriority implements priorityqueue.PriorityQueue.
+func (q channelPriorityQueue) GetWithPriority() (request, int, bool) { return q.priorities.GetWithPriority() }
+
+var _ prioritized = channelPriorityQueue{}
