@@ -67,11 +67,14 @@ func (l local) Alive(id string) bool {
 	return o != nil && !o.missing && o.renewals >= aliveAfter
 }
 
-func (l local) LongestWrite(id string) time.Duration {
-	if o := l.watch.others[id]; o != nil {
-		return o.lease.LongestWrite
+// WritesEnd counts from the other one's last renewal. What was announced counts from the start of that renewal, by a
+// clock that may be a thirteenth slower than this member's. So it is over when a lease is.
+func (l local) WritesEnd(id string) time.Duration {
+	o := l.watch.others[id]
+	if o == nil {
+		return 0
 	}
-	return 0
+	return max(0, o.lease.LongestWrite-l.silence(id)/13*12)
 }
 
 func (l local) TooOld(format int) (id string) {

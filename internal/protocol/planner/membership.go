@@ -186,7 +186,7 @@ func (p *proposer) expel(d *draft, dead []string) {
 func (p *proposer) expelNote(dead []string) table.Note {
 	note := table.Note{Cause: table.CauseExpelled}
 	for _, id := range dead {
-		note.Wait = max(note.Wait, p.LongestWrite(id))
+		note.Wait = max(note.Wait, p.WritesEnd(id))
 	}
 	for _, r := range p.Table.Runs {
 		if r.Unsettled && slices.Contains(dead, r.Owner) {

@@ -79,8 +79,9 @@ type Local interface {
 	// renew since.
 	Seen(id string) bool
 	Alive(id string) bool
-	// LongestWrite is how long a write of the other one may take if its Lease announces long ones, otherwise 0 (rule R2).
-	LongestWrite(id string) time.Duration
+	// WritesEnd is how long from now a write of the other one may still be under way if its Lease announces long ones,
+	// otherwise 0 (rules R2 and R7).
+	WritesEnd(id string) time.Duration
 	// TooOld returns a process that wants to join and does not read a format of the table, or "".
 	TooOld(format int) (id string)
 	// Slot returns the state of a slot in this member.
