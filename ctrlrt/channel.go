@@ -79,6 +79,8 @@ func (q channelPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...requ
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
-func (q channelPriorityQueue) GetWithPriority() (request, int, bool) { return q.priorities.GetWithPriority() }
+func (q channelPriorityQueue) GetWithPriority() (request, int, bool) {
+	return q.priorities.GetWithPriority()
+}
 
 var _ prioritized = channelPriorityQueue{}

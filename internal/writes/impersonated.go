@@ -40,8 +40,8 @@ func (i *impersonated) note(log logr.Logger, req *http.Request) {
 		req.Method+" "+req.URL.Path, "at", caller())
 }
 
-// Impersonated returns the users as whom clients of the program have written objects of the member's slots, in order, at
-// most ten.
+// Impersonated returns the users as whom clients of the program have written objects of the member's slots, in order,
+// and at most ten.
 func (w *Writes) Impersonated() []string {
 	w.impersonated.mu.Lock()
 	defer w.impersonated.mu.Unlock()
