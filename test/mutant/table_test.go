@@ -22,7 +22,7 @@ var bugs = []bug{
 	{"LongUnannounced", "R2: long writes are sent before the Lease announces them", member + "long_writes.go",
 		"wanted && l.announced && !l.allowed", "wanted && !l.allowed", script("R02_long_writes_are_announced")},
 	{"LongWait", "R7: new owners do not wait for what was announced", member + "slots.go",
-		"max(m.cfg.FenceDelay, note.Wait)", "m.cfg.FenceDelay", script("R07_long_writes_outlast_new_owners")},
+		"max(m.cfg.FenceDelay, note.Wait)", "m.cfg.FenceDelay", script("R07_long_writes_are_waited_for")},
 	{"InvalidBelieved", "R4: members go by a table that is not theirs", member + "read.go",
 		"if err := m.refuse(s); err != nil {", "if err := m.refuse(s); err != nil && s.Err != nil {", script("R04_other_options_stop")},
 	{"OpenEpoch", "R5: a slot opens at another epoch than it was activated for", member + "slots.go",
