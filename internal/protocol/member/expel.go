@@ -59,7 +59,7 @@ func (m *Member) deleteDeadLease(id string) {
 func (m *Member) leaseDeleted(e LeaseDeleted) {
 	delete(m.deleting, e.ID)
 	if e.ID == m.cfg.Self.ID {
-		m.parted(e.Outcome)
+		m.parted()
 		return
 	}
 	switch e.Outcome {

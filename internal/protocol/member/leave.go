@@ -61,15 +61,9 @@ func (m *Member) keepParting() {
 	}
 }
 
-func (m *Member) parted(o Outcome) {
-	if o == OutcomeUnknown || o == OutcomeFailed {
-		// The planners will delete the Lease. The table does not name this member any more, so nothing waits for that.
-		err := fmt.Errorf("lease of member %s could not be deleted; it will be removed when it has expired", m.cfg.Self.ID)
-		m.stop(errors.Join(m.refused, err), false)
-		return
-	}
-	m.stop(m.refused, false)
-}
+// parted ends the member, whatever became of the deletion of its Lease: planners delete it once it has expired. The table
+// does not name this member any more, so nothing waits for that.
+func (m *Member) parted() { m.stop(m.refused, false) }
 
 // inDoubt says that a swap of unknown outcome may still happen: no later version of the table was seen.
 func (m *Member) inDoubt() bool {

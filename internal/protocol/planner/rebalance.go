@@ -47,14 +47,14 @@ func Rebalance(t *table.Table, wall int64, reports []LoadReport) (*table.Table, 
 // allRenew is what a member sees where all others renew their Leases, and none of the slots is its own.
 type allRenew struct{}
 
-func (allRenew) Dead(string) bool                  { return false }
-func (allRenew) Renewing(string) bool              { return true }
-func (allRenew) OnTime(string) bool                { return true }
-func (allRenew) Seen(string) bool                  { return true }
-func (allRenew) Alive(string) bool                 { return true }
-func (allRenew) TooOld(int) string                 { return "" }
+func (allRenew) Dead(string) bool               { return false }
+func (allRenew) Renewing(string) bool           { return true }
+func (allRenew) OnTime(string) bool             { return true }
+func (allRenew) Seen(string) bool               { return true }
+func (allRenew) Alive(string) bool              { return true }
+func (allRenew) TooOld(int) string              { return "" }
 func (allRenew) WritesEnd(string) time.Duration { return 0 }
-func (allRenew) Slot(slot.Slot) Slot               { return Slot{} }
+func (allRenew) Slot(slot.Slot) Slot            { return Slot{} }
 
 // Guess returns the owners of all slots as a planner would choose them if the silent members were dead.
 func Guess(v View, silent []string) []string {
