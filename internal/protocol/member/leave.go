@@ -61,8 +61,8 @@ func (m *Member) keepParting() {
 	}
 }
 
-// parted ends the member, whatever became of the deletion of its Lease: planners delete it once it has expired. The table
-// does not name this member any more, so nothing waits for that.
+// parted ends the member, whatever became of the deletion of its Lease: planners delete it once it has expired. The
+// table does not name this member any more, so nothing waits for that.
 func (m *Member) parted() { m.stop(m.refused, false) }
 
 // inDoubt says that a swap of unknown outcome may still happen: no later version of the table was seen.
