@@ -318,8 +318,11 @@ func (w *World) names(n *Node, present bool, last map[string]time.Duration) bool
 	return ever && w.now-at <= fenceLag
 }
 
-// checkWrite looks at a write that commits now. The fence may have been deceived when it was admitted.
-func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
+// oldCopy excuses late writes that the fence lets pass.
+const oldCopy = "an old copy of the table"
+
+// checkWrite looks at a write that commits now. excuse is what may make it late, "" if nothing may.
+func (w *World) checkWrite(n *Node, f *flight, excuse string) {
 	h := &w.slots[f.key.slot]
 	h.version = w.version
 	if w.opts.Timeline != nil {
@@ -328,9 +331,9 @@ func (w *World) checkWrite(n *Node, f *flight, deceived bool) {
 	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	switch {
 	case h.epoch <= f.epoch || h.opener == n:
-	case deceived:
+	case excuse != "":
 		w.Counts.Excused++
-		w.logf("excused by an old copy of the table: a late write for key %v by %s at epoch %d", f.key, n.ID, f.epoch)
+		w.logf("excused by %s: a late write for key %v by %s at epoch %d", excuse, f.key, n.ID, f.epoch)
 	default:
 		w.violateAtGate("late write", "a write for key %v by %s at epoch %d commits after %s opened the slot at epoch %d",
 			f.key, n.ID, f.epoch, h.opener.ID, h.epoch)

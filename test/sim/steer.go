@@ -96,13 +96,16 @@ func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
 		return true
 	}
 	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
-	deceived := fence && n.w.deceived(n)
+	excuse := ""
+	if fence && n.w.deceived(n) {
+		excuse = oldCopy
+	}
 	timeout := n.cfg.WriteTimeout
 	if end, _ := n.long.Begin(); end != nil {
 		timeout = n.cfg.LongestWrite() // as if it had been looked at just after a renewal
 		n.w.after(min(d, timeout), func() { n.local(end) })
 	}
-	n.w.after(min(d, timeout), func() { n.w.checkWrite(n, f, deceived) })
+	n.w.after(min(d, timeout), func() { n.w.checkWrite(n, f, excuse) })
 	return true
 }
 

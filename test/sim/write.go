@@ -42,9 +42,10 @@ func wandererUID(s streamtest.State) types.UID { return types.UID(strconv.Itoa(s
 type sent struct {
 	of   *flight
 	gone *streamtest.State
-	// long: it may take longer than WriteTimeout. end is called when it cannot take effect any more.
-	long bool
-	end  func()
+	// long: it may take longer than WriteTimeout. stalled: the process stopped between the check and the sending.
+	long, stalled bool
+	// end is called when it cannot take effect any more.
+	end func()
 }
 
 // write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
@@ -71,7 +72,7 @@ func (n *Node) write(f *flight) {
 	}
 	if w.chance(w.Net.Stall * 3) {
 		// The process stops between the check and the sending.
-		f.sending = true
+		f.sending, one.stalled = true, true
 		n.Pause(w.between(0, 30*time.Second))
 		n.local(func() { n.sendWrite(one, timeout) })
 		return
@@ -158,7 +159,14 @@ func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
 		w.change(is)
 		w.Counts.Deleted++
 	}
-	w.checkWrite(n, one.of, deceived)
+	excuse := ""
+	switch {
+	case deceived:
+		excuse = oldCopy
+	case one.long && one.stalled: // within the fence's lag it is admitted, and then it outlasts FenceDelay
+		excuse = "a pause in the middle of sending a long write"
+	}
+	w.checkWrite(n, one.of, excuse)
 	return true
 }
 
