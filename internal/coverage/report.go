@@ -131,7 +131,7 @@ const (
 //	would: |                          of a shadow: kind, objects, unlabelled, changed, in so many seconds
 //	  Website.web.example.com 412 412 37 600
 //	refused: |                        kind, since, slots without it, error
-//	  Website.web.example.com 2026-11-23T11:52:00Z "0-21" "conversion webhook … failed: …"
+//	  Website.web.example.com 2026-11-23T11:52:00Z 0-21 "conversion webhook … failed: …"
 //	health: |                         hanging, failing; kind, object, slot, running since, failures, panics, since, last
 //	  0 1
 //	  Website.web.example.com "team-a/hello-11" 109 - 14 0 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "website" "denied"

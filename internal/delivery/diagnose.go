@@ -16,30 +16,41 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
-// diagnoseTimeout bounds the requests of a diagnosis.
-const diagnoseTimeout = 30 * time.Second
+const (
+	// diagnoseTimeout bounds the requests of a diagnosis.
+	diagnoseTimeout = 30 * time.Second
+	// diagnoseAgain is the time until the next one if no cause was found.
+	diagnoseAgain = time.Minute
+)
 
 // diagnose finds out why the kind's lists or watches fail, and notes it as the cause of the failure. A watch cache that
 // cannot be filled answers 429 to watches and to most lists, but a list in pages goes to etcd and has the API server's
 // reason, such as an object that cannot be converted. It reads pages up to the one that fails, and then halves that
 // one.
-func (s *source) diagnose(r Request) {
+func (s *source) diagnose(r Request, since time.Time) {
 	s.mu.Lock()
 	a := s.ailing[r]
 	s.mu.Unlock()
-	if a.err == nil || !internal(a.err) && !apierrors.IsTooManyRequests(a.err) {
+	if a.err == nil || !a.since.Equal(since) || a.cause != nil {
 		return
 	}
 	ctx, cancel := s.whileRunning(diagnoseTimeout)
 	defer cancel()
-	cause := s.culprit(ctx)
-	if cause == nil {
+	if ctx.Err() != nil {
 		return
+	}
+	var cause error
+	if (internal(a.err) || apierrors.IsTooManyRequests(a.err)) && s.diagnosing.CompareAndSwap(false, true) {
+		cause = s.culprit(ctx)
+		s.diagnosing.Store(false)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ailing[r].since.Equal(a.since) && s.ailing[r].err != nil {
-		s.ailing[r].cause = cause
+	if !s.ailing[r].since.Equal(since) || s.ailing[r].err == nil {
+		return
+	}
+	if s.ailing[r].cause = cause; cause == nil {
+		time.AfterFunc(diagnoseAgain, func() { s.diagnose(r, since) })
 	}
 }
 

@@ -126,7 +126,9 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 				return true
 			}
 			if l.cached {
+				s.mu.Lock()
 				s.usesCache(t.Set, l.version)
+				s.mu.Unlock()
 			} else {
 				s.leavesCache(t.Set)
 				s.listed()

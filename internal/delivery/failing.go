@@ -60,6 +60,10 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
+// Unanswered reports whether the API server itself has not answered: it is down, or something in front of it answers. It
+// refuses no kind then.
+func Unanswered(err error) bool { return utilnet.IsConnectionRefused(err) || unanswered(err) }
+
 // Failing returns the failing requests of informers of sharded kinds, sorted by kind and request. While a list or a
 // watch fails, its informer may show old objects.
 func (s *Share) Failing() []Failure {
@@ -148,7 +152,7 @@ func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 		*a = ailing{since: now}
 	}
 	if a.err == nil {
-		time.AfterFunc(diagnoseAfter, func() { s.diagnose(r) })
+		time.AfterFunc(diagnoseAfter, func() { s.diagnose(r, now) })
 	}
 	if a.err == nil && r == RequestList {
 		time.AfterFunc(s.inf.share.excuse, func() { // wake those who need not wait any longer
@@ -158,6 +162,9 @@ func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 		})
 	}
 	a.err = err
+	if !internal(err) && !apierrors.IsTooManyRequests(err) {
+		a.cause = nil
+	}
 	if sent.After(a.sent) {
 		a.sent = sent
 	}
@@ -169,6 +176,7 @@ func (s *source) failing(r Request, sent time.Time, err error, ordinary bool) {
 		a.told = now
 	}
 	since := a.since
+	err = cmp.Or(a.cause, err)
 	s.mu.Unlock()
 	if tell {
 		s.inf.share.log.Error(err, "The API server refuses a request of an informer; trying again. What the informer shows "+

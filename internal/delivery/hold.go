@@ -72,8 +72,8 @@ func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error
 				case set.Has(n) && !held.Has(n):
 					released = true
 					return true
-				case src.complete(n):
-				case src.goesWithout(n), src.excused(begun) && (final || src.mayGoWithout(n)):
+				case src.complete(n) && (final || !src.isCached(n) || src.ownerLeaves(n, set)):
+				case src.goesWithout(n), src.excused(begun) && (final || src.hasListed && src.ownerLeaves(n, set)):
 					missing.Add(n)
 				default:
 					return false
@@ -109,6 +109,9 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 		return s.awaitStores(ctx, set, true)
 	}
 	before := s.takeAnew(set)
+	for _, inf := range s.active() {
+		inf.source.outdates(inf.withOrphans(set))
+	}
 	if err := s.awaitStores(ctx, set, true); err != nil {
 		return err
 	}
@@ -123,6 +126,7 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 		switch version, named := versions[inf.versionKey()]; {
 		case !named:
 		case version == table.List:
+			inf.source.distrusts(set)
 			inf.source.refresh(set)
 		default:
 			inf.source.handedOn(version)
@@ -181,6 +185,7 @@ func (s *Share) Release(set slot.Set) {
 		inf.source.wake()
 		inf.source.mu.Lock()
 		inf.source.without, inf.source.late = inf.source.without.Minus(set), inf.source.late.Minus(set)
+		inf.source.cached.slots = inf.source.cached.slots.Minus(set)
 		inf.source.changed()
 		inf.source.mu.Unlock()
 	}

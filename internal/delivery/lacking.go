@@ -17,8 +17,11 @@ import (
 // needs the kind that it reconciles, and the kinds that are declared as owned by it.
 //
 // A kind is excused once its lists have failed for Options.Excuse; being slow is not enough. Slots that go without the
-// kind are not held up by it again until a list succeeds. A slot does not leave an owner that works for a member that
-// cannot list; see mayGoWithout.
+// kind are not held up by it again until a list succeeds.
+//
+// While a slot's owner works, it may be able to list the kind, so the slot stays there until the next owner has listed
+// it. If the owner leaves, the slot comes to a member that has listed the kind before: one that never has may be the only
+// one that lacks the permission.
 
 // defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
@@ -36,11 +39,14 @@ func (s *source) excused(begun time.Time) bool {
 		time.Since(a.since) >= s.inf.share.excuse
 }
 
-// mayGoWithout reports whether a slot that still has an owner may come without an excused kind. While the owner works,
-// it may be able to list the kind, so the slot stays there. If the owner leaves, the slot comes to a member that has
-// listed the kind: a member that never has may be the only one that lacks the permission. s.mu is held.
-func (s *source) mayGoWithout(n slot.Slot) bool {
-	return s.hasListed && s.inf.share.leaves != nil && s.inf.share.leaves(n)
+// ownerLeaves reports whether the owner of slot n, one of a set on its way here, is leaving. The slot of orphans, which is
+// of no set, has the owners of all.
+func (s *source) ownerLeaves(n slot.Slot, set slot.Set) bool {
+	leaves := s.inf.share.leaves
+	if leaves == nil || set.Has(n) {
+		return leaves != nil && leaves(n)
+	}
+	return !slices.ContainsFunc(set.Slots(), func(other slot.Slot) bool { return !leaves(other) })
 }
 
 // goesWithout reports whether slot n was opened without the kind, which still cannot be listed. s.mu is held.
@@ -58,8 +64,12 @@ func (s *source) withoutAll(set slot.Set) bool {
 
 // complete reports whether the store holds slot n, or the kind is not served. s.mu is held.
 func (s *source) complete(n slot.Slot) bool {
-	return s.core.Ready(n) || s.vacant() ||
-		s.cached.slots.Has(n) && s.core.Holds(n) && s.ailing[RequestList].err != nil // consistent lists fail
+	return s.core.Ready(n) || s.vacant() || s.isCached(n) && s.core.Holds(n)
+}
+
+// isCached reports whether slot n has objects of the watch cache while the kind cannot be listed. s.mu is held.
+func (s *source) isCached(n slot.Slot) bool {
+	return s.cached.slots.Has(n) && s.ailing[RequestList].err != nil
 }
 
 // goWithout notes slots that are about to be opened without the kind. Handlers believe nothing about them until they

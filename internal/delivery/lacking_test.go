@@ -105,6 +105,8 @@ type lackingRig struct {
 	name   types.NamespacedName
 	n      slot.Slot
 	mine   slot.Set
+	// stays: the slots' owner does not leave.
+	stays atomic.Bool
 }
 
 func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
@@ -119,9 +121,9 @@ func newLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 func startLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 	t.Helper()
 	r := &lackingRig{
-		share: delivery.New(delivery.Options{Slots: 8, Leaves: func(slot.Slot) bool { return true }}), server: deliverytest.NewMemory(),
-		kind: schema.GroupKind{Kind: "ConfigMap"}, name: types.NamespacedName{Namespace: "a", Name: "o"},
+		server: deliverytest.NewMemory(), kind: schema.GroupKind{Kind: "ConfigMap"}, name: types.NamespacedName{Namespace: "a", Name: "o"},
 	}
+	r.share = delivery.New(delivery.Options{Slots: 8, Leaves: func(slot.Slot) bool { return !r.stays.Load() }})
 	if err := r.share.Shard(r.kind); err != nil {
 		t.Fatal(err)
 	}
@@ -379,6 +381,65 @@ func TestFailuresNameTheObject(t *testing.T) {
 		<-time.After(time.Minute)
 		if failing := r.share.Failing(); len(failing) > 0 {
 			t.Errorf("failing: %v, after the repair", failing)
+		}
+	})
+}
+
+// While slots have objects of the watch cache, and the kind still cannot be listed, events go on to the store.
+func TestR8WatchCacheThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		r.source.refuse(inconvertible)
+		r.share.Hold(r.mine)
+		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		r.share.Open(r.mine)
+		<-time.After(time.Minute)
+		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		r.complete(t)
+	})
+}
+
+// Objects of the watch cache are for slots without an owner, or with one that leaves.
+func TestR8WatchCacheIsNoReasonToMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		r.source.refuse(inconvertible)
+		r.stays.Store(true)
+		r.share.Hold(r.mine)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		if err := r.share.Warm(ctx, r.mine); err == nil {
+			t.Error("took a slot from an owner that works, with objects of the watch cache")
+		}
+		r.stays.Store(false)
+		if err := r.share.Warm(t.Context(), r.mine); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A former owner that does not know which version it wrote leaves slots that are not taken from the watch cache.
+func TestR8WatchCacheIsBarred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newLackingRig(t.Context(), t)
+		r.source.refuse(inconvertible)
+		r.warm(t.Context(), t, r.mine)
+		versions := table.Versions{"ConfigMap": table.List}
+		if err := r.share.Load(t.Context(), r.mine, table.CauseHanded, versions, false); err != nil {
+			t.Fatal(err)
+		}
+		if !r.share.Lacks(r.kind, r.n) {
+			t.Error("works on a slot whose former owner's writes the watch cache may lack")
+		}
+		r.source.refuse(func(metav1.ListOptions) error { return nil })
+		<-time.After(time.Minute)
+		if r.share.Lacks(r.kind, r.n) {
+			t.Error("does not work on the slot, although the kind can be listed again")
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/stream"
 )
 
-// errOvertaken says that everything was listed meanwhile, or that a task with more slots takes this one's place.
+// errOvertaken is returned if everything was listed meanwhile, or more slots have to be listed.
 var errOvertaken = errors.New("overtaken by another list")
 
 // listing is a list of a task's slots.
@@ -92,6 +92,9 @@ func (s *source) persist(ctx context.Context, t stream.Task, read func() error) 
 			return context.Cause(ctx)
 		case err == nil, errors.Is(err, errOvertaken), s.answeredList(sent, err):
 			return err
+		}
+		if apierrors.IsTooManyRequests(err) {
+			backoff = max(backoff, time.Second)
 		}
 		s.inf.share.log.V(1).Info("Cannot list slots on their way here, trying again", "kind", s.inf.kind.String(), "error",
 			err.Error(), "in", backoff.String())

@@ -88,8 +88,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 		return list, nil
 	}
 	switch {
-	case pending.cached:
-		s.usesCache(pending.Set, more.GetResourceVersion())
+	case pending.cached: // commit notes it
 	case pending.Set.Empty():
 		s.answeredList(time.Time{}, nil)
 	default:
@@ -302,9 +301,11 @@ func (s *source) watchList(ctx context.Context, o metav1.ListOptions) (watch.Int
 	req.ResourceVersion = ""
 	req.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	p.asked = s.scope.Narrow(&req, initial.Set)
+	sent := time.Now()
 	w, err := s.upstream.watch(p.ctx, req)
 	s.answered(err)
 	if err != nil {
+		s.answeredList(sent, err) // it is the list of all slots
 		p.abort()
 		return nil, err
 	}

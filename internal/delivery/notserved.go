@@ -6,7 +6,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/rota-dev/rota/slot"
 )
 
 // The API server may not serve a kind, for instance because its CustomResourceDefinition was deleted. That must not
@@ -54,7 +57,7 @@ func (s *source) listed() {
 	s.answeredList(time.Time{}, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hasListed = true
+	s.hasListed, s.cached.barred = true, slot.Set{}
 }
 
 // answeredAs is answered for a list of the given kind.

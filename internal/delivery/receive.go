@@ -146,7 +146,11 @@ func (p *pump) bookmark(e watch.Event, version string, ends bool) bool {
 		return false
 	}
 	if initial != nil {
-		s.succeeds(RequestList)
+		if initial.Set.Empty() {
+			s.succeeds(RequestList)
+		} else {
+			s.listed()
+		}
 		s.succeeds(RequestWatch)
 	}
 	s.mu.Lock()

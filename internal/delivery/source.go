@@ -61,8 +61,10 @@ type source struct {
 	// believed nothing since.
 	without, late slot.Set
 	// hasListed: a list of all objects of some slots has succeeded.
-	hasListed  bool
-	cached     watchCache
+	hasListed bool
+	cached    watchCache
+	// diagnosing: a diagnosis is under way.
+	diagnosing atomic.Bool
 	past       past
 	remembered atomic.Bool // in past, within the last second
 	order      order
@@ -177,8 +179,9 @@ func (s *source) begin() *relist {
 func (s *source) commit(r *relist, version string) {
 	doubted := s.core.Commit(r.List, version)
 	s.stale = false
-	if !r.cached {
-		s.cached.slots = slot.Set{}
+	s.cached.slots = slot.Set{}
+	if r.cached {
+		s.usesCache(r.Set, version)
 	}
 	s.changed()
 	s.wake()

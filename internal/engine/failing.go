@@ -103,16 +103,19 @@ func (r *Engine) watchFailing(ctx context.Context) {
 
 // refusedAfter is how long the lists or watches of a kind must have failed before that is reported: longer than it
 // takes to diagnose it.
-const refusedAfter = 20 * time.Second
+const refusedAfter = 45 * time.Second
 
 // refusedKinds returns the kinds that cannot be listed or watched, each once.
 func (r *Engine) refusedKinds() (out []coverage.Refused) {
 	for _, f := range r.share.Failing() {
 		last := len(out) - 1
 		switch {
-		case f.Request == delivery.RequestLookUp || time.Since(f.Since) < refusedAfter:
+		case f.Request == delivery.RequestLookUp || delivery.Unanswered(f.Err) || time.Since(f.Since) < refusedAfter:
 		case last >= 0 && out[last].Kind == f.Kind:
 			out[last].Without = out[last].Without.Union(f.Without)
+			if since := f.Since.UTC().Truncate(time.Second); since.Before(out[last].Since) {
+				out[last].Since = since
+			}
 		default:
 			out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Without,
 				Error: f.Err.Error()})

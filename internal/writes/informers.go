@@ -2,6 +2,7 @@ package writes
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/delivery"
 )
@@ -21,10 +22,13 @@ func uncompressed(req *http.Request) *http.Request {
 
 // hasty has an informer of the share hear at once that the API server is busy, or still fills its watch cache. Where an
 // answer says Retry-After, client-go repeats the request up to ten times before its caller hears of it, and slots would
-// wait for minutes for a kind that cannot be listed. Informers try again after a wait of their own. Other answers are
-// returned unchanged.
+// wait for minutes for a kind that cannot be listed. Informers try again after a wait of their own. Answers to reads of
+// one object, and other answers, are returned unchanged.
 func hasty(req *http.Request, res *http.Response) *http.Response {
-	if _, ours := delivery.KindFrom(req.Context()); ours && res != nil {
+	_, ours := delivery.KindFrom(req.Context())
+	query := req.URL.Query()
+	one := query.Get("limit") == "1" || strings.Contains(query.Get("fieldSelector"), "metadata.name=")
+	if ours && !one && res != nil {
 		res.Header.Del("Retry-After")
 	}
 	return res
