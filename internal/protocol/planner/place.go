@@ -23,7 +23,7 @@ func (p *proposer) assign(t *table.Table, in plan.Input, hold bool) []string {
 	if p.suspended(t) {
 		return append(target, make([]string, len(t.Duties))...)
 	}
-	takers, can := p.takers(t, in.Members, hold)
+	takers, can := p.takers(t, in.Members, owners, hold)
 	owners, in.Moving = p.dutiesToYield(t, in, owners, takers, can, hold)
 	out := make([]string, len(t.Duties))
 	for _, kind := range dutyKinds(t) {
@@ -174,35 +174,57 @@ func dutyKinds(t *table.Table) [2][]int {
 	return out
 }
 
-// takers returns who may get which duties: those of the members that receive slots, and where none of these can do a
-// duty, all that renew on time. So a duty does not wait for its only member's JoinDelay or probation (rule R9). A
-// leaver asks for neither.
+// rank of a member for duties: those of the lowest rank that can do a duty may get it.
+const (
+	takesSlots   = iota // it gets slots, too
+	takesOnly           // it waits for its JoinDelay, or is on probation (rule R9): a duty does not wait for that
+	yieldsSlots         // it gets slots, and yields duties; see yields
+	yieldsOnly          // it gets no slots, and yields duties
+	takesNothing        // none: it is late, or leaves
+	takerRanks   = takesNothing
+)
+
+// takers returns who may get which duties. A leaver asks only those that receive slots. Members that yield duties get
+// none that a member has which is only late.
 func (p *proposer) takers(
-	t *table.Table, given []plan.Member, hold bool,
+	t *table.Table, given []plan.Member, owners []string, hold bool,
 ) (takers []plan.Member, can func(member, duty int) bool) {
-	yields := func(other plan.Member) bool { return p.yields(t, other, hold) }
 	able := make([]slot.Set, len(given)) // what each member can do
+	rank := make([]int, len(given))
+	var done [takerRanks]slot.Set // by members of each rank
 	of := t.DutiesOf()
 	takers = slices.Clone(given)
-	var served, done slot.Set // done: by a member that does not yield them
 	for i, other := range given {
 		entry, _ := t.Member(other.ID)
 		able[i] = of(entry)
-		if other.Receives {
-			served = served.Union(able[i])
-		}
+		yields := p.yields(t, other, hold)
 		takers[i].Receives = other.Receives || p.takesDuties(entry)
-		if takers[i].Receives && !yields(other) {
-			done = done.Union(able[i])
+		takers[i].Leaves = other.Leaves && !yields
+		switch {
+		case !takers[i].Receives:
+			rank[i] = takesNothing
+		case yields && other.Receives:
+			rank[i] = yieldsSlots
+		case yields:
+			rank[i] = yieldsOnly
+		case !other.Receives:
+			rank[i] = takesOnly
 		}
-		takers[i].Leaves = other.Leaves && !yields(other)
+		if rank[i] < takesNothing {
+			done[rank[i]] = done[rank[i]].Union(able[i])
+		}
+		if !yields && !entry.Leaving {
+			for d := range t.Duties {
+				if s := slot.Slot(int(t.Slots) + d); owners[s] == other.ID {
+					done[takesOnly].Add(s)
+				}
+			}
+		}
 	}
 	return takers, func(member, duty int) bool {
 		s := slot.Slot(int(t.Slots) + duty)
-		if yields(given[member]) && done.Has(s) {
-			return false
-		}
-		return able[member].Has(s) && (given[member].Receives || !served.Has(s))
+		best := slices.IndexFunc(done[:], func(set slot.Set) bool { return set.Has(s) })
+		return able[member].Has(s) && rank[member] == best
 	}
 }
 
