@@ -60,8 +60,8 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s fails since %s: %v", f.Kind, f.Request, f.Since.UTC().Format(time.RFC3339), f.Err)
 }
 
-// Unanswered reports whether the API server itself has not answered: it is down, or something in front of it answers. It
-// refuses no kind then.
+// Unanswered reports whether the API server itself has not answered: it is down, or something in front of it answers.
+// It refuses no kind then.
 func Unanswered(err error) bool { return utilnet.IsConnectionRefused(err) || unanswered(err) }
 
 // Failing returns the failing requests of informers of sharded kinds, sorted by kind and request. While a list or a

@@ -20,8 +20,8 @@ import (
 // kind are not held up by it again until a list succeeds.
 //
 // While a slot's owner works, it may be able to list the kind, so the slot stays there until the next owner has listed
-// it. If the owner leaves, the slot comes to a member that has listed the kind before: one that never has may be the only
-// one that lacks the permission.
+// it. If the owner leaves, the slot comes to a member that has listed the kind before: one that never has may be the
+// only one that lacks the permission.
 
 // defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
@@ -39,8 +39,8 @@ func (s *source) excused(begun time.Time) bool {
 		time.Since(a.since) >= s.inf.share.excuse
 }
 
-// ownerLeaves reports whether the owner of slot n, one of a set on its way here, is leaving. The slot of orphans, which is
-// of no set, has the owners of all.
+// ownerLeaves reports whether the owner of slot n, one of a set on its way here, is leaving. The slot of orphans, which
+// is in no set, has the owners of all.
 func (s *source) ownerLeaves(n slot.Slot, set slot.Set) bool {
 	leaves := s.inf.share.leaves
 	if leaves == nil || set.Has(n) {

@@ -13,9 +13,9 @@ import (
 
 // watchCache is about slots whose objects come from a list of the API server's watch cache. The cache can answer while
 // consistent lists fail, for example because an object was written that cannot be converted: it holds the object as it
-// was before. client-go's informers begin with such a list, so slots of a dead owner come with what leader election would
-// take over. It is no older than this member's stream of the kind, nor than the versions that a former owner handed on.
-// It may lack the latest writes of a former owner that has died. source.mu guards it.
+// was before. client-go's informers begin with such a list, so slots of a dead owner come with what leader election
+// would take over. It is no older than this member's stream of the kind, nor than the versions that a former owner
+// handed on. It may lack the latest writes of a former owner that has died. source.mu guards it.
 type watchCache struct {
 	// slots have objects from it. at is the version of the oldest of their lists, and since when that was sent.
 	slots slot.Set

@@ -89,8 +89,6 @@ func (r *rig) createUnseen(n slot.Slot) Object {
 	return obj
 }
 
-func (e event) object() Object { return Object{Key: e.key, UID: e.uid, Version: e.version} }
-
 // reports are the objects reported as mislabelled.
 type reports struct {
 	mu   sync.Mutex

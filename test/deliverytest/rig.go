@@ -138,11 +138,11 @@ func (r *rig) warm(ctx context.Context, set slot.Set) error {
 }
 
 // own warms, loads and opens slots.
-func (r *rig) own(set slot.Set) []types.NamespacedName {
+func (r *rig) own(set slot.Set) {
 	r.t.Helper()
 	r.must(r.warm(r.ctx, set))
 	r.must(r.share.Load(r.ctx, set, table.CauseAssigned, nil, false))
-	return r.open(set)
+	r.open(set)
 }
 
 // open opens slots once the handlers have nothing left from before: what they are told late, they would hear.
