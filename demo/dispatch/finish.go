@@ -78,10 +78,10 @@ func (e *engine) judgeTakes(r *Report, all []journal.Reconcile, updates []judge.
 		e.Log("Overlap: %s by %s (%v to %v, deadline %v, epoch %d) and %s (%v to %v, epoch %d)", o.A.Key.Name, o.A.Pod,
 			o.A.Start, o.A.End, o.A.Deadline, o.A.Epoch, o.B.Pod, o.B.Start, o.B.End, o.B.Epoch)
 	}
-	overdue := judge.Overdue(all, overdueSlack)
-	r.Overdue = len(slices.DeleteFunc(overdue, func(t journal.Reconcile) bool {
-		return slices.ContainsFunc(e.losses, func(l loss) bool { return l.stopped && l.worker == t.Pod })
-	}))
+	r.OverdueBoundSeconds = overdueSlack.Seconds()
+	r.OverdueSeconds = judge.Overdue(all, func(worker string) bool {
+		return slices.ContainsFunc(e.losses, func(l loss) bool { return l.stopped && l.worker == worker })
+	}).Seconds()
 	there := map[judge.Site]bool{}
 	for _, s := range e.Load.Sites() {
 		there[s] = true

@@ -26,9 +26,9 @@ type Report struct {
 	// lasts until its worker was done, or until its deadline.
 	Takes    int `json:"takes"`
 	Overlaps int `json:"overlaps"`
-	// Overdue are takes that a worker went on with for more than a second after they had expired, though nobody had
-	// stopped it.
-	Overdue int `json:"overdue"`
+	// OverdueSeconds is how long a worker that nobody had stopped went on with a key at most after its take had expired.
+	OverdueSeconds      float64 `json:"overdue_seconds"`
+	OverdueBoundSeconds float64 `json:"overdue_bound_seconds"`
 	// KeysLost are Websites whose last change no take has seen.
 	KeysLost int `json:"keys_lost"`
 	// WorkersKilled and WorkersStopped are how many workers were, and TakesLost what they had in hand then. RetakenSeconds
@@ -76,8 +76,10 @@ func (r *Report) verdicts() []judge.Claim {
 			fmt.Sprintf("no key was ever taken twice at a time, in %d takes", r.Takes),
 			fmt.Sprintf("of %d takes, %s of one key at the same time", r.Takes,
 				judge.Count(r.Overlaps, "pair was", "pairs were"))),
-		judge.ClaimOf(r.Overdue == 0, "no worker that ran went on with a key after its take had expired",
-			judge.Count(r.Overdue, "take was", "takes were")+" worked on after it had expired"),
+		judge.ClaimOf(r.OverdueSeconds <= r.OverdueBoundSeconds,
+			"no worker that ran went on with a key after its take had expired",
+			fmt.Sprintf("a worker went on for %.1f s after its take had expired; the bound is %.1f s",
+				r.OverdueSeconds, r.OverdueBoundSeconds)),
 		judge.ClaimOf(r.KeysLost == 0, "no key was lost: a worker has seen the last change of every Website",
 			fmt.Sprintf("the last change of %s was seen by no worker", judge.Count(r.KeysLost, "Website", "Websites"))),
 	}

@@ -41,16 +41,16 @@ func TakeEnd(r journal.Reconcile) time.Duration {
 	return end
 }
 
-// Overdue returns the takes that their workers went on with for longer than slack after the deadline. It tells nothing
-// of workers that were stopped meanwhile: leave those out.
-func Overdue(all []journal.Reconcile, slack time.Duration) []journal.Reconcile {
-	var out []journal.Reconcile
+// Overdue returns for how long at most a worker went on with a take after its deadline. Workers that were stopped
+// meanwhile could do nothing about it, and do not count.
+func Overdue(all []journal.Reconcile, stopped func(worker string) bool) time.Duration {
+	var longest time.Duration
 	for _, r := range all {
-		if r.Deadline > 0 && r.End > r.Deadline+slack {
-			out = append(out, r)
+		if r.Deadline > 0 && !stopped(r.Pod) {
+			longest = max(longest, r.End-r.Deadline)
 		}
 	}
-	return out
+	return longest
 }
 
 // Retake is a take that a worker had when it was lost, and how long after that the key was taken again.

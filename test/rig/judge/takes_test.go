@@ -47,10 +47,12 @@ func TestTakeOverlaps(t *testing.T) {
 }
 
 func TestOverdue(t *testing.T) {
-	late := taken("w2", "a", 1, 13, 10)
-	all := []journal.Reconcile{taken("w1", "a", 1, 12, 10), late, taken("w3", "a", 1, 0, 10), taken("w4", "a", 1, 30, 0)}
-	if diff := cmp.Diff([]journal.Reconcile{late}, judge.Overdue(all, 2)); diff != "" {
-		t.Errorf("overdue (-want +got):\n%s", diff)
+	all := []journal.Reconcile{
+		taken("w1", "a", 1, 12, 10), taken("w2", "a", 1, 13, 10), taken("w3", "a", 1, 0, 10), taken("w4", "a", 1, 30, 0),
+		taken("stopped", "a", 1, 20, 10),
+	}
+	if got := judge.Overdue(all, func(worker string) bool { return worker == "stopped" }); got != 3 {
+		t.Errorf("overdue by %v, want 3 ns", got)
 	}
 }
 
