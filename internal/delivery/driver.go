@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/rota-dev/rota/internal/delivery/stream"
@@ -149,12 +150,8 @@ func (s *source) grow(ctx context.Context, t stream.Task) {
 func (p *pump) use(t stream.Task, l *listing) bool {
 	s := p.source
 	old := s.stored(t.Carried, l.version)
-	for _, obj := range l.items {
-		about, err := meta.Accessor(obj)
-		if err != nil {
-			continue
-		}
-		o := s.object(obj, about)
+	for _, o := range l.items {
+		obj := o.Body.(runtime.Object)
 		_, had := old[o.Name]
 		delete(old, o.Name)
 		s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -61,6 +62,7 @@ type informer struct {
 	sums     sums
 	// watchError is the user's handler; nil: client-go's. It is called with reflector; see SetWatchErrorHandler.
 	watchError cache.WatchErrorHandlerWithContext
+	transform  atomic.Pointer[func(any) (any, error)] // the user's; see SetTransform
 	reflector  *cache.Reflector
 	selected   atomic.Pointer[selected] // see selection
 
@@ -220,12 +222,42 @@ func (i *informer) LastSyncResourceVersion() string {
 // SetTransform sets the function that changes each object before it is stored. It does not get marked objects.
 func (i *informer) SetTransform(f cache.TransformFunc) error {
 	if f == nil {
-		return i.SharedIndexInformer.SetTransform(nil)
+		err := i.SharedIndexInformer.SetTransform(nil)
+		if err == nil {
+			i.transform.Store(nil)
+		}
+		return err
 	}
-	return i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
-		if markOf(obj) != "" {
+	var one sync.Mutex // lists are transformed on a goroutine of their own
+	serial := func(obj any) (any, error) {
+		one.Lock()
+		defer one.Unlock()
+		return f(obj)
+	}
+	err := i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
+		if markOf(obj) != "" || unmarkTransformed(obj) {
 			return obj, nil
 		}
-		return f(obj)
+		return serial(obj)
 	})
+	if err == nil {
+		i.transform.Store(&serial)
+	}
+	return err
+}
+
+// transformed returns an object as the user's function changes it, and marks it, so that it is not changed again on its
+// way to the store. Where the function fails, or returns something of another type, the store's own call has to show
+// it.
+func (i *informer) transformed(obj runtime.Object) runtime.Object {
+	f := i.transform.Load()
+	if f == nil {
+		return obj
+	}
+	out, err := (*f)(obj)
+	if err != nil || reflect.TypeOf(out) != reflect.TypeOf(obj) {
+		return obj
+	}
+	markTransformed(out)
+	return out.(runtime.Object)
 }

@@ -23,7 +23,8 @@ var errOvertaken = errors.New("overtaken by another list")
 // listing is a list of a task's slots.
 type listing struct {
 	*stream.List
-	items   []runtime.Object
+	// items are transformed. The other fields of each are those that the API server's object had.
+	items   []stream.Object
 	version string
 	// verified are the UIDs of objects that the list did not show and that were looked up since.
 	verified map[stream.Name]string
@@ -38,7 +39,7 @@ func (s *source) list(ctx context.Context, t stream.Task) (l *listing, err error
 		share := s.inf.share
 		defer share.turns.await(ctx, func() bool { return share.urgent(t.Set) })()
 		sent := time.Now()
-		l, err = s.listOnce(ctx, t, sharding.Request{ListOptions: metav1.ListOptions{Limit: s.pageSize()}})
+		l, err = s.listOnce(ctx, t, sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}})
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
 			l, err = s.listOnce(ctx, t, sharding.Request{})
 		}
@@ -72,7 +73,8 @@ func (s *source) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 		defer s.mu.Unlock()
 		for _, o := range found {
 			l.Adds(s.core, o)
-			l.items = append(l.items, o.Body.(runtime.Object).DeepCopyObject())
+			o.Body = o.Body.(runtime.Object).DeepCopyObject()
+			l.items = append(l.items, o)
 		}
 		return nil
 	})
@@ -112,36 +114,56 @@ func (s *source) persist(ctx context.Context, t stream.Task, read func() error) 
 
 // listOnce lists a task's slots. o says how: in pages if it has a limit.
 func (s *source) listOnce(ctx context.Context, t stream.Task, o sharding.Request) (*listing, error) {
-	paged := o.Limit > 0
-	asked := s.scope.Narrow(&o, t.Set)
 	s.mu.Lock()
 	r := &relist{List: s.core.NewList(s.inf.withOrphans(t.Set))}
 	s.mu.Unlock()
-	l := &listing{List: r.List, verified: map[stream.Name]string{}}
+	items, last, err := s.pages(ctx, r, o, func() bool { return s.valid(t) })
+	if err != nil {
+		return nil, err
+	}
+	return &listing{
+		List: r.List, verified: map[stream.Name]string{}, items: items, version: versionOfList(last),
+	}, nil
+}
+
+// pages reads a list, and returns the objects in its slots, and its last page. Before it asks for the next page, it
+// transforms what it keeps of one and drops the rest. If o has a limit, pages are as large as pageSize says.
+func (s *source) pages(ctx context.Context, r *relist, o sharding.Request, valid func() bool) (
+	items []stream.Object, last runtime.Object, err error,
+) {
+	asked := s.scope.Narrow(&o, r.Set)
 	for {
-		if !s.valid(t) {
-			return nil, errOvertaken
+		if !valid() {
+			return nil, nil, errOvertaken
 		}
-		if paged {
-			o.Limit = s.pageSize()
-		}
-		page, err := s.upstream.list(ctx, o)
+		page, err := s.page(ctx, &o)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		kept, about, err := s.sift(page, r, asked)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for _, obj := range kept {
-			l.items = append(l.items, s.detach(obj))
+		for _, o := range kept {
+			o.Body = s.inf.transformed(o.Body.(runtime.Object))
+			items = append(items, o)
 		}
-		if o.Continue = about.GetContinue(); o.Continue != "" {
-			continue
+		if o.Continue = about.GetContinue(); o.Continue == "" {
+			return items, page, nil
 		}
-		l.version = about.GetResourceVersion()
-		return l, nil
 	}
+}
+
+// page requests the next page of a list, or all of it if it has no limit.
+func (s *source) page(ctx context.Context, o *sharding.Request) (runtime.Object, error) {
+	if o.Limit > 0 {
+		o.Limit = s.pageSize()
+	}
+	page, err := s.upstream.list(ctx, *o)
+	if err == nil {
+		s.measure(page)
+	}
+	return page, err
 }
 
 // outgrown reports whether slots that are not the task's have to be listed, too.
@@ -173,11 +195,12 @@ func (s *source) detach(obj runtime.Object) runtime.Object {
 }
 
 // Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache
-// goes through all of the kind that remains. So pages of small objects are large.
+// goes through all of the kind that remains. So pages of small objects are large. How many bytes an object has is
+// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it.
 const (
-	firstPage = 1000
-	leastPage = 500
-	mostPage  = 5000
+	firstPage  = 16
+	pageGrowth = 16
+	mostPage   = 5000
 	// pageBytes is about how large a page should be.
 	pageBytes = 4 << 20
 	// pageSamples is how many objects of a page are looked at to know how large they are.
@@ -188,10 +211,28 @@ const (
 func (s *source) pageSize() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.page == 0 {
+	if s.objectBytes == 0 {
 		return firstPage
 	}
-	return s.page
+	return min(max(pageBytes/s.objectBytes, 1), max(firstPage, pageGrowth*s.pageLen), mostPage)
+}
+
+// measure notes how many objects a page has, and how large they are on average.
+func (s *source) measure(page runtime.Object) {
+	n := meta.LenList(page)
+	every, seen, samples, bytes := max(1, n/pageSamples), 0, 0, 0
+	_ = meta.EachListItem(page, func(obj runtime.Object) error { // the page's reader meets the same error
+		if seen++; seen%every == 0 {
+			samples, bytes = samples+1, bytes+sizeOf(obj)
+		}
+		return nil
+	})
+	if samples == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objectBytes, s.pageLen = int64(max(1, bytes/samples)), max(s.pageLen, int64(n))
 }
 
 // eachListed calls a function for each object of a consistent list of everything that the informer selects. It lists a
@@ -199,10 +240,9 @@ func (s *source) pageSize() int64 {
 func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (
 	version string, err error,
 ) {
-	var o sharding.Request
+	o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
 	for {
-		o.Limit = s.pageSize()
-		page, err := s.upstream.list(ctx, o)
+		page, err := s.page(ctx, &o)
 		if err != nil {
 			return "", err
 		}
@@ -224,16 +264,6 @@ func (s *source) eachListed(ctx context.Context, pause time.Duration, do func(ru
 	}
 }
 
-// sized notes the total size in bytes of some objects of a page.
-func (s *source) sized(objects, bytes int) {
-	if objects == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.page = min(max(int64(pageBytes*objects/max(1, bytes)), leastPage), mostPage)
-}
-
 // sizeOf returns about how many bytes an object takes in an answer.
 func sizeOf(obj runtime.Object) int {
 	if encoded, ok := obj.(interface{ Size() int }); ok {
@@ -241,7 +271,7 @@ func sizeOf(obj runtime.Object) int {
 	}
 	text, err := json.Marshal(obj)
 	if err != nil {
-		return pageBytes / leastPage
+		return pageBytes / firstPage
 	}
 	return len(text)
 }

@@ -41,51 +41,17 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	if o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		return s.recheck(ctx, o) // client-go compares WatchList with a list, in its own tests
 	}
-	s.mu.Lock()
-	if o.Continue == "" {
-		s.pending = s.begin()
-		o.ResourceVersion, o.ResourceVersionMatch = "", ""
-	}
-	pending := s.pending
-	s.mu.Unlock()
-	if pending == nil {
-		return nil, fmt.Errorf("list of %s continues one that never began", s.inf.kind)
-	}
-	req, asked := sharding.Request{ListOptions: o}, sharding.Everything
-	if pending.Set.Empty() {
-		req.Limit = 1 // only the version is wanted
-	} else {
-		asked = s.scope.Narrow(&req, pending.Set)
-		if req.Limit > 0 {
-			req.Limit = s.pageSize()
-		}
-	}
 	sent := time.Now()
-	list := s.listCached(ctx, pending, o)
-	var err error
-	if list == nil {
-		list, err = s.upstream.list(ctx, req)
-	}
-	if err != nil {
-		s.answeredList(sent, err)
-		return nil, err
-	}
-	more, err := s.keep(list, pending, asked)
+	list, pending, err := s.listEverything(ctx, o)
 	if err != nil {
 		s.answeredList(sent, err)
 		return nil, err
 	}
 	s.answered(nil)
-	if more.GetContinue() == "" && !pending.Set.Empty() {
+	if !pending.Set.Empty() {
 		if err := s.addUnlisted(ctx, list, pending); err != nil {
 			return nil, err
 		}
-	}
-	if pending.Set.Empty() {
-		more.SetContinue("")
-	}
-	if more.GetContinue() != "" {
-		return list, nil
 	}
 	switch {
 	case pending.cached: // commit notes it
@@ -96,27 +62,61 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pending.version, pending.complete = more.GetResourceVersion(), true
+	pending.version, pending.complete = versionOfList(list), true
 	return list, nil
 }
 
-// listCached returns what the API server's watch cache has of a list that begins, if the last list failed. It returns
-// nil if the cache is not asked, or does not answer.
-func (s *source) listCached(ctx context.Context, r *relist, o metav1.ListOptions) runtime.Object {
+// listEverything begins a list of all wanted slots, and returns all of its pages as one list. It lists in pages even if
+// the reflector does not: after a first list the reflector asks for everything at once.
+func (s *source) listEverything(ctx context.Context, o metav1.ListOptions) (runtime.Object, *relist, error) {
+	o.ResourceVersion, o.ResourceVersionMatch = "", ""
 	s.mu.Lock()
-	err := s.ailing[RequestList].err
+	failed := s.ailing[RequestList].err
 	s.mu.Unlock()
-	if o.Continue != "" || !s.mayUseCache(r.Set, err) {
-		return nil
+	r := s.beginList()
+	if r.Set.Empty() { // only the version is wanted
+		o.Limit = 1
+		list, err := s.upstream.list(ctx, sharding.Request{ListOptions: o})
+		if err != nil {
+			return nil, nil, err
+		}
+		s.measure(list)
+		about, err := s.keep(list, r, sharding.Everything)
+		if err == nil {
+			about.SetContinue("")
+		}
+		return list, r, err
 	}
-	cached := s.fromCache()
-	s.scope.Narrow(&cached, r.Set)
-	list, err := s.upstream.list(ctx, cached)
+	if s.mayUseCache(r.Set, failed) {
+		if list, err := s.listAll(ctx, r, s.fromCache()); err == nil {
+			r.cached = true
+			return list, r, nil
+		}
+		r = s.beginList()
+	}
+	o.Limit = firstPage
+	list, err := s.listAll(ctx, r, sharding.Request{ListOptions: o})
+	if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
+		r, o.Limit = s.beginList(), 0
+		list, err = s.listAll(ctx, r, sharding.Request{ListOptions: o})
+	}
+	return list, r, err
+}
+
+func (s *source) beginList() *relist {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = s.begin()
+	return s.pending
+}
+
+// listAll lists the wanted slots, and returns the objects in them as one list.
+func (s *source) listAll(ctx context.Context, r *relist, o sharding.Request) (runtime.Object, error) {
+	kept, list, err := s.pages(ctx, r, o, func() bool { return true })
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	r.cached = true
-	return list
+	return list, s.replace(list, kept)
 }
 
 func (s *source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -161,35 +161,44 @@ func versionOfList(list runtime.Object) string {
 	return about.GetResourceVersion()
 }
 
-// keep removes objects of other slots from a list, in place. SetList copies the rest, so that the memory of the others
-// can be freed.
+// keep removes objects of other slots from a list, in place.
 func (s *source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.ListInterface, error) {
 	kept, about, err := s.sift(list, r, asked)
 	if err != nil {
 		return nil, err
 	}
-	if err := meta.SetList(list, kept); err != nil {
-		return nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
+	return about, s.replace(list, kept)
+}
+
+// replace replaces the objects of a list.
+func (s *source) replace(list runtime.Object, kept []stream.Object) error {
+	items := make([]runtime.Object, len(kept))
+	for i := range kept {
+		items[i] = kept[i].Body.(runtime.Object)
+	}
+	about, err := meta.ListAccessor(list)
+	if err == nil {
+		err = meta.SetList(list, items)
+	}
+	if err != nil {
+		return fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
 	// The number of remaining objects counts those of other slots, too.
 	about.SetRemainingItemCount(nil)
-	return about, nil
+	return nil
 }
 
-// sift returns the objects of a page that are in the list's slots.
+// sift returns the objects of a page that are in the list's slots. They are copies, so that the memory of the others
+// can be freed.
 func (s *source) sift(page runtime.Object, r *relist,
 	asked slot.Set,
-) (kept []runtime.Object, list metav1.ListInterface, err error) {
+) (kept []stream.Object, list metav1.ListInterface, err error) {
 	list, err = meta.ListAccessor(page)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
 	var shown []stream.Object
-	every, seen, samples, bytes := max(1, meta.LenList(page)/pageSamples), 0, 0, 0
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
-		if seen++; seen%every == 0 {
-			samples, bytes = samples+1, bytes+sizeOf(obj)
-		}
 		about, err := meta.Accessor(obj)
 		if err != nil {
 			return err
@@ -205,16 +214,17 @@ func (s *source) sift(page runtime.Object, r *relist,
 		if !r.Set.Has(o.Slot) {
 			return nil
 		}
+		o.Body = s.detach(obj)
+		kept = append(kept, o)
 		if !o.Right {
 			o.Body = obj.DeepCopyObject() // the stream keeps it
 		}
-		kept, shown = append(kept, obj), append(shown, o)
+		shown = append(shown, o)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.kind, err)
 	}
-	s.sized(samples, bytes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.order.check(s.inf.kind, list.GetResourceVersion()); err != nil {

@@ -78,6 +78,26 @@ func markOf(obj any) string {
 	return uid
 }
 
+// linkTransformed is the selfLink of an object that has been transformed on its way to the store. API servers set no
+// selfLinks.
+const linkTransformed = markPrefix + "transformed"
+
+func markTransformed(obj any) {
+	if about, err := meta.Accessor(obj); err == nil {
+		about.SetSelfLink(linkTransformed)
+	}
+}
+
+// unmarkTransformed reports whether an object has been transformed, and removes the mark.
+func unmarkTransformed(obj any) bool {
+	about, err := meta.Accessor(obj)
+	if err != nil || about.GetSelfLink() != linkTransformed {
+		return false
+	}
+	about.SetSelfLink("")
+	return true
+}
+
 // barrierOf returns the number of a barrier.
 func barrierOf(mark string) (serial uint64, ok bool) {
 	n, ok := strings.CutPrefix(mark, markBarrier)

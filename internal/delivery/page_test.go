@@ -1,14 +1,19 @@
 package delivery
 
 import (
+	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -28,7 +33,7 @@ func TestPagesFitTheObjects(t *testing.T) {
 	for _, c := range []struct {
 		bytes       int
 		least, most int64
-	}{{10, mostPage, mostPage}, {4000, 900, 1100}, {1 << 20, leastPage, leastPage}} {
+	}{{10, pageGrowth * 40, pageGrowth * 40}, {8000, 450, 550}, {200 << 10, 19, 20}, {1 << 20, 3, 4}, {8 << 20, 1, 1}} {
 		for name, object := range map[string]func(int) runtime.Object{"typed": typed, "untyped": untyped} {
 			s := New(Options{Slots: 8})
 			inf := s.NewInformer(configMapKind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil).(*informer)
@@ -39,12 +44,71 @@ func TestPagesFitTheObjects(t *testing.T) {
 			for range 40 {
 				page.Items = append(page.Items, runtime.RawExtension{Object: object(c.bytes)})
 			}
-			if _, _, err := inf.source.sift(page, &relist{List: inf.source.core.NewList(slot.Set{})}, slot.Set{}); err != nil {
-				t.Fatal(err)
-			}
+			inf.source.measure(page)
 			if got := inf.source.pageSize(); got < c.least || got > c.most {
 				t.Errorf("%s objects of %d bytes: %d in a page, want %d to %d", name, c.bytes, got, c.least, c.most)
 			}
 		}
+	}
+}
+
+// A page is bounded in bytes, and what stays of it is transformed before the next one is requested. Small objects come
+// in few pages all the same.
+func TestPagesAreBoundedInBytes(t *testing.T) {
+	for _, c := range []struct{ objects, bytes, most, pages, again int }{
+		{objects: 1000, bytes: 200 << 10, most: pageBytes, pages: 51, again: 50},
+		{objects: 600, bytes: 1 << 20, most: firstPage << 20, pages: 196, again: 200},
+		{objects: 10_000, bytes: 1 << 10, most: pageBytes, pages: 5, again: 3},
+	} {
+		t.Run(fmt.Sprintf("%d of %d bytes", c.objects, c.bytes), func(t *testing.T) {
+			text, pages, largest, kept := strings.Repeat("x", c.bytes), 0, 0, 0
+			inf := New(Options{Slots: 8}).NewInformer(configMapKind, &cache.ListWatch{
+				ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					first, _ := strconv.Atoi(o.Continue)
+					last := min(first+int(o.Limit), c.objects)
+					page := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+					for i := first; i < last; i++ {
+						obj := configMap("a", strconv.Itoa(i), strconv.Itoa(i))
+						obj.ResourceVersion, obj.Data = "5", map[string]string{"x": text}
+						page.Items = append(page.Items, *obj)
+					}
+					if last < c.objects {
+						page.Continue = strconv.Itoa(last)
+					}
+					if kept != first {
+						t.Errorf("page from %d on is requested when %d objects have been transformed", first, kept)
+					}
+					pages, largest = pages+1, max(largest, (last-first)*c.bytes)
+					return page, nil
+				},
+			}, &corev1.ConfigMap{}, 0, nil).(*informer)
+			if err := inf.SetTransform(func(obj any) (any, error) {
+				kept++
+				obj.(*corev1.ConfigMap).Data = nil
+				return obj, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s := inf.source
+			for _, want := range []int{c.pages, c.again} {
+				pages, kept = 0, 0
+				r := &relist{List: s.core.NewList(slot.Count(8).All())}
+				o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
+				items, _, err := s.pages(t.Context(), r, o, func() bool { return true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(items) != c.objects || pages > want || largest > c.most {
+					t.Errorf("%d objects in %d pages of up to %d bytes, want at most %d of %d", len(items), pages, largest, want,
+						c.most)
+				}
+				for _, o := range items {
+					if obj := o.Body.(*corev1.ConfigMap); obj.Data != nil || !unmarkTransformed(obj) {
+						t.Fatalf("%s was not transformed", o.Name)
+					}
+				}
+				largest, c.most = 0, pageBytes
+			}
+		})
 	}
 }

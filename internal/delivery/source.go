@@ -52,11 +52,13 @@ type source struct {
 	asked   time.Time     // when a read asked for one
 	pump    *pump         // the one whose events count
 	absent  bool          // the API server does not serve the kind
-	page    int64         // how many objects a page of a list should have; 0: nothing is known
 	took    time.Duration // duration of the latest list of slots
 	stale   bool          // slots counted as empty while absent: everything has to be listed when the kind is served again
 	pending *relist
 	waiters map[*waiter]struct{}
+	// objectBytes is the average size of the objects of the last page of a list; 0: nothing is known. pageLen is how many
+	// objects the longest page had.
+	objectBytes, pageLen int64
 	// without are slots that were opened although the kind could not be listed. late are those about which handlers have
 	// believed nothing since.
 	without, late slot.Set
