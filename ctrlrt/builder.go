@@ -41,6 +41,7 @@ type Builder struct {
 	options controller.Options
 	name    string
 	reset   func(context.Context, reconcile.Request)
+	lost    func(context.Context, reconcile.Request)
 	err     error
 }
 
@@ -144,6 +145,14 @@ func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Bui
 	return b
 }
 
+// OnLost has f called once for each object that was reconciled here, when its slot has left this member. f drops what
+// the process keeps of the object, such as its metrics (DropSeries). See OnLost of rota.Queue for what holds while f
+// runs, and for which objects it is called. f must not write to the object: the next owner works on it.
+func (b *Builder) OnLost(f func(ctx context.Context, r reconcile.Request)) *Builder {
+	b.lost = f
+	return b
+}
+
 // Complete builds the controller. For its errors see Build.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
@@ -211,9 +220,13 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	w.controller.SetChoose(chooser.choose)
 	b.mgr.addWorker(w)
 	if b.reset != nil {
-		w.controller.OnReset(func(ctx context.Context,
-			key types.NamespacedName) {
+		w.controller.OnReset(func(ctx context.Context, key types.NamespacedName) {
 			b.reset(ctx, request{NamespacedName: key})
+		})
+	}
+	if b.lost != nil {
+		w.controller.OnLost(func(ctx context.Context, key types.NamespacedName) {
+			b.lost(ctx, request{NamespacedName: key})
 		})
 	}
 	w.controller.ExpectKindLate() // the manager waits for informers and knows which kinds are not installed

@@ -57,7 +57,9 @@ type Controller struct {
 	choose Choose
 	// bounced are items that were put back because another one claims their object, until their Done.
 	bounced map[any]struct{}
-	resets  resets
+	hooks   hooks
+	// losing says that a goroutine calls the function of OnLost.
+	losing bool
 	// toldFailing says that it was told that all reconciles fail.
 	toldFailing bool
 }
@@ -132,7 +134,7 @@ func (c *Controller) Take(key types.NamespacedName) {
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends
-// when the slot is lost; a due OnReset function has been called. If not, the worker has nothing to do for the key but
+// when the slot is lost; functions of OnReset and OnLost that are due have been called. If not, the worker has nothing to do for the key but
 // call Done.
 //
 // It waits for at most 100 ms until the cache shows what this controller wrote to the object: the event of a child that
@@ -155,7 +157,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	if o := c.env.Observer; o != nil {
 		ctx = o.Begin(ctx, c.Kind, key)
 	}
-	c.reset(ctx, a.Slot, key)
+	c.meet(ctx, a.Slot, key)
 	return ctx, true
 }
 
@@ -166,10 +168,7 @@ func (c *Controller) Done(key types.NamespacedName) {
 	if o := c.env.Observer; o != nil {
 		o.End(c.Kind, key)
 	}
-	c.mu.Lock()
-	resets := c.resets.call != nil
-	c.mu.Unlock()
-	if c.Work.Done(key, resets, func(f work.Flight[work.Flying]) { c.judge(key, f) }) {
+	if c.Work.Done(key, c.getHooks().any(), func(f work.Flight[work.Flying]) { c.judge(key, f) }) {
 		c.bypassed(key)
 	}
 }
@@ -227,6 +226,7 @@ func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Open
 func (c *Controller) Forget(set slot.Set) {
 	c.wiring.forgot.Store(true)
 	c.Work.Forget(set)
+	c.loseLater()
 }
 
 // complete enqueues the keys that waited for kinds, and the objects that came with these.

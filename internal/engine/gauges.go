@@ -148,6 +148,14 @@ func (m *metrics) declareWork() {
 		"there is none.", func(s sample) float64 { return s.rota.oldestMove().Seconds() })
 	m.gauge("rota_oldest_waiting_seconds", "For how long the oldest key of this member has been waiting for a worker; 0 "+
 		"if none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
+	m.gauges("rota_lost_waiting", "Objects that have left this member without a return of the function of OnLost.",
+		"controller", func(s sample, put func(float64, ...string)) {
+			for _, c := range s.rota.controllers.All() {
+				if n, set := c.Losses(); set {
+					put(float64(n), c.Name)
+				}
+			}
+		})
 	m.gauge("rota_load", "How many workers the reconciles of this member's sharded objects keep busy, on average over "+
 		"some minutes: seconds of work per second.", func(s sample) float64 {
 		all, _ := s.rota.load()

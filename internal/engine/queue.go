@@ -19,6 +19,7 @@ import (
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	queue *controllers.Queue[T] // the same
+	item  func(types.NamespacedName) T
 }
 
 // Admit is Queue.Admit of package rota.
@@ -28,6 +29,15 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 
 // OnReset is Queue.OnReset of package rota.
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) { q.queue.OnReset(f) }
+
+// OnLost is Queue.OnLost of package rota.
+func (q *Queue[T]) OnLost(f func(ctx context.Context, item T)) {
+	if f == nil {
+		q.queue.Controller().OnLost(nil)
+		return
+	}
+	q.queue.Controller().OnLost(func(ctx context.Context, key types.NamespacedName) { f(ctx, q.item(key)) })
+}
 
 // isQueue tells a queue of the rota from others.
 func (q *Queue[T]) isQueue() {}
@@ -84,7 +94,7 @@ func NewQueueOf[T comparable](r *Engine, name string, informer cache.SharedIndex
 		return r.share.KeyOf(kind, name), err
 	})
 	r.setup.needs(start{kind: kind, started: started})
-	return &Queue[T]{TypedRateLimitingInterface: q, queue: q}, nil
+	return &Queue[T]{TypedRateLimitingInterface: q, queue: q, item: items.Item}, nil
 }
 
 // newController shards a kind and adds a controller of it. informer is the one that its queue is made with, or nil.

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -185,6 +186,18 @@ func (g *Gate) take(st *slotState, e *entry) {
 		st.busy(now, -1)
 		g.hottest.add(now, e.key, e.slot, now-e.since)
 	}
+}
+
+// Has reports whether something is in flight for a key in slot s, or a task of it goes on.
+func (g *Gate) Has(s slot.Slot, key Key) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := g.slots[s].first; e != nil; e = e.next {
+		if e.key == key && !e.hold {
+			return true
+		}
+	}
+	return slices.ContainsFunc(g.tasks[key], func(e *entry) bool { return e.slot == s })
 }
 
 func (g *Gate) count(st *slotState, n int) {

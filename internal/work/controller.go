@@ -221,28 +221,37 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	}
 	// From here on the key counts as in flight, or belongs to somebody else.
 	c.mu.Lock()
-	arrived := c.keys.Arrived(key)
+	inLoss := verdict == gate.Admitted && c.keys.InLoss(key)
+	switch {
+	case inLoss:
+		c.keys.Queue(s, key, 0) // the slot waits for it if it is a deletion
+	case verdict == gate.Admitted:
+		c.keys.Begin(key, Flight[Flying]{
+			Slot: s, Gone: !exists, Arrived: c.keys.Arrived(key), With: Flying{c.env.Wall(), c.env.Now(), inner, leave},
+		})
+	}
 	c.keys.Drop(s, key)
 	c.mu.Unlock()
-	if verdict != gate.Admitted {
+	if inLoss {
+		leave()
+		c.env.After(lossDelay, func() { c.env.Enqueue([]types.NamespacedName{key}, PriorityEvent) })
+	}
+	if verdict != gate.Admitted || inLoss {
 		c.env.Gate.Recheck(s)
 		return Admission{}, false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keys.Begin(key, Flight[Flying]{
-		Slot: s, Gone: !exists, Arrived: arrived, With: Flying{c.env.Wall(), c.env.Now(), inner, leave},
-	})
 	return Admission{Slot: s, Gone: !exists, UID: uid, Context: inner}, true
 }
 
+// lossDelay is how long a key waits if its slot comes back while OnLost is being called for it.
+const lossDelay = 50 * time.Millisecond
+
 // Done notes that a worker is done with the key. Call it after the key was added again, if the reconcile wants that:
 // otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
-// another worker have the key. judge is called with a flight that was not cut short. forgets says that what is
-// remembered of a reset is of no use once the object is gone.
+// another worker have the key. judge is called with a flight that was not cut short. met says that Meet was called.
 //
 // unasked says that the key was not admitted, and that the gate was not asked.
-func (c *Controller) Done(key types.NamespacedName, forgets bool, judge func(Flight[Flying])) (unasked bool) {
+func (c *Controller) Done(key types.NamespacedName, met bool, judge func(Flight[Flying])) (unasked bool) {
 	c.mu.Lock()
 	f, flew := c.keys.End(key)
 	c.mu.Unlock()
@@ -258,7 +267,7 @@ func (c *Controller) Done(key types.NamespacedName, forgets bool, judge func(Fli
 	} else {
 		judge(f)
 	}
-	gone := forgets && !c.exists(key)
+	gone := met && !c.exists(key)
 	c.mu.Lock()
 	c.keys.Ended(key, f, c.env.Now(), f.With.Context.Err() == nil, gone)
 	c.mu.Unlock()
@@ -343,6 +352,29 @@ func (c *Controller) Forget(set slot.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keys.Forget(set)
+}
+
+// Meet notes that an admitted key is about to be reconciled. If regained is true, the caller calls OnLost before. For
+// the rest see Keys.Meet. If the slot has left meanwhile, the key is lost once its flight has ended.
+func (c *Controller) Meet(s slot.Slot, key types.NamespacedName) (regained, fresh, shown bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	regained = c.keys.Regain(key)
+	if !c.env.Objects.Holds(s) { // Forget may have run before
+		c.keys.Lose(s, key)
+		return regained, true, false
+	}
+	fresh, shown = c.keys.Meet(s, key, c.exists)
+	return regained, fresh, shown
+}
+
+// BeginLoss returns a lost key of which nothing is in flight any more, and its slot; see Keys.BeginLoss.
+func (c *Controller) BeginLoss() (key types.NamespacedName, s slot.Slot, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys.BeginLoss(func(s slot.Slot, key types.NamespacedName) bool {
+		return !c.env.Gate.Has(s, gate.Key{Queue: c.env.Name, Namespace: key.Namespace, Name: key.Name})
+	})
 }
 
 // await remembers a key that a worker took. It is admitted once the kinds that its controller needs are complete.

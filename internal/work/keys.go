@@ -26,6 +26,7 @@ type Keys[K comparable, F any] struct {
 	// flying and ailing are the entries with a flight and with an ailment: few, of many.
 	flying, ailing map[K]*entry[K, F]
 	sum            sum[K]
+	losses         losses[K]
 }
 
 // inSlot is what is known of a slot.
@@ -34,16 +35,8 @@ type inSlot[K comparable, F any] struct {
 	entries map[K]*entry[K, F]
 	// deleted is when a deletion was last reconciled; 0: never.
 	deleted time.Duration
-	// resets is not nil once a reset was asked for since handlers began to hear of the slot.
-	resets *resets[K]
-}
-
-// resets is what has happened since handlers began to hear of a slot.
-type resets[K comparable] struct {
-	// keys are those that were reset. They are many, and most have no entry.
-	keys map[K]struct{}
-	// shown says that the informers show what this member wrote in the slot.
-	shown bool
+	// met is what is known of the keys that were reconciled here since the slot came; nil if nobody asks.
+	met *met[K]
 }
 
 // entry is one key.
@@ -99,6 +92,7 @@ func NewKeys[K comparable, F any]() *Keys[K, F] {
 	return &Keys[K, F]{
 		entries: map[K]*entry[K, F]{}, slots: map[slot.Slot]*inSlot[K, F]{},
 		flying: map[K]*entry[K, F]{}, ailing: map[K]*entry[K, F]{},
+		losses: losses[K]{called: map[K]struct{}{}},
 	}
 }
 
@@ -295,15 +289,8 @@ func (k *Keys[K, F]) Ended(key K, f Flight[F], now time.Duration, whole, gone bo
 	if f.Gone && whole && !k.queuedIn(f.Slot, key) {
 		k.in(f.Slot).deleted = now
 	}
-	of := k.slots[f.Slot]
-	if of == nil || of.resets == nil {
-		return
-	}
-	if !whole {
-		of.resets.shown = false // the reconcile may have written until now, although the slot has been opened again
-	}
-	if gone {
-		delete(of.resets.keys, key) // a namesake has to be reset
+	if of := k.slots[f.Slot]; of != nil && of.met != nil {
+		of.met.ended(key, whole, gone, f.Gone && f.Err == nil)
 	}
 }
 
@@ -410,34 +397,6 @@ func (k *Keys[K, F]) Unclaim(key K) {
 	}
 }
 
-// Fresh reports whether a key in the slot has to be reset, and whether the informers are known to show what this member
-// wrote there.
-func (k *Keys[K, F]) Fresh(s slot.Slot, key K) (fresh, shown bool) {
-	of := k.in(s)
-	if of.resets == nil {
-		of.resets = &resets[K]{keys: map[K]struct{}{}}
-	}
-	_, done := of.resets.keys[key]
-	return !done, of.resets.shown
-}
-
-// Reset notes that a key was reset, after the informers have shown what this member wrote in its slot. Call it in the
-// flight for which Fresh was asked: the slot must not have been silenced since.
-func (k *Keys[K, F]) Reset(s slot.Slot, key K) {
-	if of := k.slots[s]; of != nil && of.resets != nil {
-		of.resets.keys[key], of.resets.shown = struct{}{}, true
-	}
-}
-
-// Silence notes that handlers hear nothing of the slots from now on: their keys have to be reset again.
-func (k *Keys[K, F]) Silence(set slot.Set) {
-	for s, of := range k.slots {
-		if set.Has(s) {
-			of.resets = nil
-		}
-	}
-}
-
 // Forget drops all keys of slots that were lost, but for those in flight, and what is known of their failures.
 func (k *Keys[K, F]) Forget(set slot.Set) {
 	for s, of := range k.slots {
@@ -448,6 +407,7 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 			e.place, e.owed, e.awaits = place{}, false, false
 			k.tidy(e)
 		}
+		k.leave(s, of)
 	}
 	for key, e := range k.ailing {
 		if set.Has(e.ailment.Slot) {
@@ -457,12 +417,12 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 	k.sum.forget(func(_ K, s slot.Slot) bool { return set.Has(s) })
 }
 
-// Size is how many keys are remembered, resets included.
+// Size is how many keys are remembered, those that were met and lost included.
 func (k *Keys[K, F]) Size() int {
-	n := len(k.entries)
+	n := len(k.entries) + len(k.losses.waiting)
 	for _, of := range k.slots {
-		if of.resets != nil {
-			n += len(of.resets.keys)
+		if of.met != nil {
+			n += len(of.met.keys)
 		}
 	}
 	return n

@@ -30,6 +30,9 @@ type model struct {
 	deleted                     map[slot.Slot]time.Duration
 	resets                      map[slot.Slot]set
 	shown                       map[slot.Slot]bool
+	met                         map[slot.Slot]set
+	lost                        map[key]slot.Slot
+	called                      set
 	failedAt                    map[key]slot.Slot
 	counted                     set
 	ailments                    map[key]work.Ailment
@@ -44,7 +47,7 @@ func newModel() *model {
 		slot: map[key]slot.Slot{}, queued: set{}, arrives: set{}, taken: set{}, owed: set{}, awaits: set{}, since: map[key]time.Duration{},
 		flights: map[key]work.Flight[int]{}, claims: map[key]int{}, deleted: map[slot.Slot]time.Duration{},
 		resets: map[slot.Slot]set{}, shown: map[slot.Slot]bool{}, failedAt: map[key]slot.Slot{}, counted: set{},
-		ailments: map[key]work.Ailment{},
+		ailments: map[key]work.Ailment{}, met: map[slot.Slot]set{}, lost: map[key]slot.Slot{}, called: set{},
 	}
 }
 
@@ -99,6 +102,16 @@ func (m *model) forget(lost slot.Set) {
 			m.clear(k)
 		}
 	}
+	for s, met := range m.met {
+		if lost.Has(s) {
+			for k := range met {
+				m.lost[k] = s
+			}
+			delete(m.met, s)
+			delete(m.resets, s)
+			delete(m.shown, s)
+		}
+	}
 }
 
 // clear forgets that a key failed, which is no success.
@@ -120,6 +133,8 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 	const slots = 3
 	rapid.Check(t, func(t *rapid.T) {
 		k, m := work.NewKeys[key, int](), newModel()
+		k.WantLosses(true)
+		none := func(key) bool { return false } // there are too few keys for a sweep
 		now := time.Duration(0)
 		some := rapid.Custom(func(t *rapid.T) key { return key(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key"))) })
 		at := rapid.Custom(func(t *rapid.T) slot.Slot { return slot.Slot(rapid.IntRange(0, slots-1).Draw(t, "slot")) })
@@ -237,6 +252,9 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				if gone {
 					delete(m.resets[f.Slot], key)
 				}
+				if gone && whole && f.Gone && f.Err == nil {
+					delete(m.met[f.Slot], key)
+				}
 			},
 			"claim": func(t *rapid.T) {
 				key, item := some.Draw(t, "of"), rapid.IntRange(1, 2).Draw(t, "item")
@@ -252,12 +270,13 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"reset": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
-				fresh, shown := k.Fresh(s, key)
+				fresh, shown := k.Meet(s, key, none)
 				same("fresh", fresh, !m.resets[s][key])
 				same("shown", shown, m.shown[s])
-				if m.resets[s] == nil {
-					m.resets[s] = set{}
+				if m.met[s] == nil {
+					m.met[s], m.resets[s] = set{}, set{}
 				}
+				m.met[s][key] = true
 				if rapid.Bool().Draw(t, "done") {
 					k.Reset(s, key)
 					m.resets[s][key], m.shown[s] = true, true
@@ -268,10 +287,45 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				k.Silence(set)
 				for s := range slot.Slot(slots) {
 					if set.Has(s) {
-						delete(m.resets, s)
+						clear(m.resets[s])
 						delete(m.shown, s)
 					}
 				}
+			},
+			"begin a loss": func(t *rapid.T) {
+				taboo := some.Draw(t, "not of")
+				key, s, found := k.BeginLoss(func(_ slot.Slot, k key) bool { return k != taboo })
+				want := 0
+				for k := range m.lost {
+					if _, flies := m.flights[k]; k != taboo && !flies {
+						want++
+					}
+				}
+				if same("found", found, want > 0); !found {
+					return
+				}
+				at, lost := m.lost[key]
+				_, flies := m.flights[key]
+				if !lost || flies || key == taboo || s != at {
+					t.Fatalf("%s of slot %v, lost: %t in %v, in flight: %t, not free: %s", key, s, lost, at, flies, taboo)
+				}
+				delete(m.lost, key)
+				m.called[key] = true
+			},
+			"end a loss": func(t *rapid.T) {
+				key := some.Draw(t, "of")
+				k.EndLoss(key)
+				delete(m.called, key)
+			},
+			"regain": func(t *rapid.T) {
+				key := some.Draw(t, "of")
+				_, lost := m.lost[key]
+				same("regained", k.Regain(key), lost)
+				delete(m.lost, key)
+			},
+			"drop losses": func(*rapid.T) {
+				same("dropped", k.DropLosses(), len(m.lost))
+				clear(m.lost)
 			},
 			"fail": func(t *rapid.T) {
 				f := work.Failure{Slot: at.Draw(t, "in"), At: now, Wall: time.Unix(0, int64(now)), Err: errors.New("boom"),
@@ -328,8 +382,11 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 							oldest[s] = m.since[key]
 						}
 					}
-					size += len(m.resets[s])
+					size += len(m.met[s])
 				}
+				size += len(m.lost)
+				waiting, called := k.Losses()
+				same("losses", []int{waiting, called}, []int{len(m.lost), len(m.called)})
 				got := map[slot.Slot]time.Duration{}
 				k.Oldest(got)
 				same("oldest", got, oldest)
@@ -352,6 +409,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 					if known {
 						same("slot", s, m.slot[key])
 					}
+					same("in loss", k.InLoss(key), m.called[key])
 					same("busy", k.Busy(key), m.waits(key) || flies)
 					ready := m.queued[key] && m.since[key] > 0
 					same("ready", k.Ready(key), ready)
@@ -387,6 +445,28 @@ func TestFailuresAreBounded(t *testing.T) {
 	for key, failures := range all {
 		if failures != 2 {
 			t.Errorf("%s failed %d times, want 2", key, failures)
+		}
+	}
+}
+
+// What is remembered of objects that come and go does not grow, also if nobody reconciles their deletions.
+func TestMetKeysAreBounded(t *testing.T) {
+	k := work.NewKeys[key, int]()
+	exists := func(k key) bool { return k == "stays" }
+	k.Queue(1, "waits", 1)
+	for _, of := range []key{"stays", "waits"} {
+		k.Meet(1, of, exists)
+		k.Reset(1, of)
+	}
+	for n := range 10_000 {
+		k.Meet(1, key(fmt.Sprint(n)), exists)
+	}
+	if n := k.Size(); n > 200 {
+		t.Errorf("%d keys are remembered of two objects, want 200 at most", n)
+	}
+	for _, of := range []key{"stays", "waits"} {
+		if fresh, _ := k.Meet(1, of, exists); fresh {
+			t.Errorf("%s is forgotten, although it exists or waits", of)
 		}
 	}
 }

@@ -12,13 +12,16 @@ import (
 // resetPatience bounds how long a reconcile waits for the informers before its reset.
 const resetPatience = 10 * time.Second
 
-// resets is what OnReset was called with.
-type resets struct {
-	// call is nil if OnReset was not called, or with nil.
-	call func(ctx context.Context, key types.NamespacedName)
-	// decided says that it was called, perhaps with nil.
+// hooks are the functions of a controller that are called about objects which come and go.
+type hooks struct {
+	// reset and lost are those of OnReset and OnLost, or nil.
+	reset, lost func(ctx context.Context, key types.NamespacedName)
+	// decided says that OnReset was called, perhaps with nil.
 	decided bool
 }
+
+// any reports whether the objects that are reconciled must be remembered.
+func (h hooks) any() bool { return h.reset != nil || h.lost != nil }
 
 // OnReset sets a function that is called before the first reconcile of each object since its slot was opened on this
 // member, even if the slot was this member's before, for instance before a lapse. Handlers hear nothing of a slot while
@@ -36,14 +39,14 @@ type resets struct {
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resets = resets{call: f, decided: true}
+	c.hooks.reset, c.hooks.decided = f, true
 }
 
 // HasDecided reports whether OnReset was called, perhaps with nil.
 func (c *Controller) HasDecided() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.resets.decided
+	return c.hooks.decided
 }
 
 // OnReset is Controller.OnReset for the items of the queue that are synced by a function that went through Admit.
@@ -62,18 +65,36 @@ func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) {
 // itemKey is the context key of a queue's item.
 type itemKey struct{}
 
-// reset calls the function of OnReset if the key has not been reconciled since its slot was opened.
-func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.NamespacedName) {
+// OnLost is rota.Queue.OnLost for the objects of the controller.
+func (c *Controller) OnLost(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
-	if c.resets.call == nil {
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.hooks.lost = f
+	c.Work.With(func(k *keys) { k.WantLosses(f != nil) })
+}
+
+// getHooks returns the functions.
+func (c *Controller) getHooks() hooks {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hooks
+}
+
+// meet calls the functions that are due before a reconcile: that of OnLost if the slot came back before it was called,
+// and that of OnReset if the key has not been reconciled since its slot was opened.
+func (c *Controller) meet(ctx context.Context, s slot.Slot, key types.NamespacedName) {
+	h := c.getHooks()
+	if !h.any() {
 		return
 	}
-	call := c.resets.call
-	c.mu.Unlock()
-	var fresh, shown bool
-	c.Work.With(func(k *keys) { fresh, shown = k.Fresh(s, key) })
-	if !fresh {
+	regained, fresh, shown := c.Work.Meet(s, key)
+	if regained {
+		h.lost(ctx, key)
+	}
+	if ctx.Err() != nil {
+		c.loseLater() // the slot may have left meanwhile
+	}
+	if h.reset == nil || !fresh {
 		return
 	}
 	if !shown {
@@ -85,7 +106,7 @@ func (c *Controller) reset(ctx context.Context, s slot.Slot, key types.Namespace
 				"object", key.String(), "cause", err.Error())
 		}
 	}
-	call(ctx, key)
+	h.reset(ctx, key)
 	c.Work.With(func(k *keys) {
 		if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
 			k.Reset(s, key)
