@@ -43,19 +43,19 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) { q.queue.OnReset(f) }
 
 // OnLost sets a function that is called once for each object that was synced here, when its slot has left this member:
-// it was handed over, or this member was expelled. What the process keeps of the object, such as its metrics, is dropped
-// in f. An object whose deletion was synced here without an error is not lost. Nor is one whose slot is only shut for a
-// while, because the Lease lapsed.
+// it was handed over, or this member was expelled. What the process keeps of the object, such as its metrics, is
+// dropped in f. An object whose deletion was synced here without an error is not lost. Nor is one whose slot is only
+// shut for a while, because the Lease lapsed.
 //
-// When f is called, nothing of the object is in flight any more, functions of Go included, and no sync of it begins before
-// f returns. The calls of a queue are made one at a time, in a goroutine of their own. No handover waits for them. If
-// the slot comes back before its turn, the worker calls f before the next sync. f gets the item that Items.Item makes,
-// and a context that ends after 10 s. A call that does not return then is logged, and the next one is made beside it.
-// While ten hang, objects that leave are logged and forgotten. rota_lost_waiting counts the calls to come. A process that
-// ends does not wait for them.
+// When f is called, nothing of the object is in flight any more, functions of Go included, and no sync of it begins
+// before f returns. The calls of a queue are made one at a time, in a goroutine of their own. No handover waits for
+// them. If the slot comes back before its turn, the worker calls f before the next sync. f gets the item that
+// Items.Item makes, and a context that ends after 10 s. A call that does not return then is logged, and the next one is
+// made beside it. While ten hang, objects that leave are logged and forgotten. rota_lost_waiting counts the calls to
+// come. A process that ends does not wait for them.
 //
-// f must not write to the object or its children: they belong to the next owner. A queue has one such function: the last
-// call of OnLost counts. Call it before Run.
+// f must not write to the object or its children: they belong to the next owner. A queue has one such function: the
+// last call of OnLost counts. Call it before Run.
 func (q *Queue[T]) OnLost(f func(ctx context.Context, item T)) { q.queue.OnLost(f) }
 
 // ObjectName is an item that names an object: a string as cache.MetaNamespaceKeyFunc makes it, cache.ObjectName,

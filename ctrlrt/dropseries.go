@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DropSeries returns a function for Builder.OnLost, and for the reconcile of a deletion, that deletes the object's series
-// from vectors whose labels of these names have its namespace and name. namespace is empty for cluster-scoped kinds.
+// DropSeries returns a function for Builder.OnLost, and for the reconcile of a deletion, that deletes the object's
+// series from vectors whose labels of these names have its namespace and name. namespace is empty for cluster-scoped
+// kinds.
 //
 // It panics if a vector has no label of these names, since it would then delete nothing.
 func DropSeries(namespace, name string, vectors ...*prometheus.MetricVec) func(context.Context, reconcile.Request) {

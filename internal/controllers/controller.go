@@ -133,9 +133,9 @@ func (c *Controller) Take(key types.NamespacedName) {
 	}
 }
 
-// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends
-// when the slot is lost; functions of OnReset and OnLost that are due have been called. If not, the worker has nothing to do for the key but
-// call Done.
+// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends when
+// the slot is lost; functions of OnReset and OnLost that are due have been called. If not, the worker has nothing to do
+// for the key but call Done.
 //
 // It waits for at most 100 ms until the cache shows what this controller wrote to the object: the event of a child that
 // the last reconcile wrote often comes before that of the object.
