@@ -59,6 +59,9 @@ func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) 
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: owner,
 			UID: lease}},
 	}}
+	if len(report.Unlabelled) > 0 {
+		obj.Labels[names.LabelUnlabelled] = "true"
+	}
 	for field, text := range data {
 		obj.Annotations[names.AnnotationReport+field] = text
 	}
@@ -116,6 +119,13 @@ func (r *Reports) Withdraw(ctx context.Context, member string) error {
 // Read returns all reports. Those that cannot be read are left out, and are in the error.
 func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
 	all, err := r.read(ctx, names.LabelCoverage+"="+r.rota)
+	return all[r.rota], err
+}
+
+// ReadUnlabelled returns the reports that have some of Report.Unlabelled. Usually there are none. The error is as that
+// of Read.
+func (r *Reports) ReadUnlabelled(ctx context.Context) ([]*Report, error) {
+	all, err := r.read(ctx, names.LabelCoverage+"="+r.rota+","+names.LabelUnlabelled)
 	return all[r.rota], err
 }
 

@@ -2,6 +2,7 @@ package coverage
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,9 +33,34 @@ func (r Refused) String() string {
 	return text + ": " + shortened(r.Error, maxRefusal)
 }
 
+// Unlabelled is String for an entry of Report.Unlabelled.
+func (r Refused) Unlabelled() string {
+	return fmt.Sprintf("the API server has refused the labels by which objects of %s are delivered since %s. Members get "+
+		"all objects of the kind meanwhile, as with Filter, and keep their share. Slots: %s; %s", r.Kind,
+		r.Since.UTC().Format(time.RFC3339), r.Without, shortened(r.Error, maxRefusal))
+}
+
+// MergeRefused returns each kind once, with all its slots, and the time and the error of its first failure.
+func MergeRefused(all []Refused) (out []Refused) {
+	for _, r := range all {
+		at := slices.IndexFunc(out, func(o Refused) bool { return o.Kind == r.Kind })
+		if at < 0 {
+			out = append(out, r)
+			continue
+		}
+		without := out[at].Without.Union(r.Without)
+		if r.Since.Before(out[at].Since) {
+			out[at] = r
+		}
+		out[at].Without = without
+	}
+	return out
+}
+
 const (
-	// fieldRefused has a line for each kind: kind, since, slots without it, error.
-	fieldRefused = "refused"
+	// fieldRefused has a line for each kind: kind, since, slots without it, error. So has fieldUnlabelled.
+	fieldRefused    = "refused"
+	fieldUnlabelled = "unlabelled"
 	// maxRefused is the size in bytes above which the last kinds are left out.
 	maxRefused = 16 << 10
 	// maxRefusal is how many bytes of an error a report has.
@@ -58,15 +84,15 @@ func encodeRefused(all []Refused) string {
 	return b.String()
 }
 
-func (r *Report) decodeRefused(text string) error {
+func (r *Report) decodeRefused(field, text string) (out []Refused, err error) {
 	for i, line := range lines(text) {
 		u, err := parseRefused(line)
 		if err != nil {
-			return fmt.Errorf("%w: %w", r.lineError(fieldRefused, i, line), err)
+			return nil, fmt.Errorf("%w: %w", r.lineError(field, i, line), err)
 		}
-		r.Refused = append(r.Refused, u)
+		out = append(out, u)
 	}
-	return nil
+	return out, nil
 }
 
 func parseRefused(line string) (u Refused, err error) {

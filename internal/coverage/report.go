@@ -63,6 +63,8 @@ type Report struct {
 	Would []Would
 	// Refused are the kinds that it cannot list or watch.
 	Refused []Refused
+	// Unlabelled are the kinds of which it cannot label some objects: those in the slots Without. See Refused.Unlabelled.
+	Unlabelled []Refused
 	// Health is what its reconciles come to. Reports of older builds have none.
 	Health Health
 	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
@@ -132,6 +134,8 @@ const (
 //	  Website.web.example.com 412 412 37 600
 //	refused: |                        kind, since, slots without it, error
 //	  Website.web.example.com 2026-11-23T11:52:00Z 0-21 "conversion webhook … failed: …"
+//	unlabelled: |                     kind, since, slots of the objects, number and error
+//	  Website.web.example.com 2026-11-23T11:52:00Z 40,109 "objects: 2, the first: label websites… denied"
 //	health: |                         hanging, failing; kind, object, slot, running since, failures, panics, since, last
 //	  0 1
 //	  Website.web.example.com "team-a/hello-11" 109 - 14 0 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "website" "denied"
@@ -183,6 +187,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if len(r.Refused) > 0 {
 		data[fieldRefused] = encodeRefused(r.Refused)
+	}
+	if len(r.Unlabelled) > 0 {
+		data[fieldUnlabelled] = encodeRefused(r.Unlabelled)
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
@@ -388,7 +395,10 @@ func Decode(data map[string]string) (*Report, error) {
 	if err := r.decodeWould(data[fieldWould]); err != nil {
 		return nil, err
 	}
-	if err := r.decodeRefused(data[fieldRefused]); err != nil {
+	if r.Refused, err = r.decodeRefused(fieldRefused, data[fieldRefused]); err != nil {
+		return nil, err
+	}
+	if r.Unlabelled, err = r.decodeRefused(fieldUnlabelled, data[fieldUnlabelled]); err != nil {
 		return nil, err
 	}
 	if err := r.decodeHealth(data[fieldHealth]); err != nil {

@@ -72,6 +72,8 @@ func full() *coverage.Report {
 			Without: slot.SetOf(slot.Range{First: 3, Last: 5}, slot.Range{First: 90, Last: 90}), Error: `conversion "failed"`},
 		{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: time.Date(2026, 11, 23, 11, 51, 0, 0, time.UTC), Error: "busy"},
 	}
+	r.Unlabelled = []coverage.Refused{{Kind: website, Since: time.Date(2026, 11, 23, 11, 55, 0, 0, time.UTC),
+		Without: slot.SetOf(slot.Range{First: 40, Last: 40}), Error: "objects: 2, the first: denied"}}
 	return r
 }
 

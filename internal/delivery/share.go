@@ -90,7 +90,8 @@ type Share struct {
 	pending    *pending.Record // what reads wait for; nil: nothing. It is set before any informer runs
 	own        own
 	tombstones tombstones
-	anew       slot.Set // slots of HoldAnew, until Load
+	anew       slot.Set                  // slots of HoldAnew, until Load
+	wide       map[schema.GroupKind]bool // see Widen
 
 	hasEnded atomic.Bool // ended has some
 

@@ -104,8 +104,13 @@ func newSource(inf *informer, lw cache.ListerWatcher) *source {
 	return s
 }
 
-// deliver sets the scope once the role of the informer is known.
+// deliver sets the scope once the role of the informer is known. share.mu is held.
 func (s *source) deliver(by sharding.Scope) {
+	if by.Leaves() {
+		widening := &widening{Scope: by}
+		widening.wide.Store(s.inf.share.wide[s.inf.kind])
+		by = widening
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scope = by

@@ -60,8 +60,9 @@ type pump struct {
 	nudging   bool // upstream was opened for a bookmark, which has not come yet
 	// initial is the list that WatchList is sending, until the bookmark that ends it.
 	initial *relist
-	// asked are the slots whose events upstream brings.
+	// asked are the slots whose events upstream brings. wide: it was asked for everything because of Widen.
 	asked slot.Set
+	wide  bool
 	// outs is a reused buffer for the results of an event.
 	outs []stream.Out
 	// over: it does not run jobs any more. Guarded by source.mu.
@@ -72,6 +73,7 @@ type opened struct {
 	watch   watch.Interface
 	err     error
 	asked   slot.Set
+	wide    bool
 	nudging bool
 }
 
@@ -189,7 +191,7 @@ func (p *pump) reopen() {
 // widen has the upstream bring the events of the slots, from the position on. Until it does, the position does not
 // advance past an event of these slots.
 func (p *pump) widen(set slot.Set) {
-	if set = set.Minus(p.asked); !set.Empty() {
+	if set = set.Minus(p.asked); !set.Empty() || p.source.isWide() && !p.wide {
 		p.reopen()
 	}
 }
@@ -209,11 +211,12 @@ func (p *pump) open() {
 	p.source.mu.Lock()
 	set := p.source.core.Needed()
 	p.source.mu.Unlock()
+	wide := p.source.isWide() // before Narrow: if that turns wide in between, the watch is opened once more
 	asked := p.source.scope.Narrow(&o, set.Union(p.source.inf.share.Held()))
 	go func() {
 		w, err := p.source.upstream.watch(p.ctx, o)
 		select {
-		case p.opened <- opened{w, err, asked, nudging}:
+		case p.opened <- opened{w, err, asked, wide, nudging}:
 		case <-p.ctx.Done():
 			if w != nil {
 				w.Stop()
@@ -237,7 +240,8 @@ func (p *pump) connected(o opened) bool {
 		}
 		return p.failed(o.err)
 	}
-	p.upstream, p.asked, p.since, p.steady, p.nudging = o.watch, o.asked, time.Now(), time.After(steadyAfter), o.nudging
+	p.upstream, p.asked, p.wide, p.nudging = o.watch, o.asked, o.wide, o.nudging
+	p.since, p.steady = time.Now(), time.After(steadyAfter)
 	p.source.mu.Lock()
 	stale, needed := p.source.stale, p.source.core.Needed()
 	p.source.mu.Unlock()

@@ -242,11 +242,12 @@ func (r *Engine) Run(ctx context.Context) error {
 		return err
 	}
 	r.askForResets()
+	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLooking()
+	r.widenUnlabelled(looking)
 	if r.reports != nil && !r.reporter.AwaitAlike(ctx, r.outline(r.cfg.Self.ID, r.settings())) {
 		return nil
 	}
-	looking, endLooking := context.WithCancel(context.WithoutCancel(ctx))
-	defer endLooking()
 	go r.share.WatchSelectors(looking)
 	go r.watchFailing(looking)
 	go r.watchWiring(looking)

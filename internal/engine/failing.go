@@ -68,7 +68,7 @@ func failingOf(controller, duty string, f work.Failing) Failing {
 func (r *Engine) watchFailing(ctx context.Context) {
 	tick := time.NewTicker(failingPeriod)
 	defer tick.Stop()
-	told := map[schema.GroupKind]bool{}
+	told, toldLabels := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
 	for {
 		select {
 		case <-tick.C:
@@ -76,6 +76,7 @@ func (r *Engine) watchFailing(ctx context.Context) {
 			return
 		}
 		r.tellRefused(ctx, told)
+		r.tellUnlabelled(ctx, toldLabels)
 		for _, c := range r.controllers.All() {
 			f, failing := c.Failing()
 			switch {
@@ -108,38 +109,41 @@ const refusedAfter = 45 * time.Second
 // refusedKinds returns the kinds that cannot be listed or watched, each once.
 func (r *Engine) refusedKinds() (out []coverage.Refused) {
 	for _, f := range r.share.Failing() {
-		last := len(out) - 1
-		switch {
-		case f.Request == delivery.RequestLookUp || delivery.Unanswered(f.Err) || time.Since(f.Since) < refusedAfter:
-		case last >= 0 && out[last].Kind == f.Kind:
-			out[last].Without = out[last].Without.Union(f.Without)
-			if since := f.Since.UTC().Truncate(time.Second); since.Before(out[last].Since) {
-				out[last].Since = since
-			}
-		default:
-			out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Without,
-				Error: f.Err.Error()})
+		if f.Request == delivery.RequestLookUp || delivery.Unanswered(f.Err) || time.Since(f.Since) < refusedAfter {
+			continue
 		}
+		out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Without,
+			Error: f.Err.Error()})
 	}
-	return out
+	return coverage.MergeRefused(out)
 }
 
 // tellRefused reports the kinds that have begun to be refused, and those that are not refused any more.
 func (r *Engine) tellRefused(ctx context.Context, told map[schema.GroupKind]bool) {
+	r.tellKinds(ctx, told, r.refusedKinds(),
+		func(f coverage.Refused) member.Notify {
+			return member.Notify{Reason: "KindRefused", Warning: true, Message: f.String()}
+		}, func(kind schema.GroupKind) member.Notify {
+			return member.Notify{Reason: "KindServed", Message: fmt.Sprintf("This member can list and watch %s again", kind)}
+		})
+}
+
+// tellKinds reports the kinds that were not told of before, and those that are not refused any more.
+func (r *Engine) tellKinds(ctx context.Context, told map[schema.GroupKind]bool, refused []coverage.Refused,
+	begins func(coverage.Refused) member.Notify, ends func(schema.GroupKind) member.Notify,
+) {
 	now := map[schema.GroupKind]bool{}
-	for _, f := range r.refusedKinds() {
+	for _, f := range refused {
 		now[f.Kind] = true
-		if told[f.Kind] {
-			continue
+		if !told[f.Kind] {
+			told[f.Kind] = true
+			r.tell(ctx, begins(f))
 		}
-		told[f.Kind] = true
-		r.tell(ctx, member.Notify{Reason: "KindRefused", Warning: true, Message: f.String()})
 	}
 	for kind := range told {
 		if !now[kind] {
 			delete(told, kind)
-			r.tell(ctx, member.Notify{Reason: "KindServed",
-				Message: fmt.Sprintf("This member can list and watch %s again", kind)})
+			r.tell(ctx, ends(kind))
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 // report returns the account's report, with the handovers.
 func (i *incarnation) report() *coverage.Report {
 	r := i.rota.account.Report(i.ID(), i.rota.settings())
-	r.Handovers, r.Refused = i.moves.Handovers(), i.rota.refusedKinds()
+	r.Handovers = i.moves.Handovers()
+	r.Refused, r.Unlabelled = i.rota.refusedKinds(), i.rota.unlabelledKinds()
 	if waits := i.Waiting(); waits != "" {
 		r.Waits = waits
 	} else { // otherwise nothing goes on, for as long as another one leads

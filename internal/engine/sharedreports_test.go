@@ -70,6 +70,12 @@ func (m *sharedReports) Read(context.Context) ([]*coverage.Report, error) {
 	return out, nil
 }
 
+// ReadUnlabelled returns the reports with kinds whose objects cannot all be labelled.
+func (m *sharedReports) ReadUnlabelled(ctx context.Context) ([]*coverage.Report, error) {
+	all, err := m.Read(ctx)
+	return slices.DeleteFunc(all, func(r *coverage.Report) bool { return len(r.Unlabelled) == 0 }), err
+}
+
 // ReadAll returns these reports as those of the rota "website", and the others.
 func (m *sharedReports) ReadAll(ctx context.Context) (map[string][]*coverage.Report, error) {
 	ours, err := m.Read(ctx)

@@ -77,8 +77,18 @@ func TestFailures(t *testing.T) {
 	f.put("new", nil)
 	eventually(t, "a new one, too", func() bool { return f.label("new") != "" })
 	eventually(t, "the refused one is tried again", func() bool { return bad.Load() >= 2 })
+	if sum := l.Refused(256); sum.Objects != 0 {
+		t.Errorf("refused for a moment, and reported as %+v", sum)
+	}
+	eventually(t, "two are reported", func() bool { return l.Refused(256).Objects == 2 })
+	if sum := l.Refused(256); sum.Slots.Len() != 2 || !strings.Contains(sum.Err.Error(), "ns/c000") {
+		t.Errorf("reported as %+v", sum)
+	}
 	heal.Store(true)
 	eventually(t, "all are labelled", f.labelled)
+	if sum := l.Refused(256); sum.Objects != 0 {
+		t.Errorf("labelled, and reported as %+v", sum)
+	}
 	if got := l.Stats(); got.Conflicts != 1 || got.Failures == 0 || reports.Load() == 0 {
 		t.Errorf("stats %+v, %d reports", got, reports.Load())
 	}

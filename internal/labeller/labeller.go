@@ -30,6 +30,8 @@ type Labeller struct {
 	places chan struct{} // one for each patch at a time
 	fixes  fixes
 	stats  counters
+	// refusals are those of this tenure, and of fixes.
+	refusals refusals
 }
 
 // Stats counts what a labeller has done since it was made.
@@ -142,6 +144,7 @@ func (l *Labeller) tenure(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	t := &tenure{l: l, end: end}
+	defer l.refusals.clear() // another labeller finds them
 	var group sync.WaitGroup
 	defer group.Wait()
 	scopes := l.scopes()

@@ -98,6 +98,7 @@ func (l *Labeller) send(ctx context.Context, jobs []job) (left []job, gaveUp boo
 		mu    sync.Mutex
 		worst error
 	)
+	sent := time.Now()
 	for i, j := range jobs {
 		if i > 0 && l.pace.tokens.Wait(soon) != nil || !l.take(soon) {
 			mu.Lock()
@@ -119,6 +120,7 @@ func (l *Labeller) send(ctx context.Context, jobs []job) (left []job, gaveUp boo
 			case done:
 			case refused:
 				gaveUp, worst = true, err
+				l.refusals.note(j.target, err, sent)
 			case again, tried:
 				left = append(left, j)
 			}
@@ -171,6 +173,7 @@ func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 	switch {
 	case err == nil:
 		l.stats.patched.Add(1)
+		l.refusals.forget(t)
 		l.pace.resume(sent)
 		return done, nil
 	case ctx.Err() != nil:
@@ -194,6 +197,7 @@ func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
 		return refused, wrapped
 	case code == http.StatusNotFound:
 		l.stats.gone.Add(1)
+		l.refusals.forget(t)
 		return done, nil
 	case code == http.StatusConflict:
 		l.stats.conflicts.Add(1)

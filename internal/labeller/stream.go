@@ -123,6 +123,7 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 			held.add(t, time.Now())
 		} else {
 			held.drop(t)
+			l.refusals.forget(t)
 		}
 	}
 }

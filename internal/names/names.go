@@ -14,6 +14,8 @@ const (
 	// LabelCoverage is the label, on the Leases in which members say what they hold, whose value is the rota's name.
 	// These are not the members' own, which have LabelRota.
 	LabelCoverage = Prefix + "/coverage"
+	// LabelUnlabelled is a label on those of them that name kinds whose objects cannot all be labelled.
+	LabelUnlabelled = Prefix + "/unlabelled"
 	// AnnotationReport begins the names of the annotations in which they say it.
 	AnnotationReport = Prefix + "/report-"
 

@@ -28,6 +28,7 @@ type Store interface {
 	Publish(ctx context.Context, report *coverage.Report, lease types.UID) error
 	Withdraw(ctx context.Context, member string) error
 	Read(ctx context.Context) ([]*coverage.Report, error)
+	ReadUnlabelled(ctx context.Context) ([]*coverage.Report, error)
 	ReadAll(ctx context.Context) (map[string][]*coverage.Report, error)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
@@ -277,6 +278,66 @@ func (s suite) labelsCopied(t *testing.T) {
 	})
 	r.heard.dropBeacons()
 	r.wantHeard()
+}
+
+// The API server refuses the labels of some objects: they have none, or another's. Once all objects of the kind are
+// asked for, the member has those of its slots and hears of their changes; and also once it is narrow again.
+func (s suite) labelsRefused(t *testing.T) {
+	r := s.labelled(t)
+	mislabelled := func(n slot.Slot, value string) Object {
+		key := r.key(n)
+		labels := r.labels(key)
+		if labels[r.hashLabel()] = value; value == "" {
+			delete(labels, r.hashLabel())
+		}
+		obj, err := r.kind.Client.Create(r.ctx, key, labels)
+		r.must(err)
+		return obj
+	}
+	others := strconv.Itoa(7 * 512)
+	r.fill(2, 1, 2, 5)
+	bare, wrong, gained := mislabelled(1, ""), mislabelled(1, others), mislabelled(2, "")
+	mislabelled(5, "")
+	r.run(r.informer)
+	r.own(only(1))
+	r.sync()
+	if got := store(r.informer)[bare.Key]; got != "" {
+		t.Fatalf("an object without label is in the store, at version %s", got)
+	}
+	kinds := map[schema.GroupKind]bool{r.kind.GroupKind: true}
+	r.share.Widen(kinds)
+	r.wantSeen(bare.Key, bare.Version)
+	r.wantSeen(wrong.Key, wrong.Version)
+	r.wantStore(only(1))
+	late := mislabelled(1, "")
+	r.wantSeen(late.Key, late.Version)
+	bare = r.update(bare.Key)
+	r.wantSeen(bare.Key, bare.Version)
+	r.delete(wrong.Key)
+	r.wantSeen(wrong.Key, "")
+	r.own(only(2))
+	gained = r.update(gained.Key)
+	r.wantSeen(gained.Key, gained.Version)
+	r.relists()
+	r.sync()
+	r.wantStore(only(1, 2))
+	r.share.Widen(nil)
+	late = r.relabel(late.Key, r.labels(late.Key))
+	r.wantSeen(late.Key, late.Version)
+	r.sync()
+	r.wantStore(only(1, 2))
+	r.reported(bare, gained)
+	r.noDeletions(wrong.Key)
+	// It is looked up from now on.
+	r.relists()
+	bare = r.update(bare.Key)
+	r.wantStore(only(1, 2))
+	// Which slots are held changes while the kind is widened once more.
+	r.share.Release(only(1))
+	r.share.Widen(kinds)
+	r.own(only(1, 5))
+	r.sync()
+	r.wantStore(only(1, 2, 5))
 }
 
 // A look-up shows that an object is gone while the stream is behind. Handlers do not hear its later events.

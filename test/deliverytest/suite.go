@@ -108,6 +108,7 @@ func Run(t *testing.T, o Options) {
 				{"LostAndRegainedAtOnce", suite.lostAndRegainedAtOnce},
 				{"R11LabelsGoWrong", suite.labelsGoWrong},
 				{"R11LabelsCopied", suite.labelsCopied},
+				{"R11LabelsRefused", suite.labelsRefused},
 				{"R15DeletionsAreWaitedFor", suite.deletionsAreWaitedFor},
 				{"R15Namesakes", suite.namesakes},
 				{"R11LookUpAheadOfTheStream", suite.lookUpAhead},

@@ -34,8 +34,9 @@ var groupOf = map[string]string{
 	view.MemberStopped: groupMembers, view.LeaseMissing: groupMembers, view.Probation: groupMembers,
 	view.KeyWaiting: groupMembers, view.SetupClash: groupMembers,
 	view.NotElected: groupMembers, view.KindNotServed: groupCoverage, view.KindRefused: groupCoverage,
-	view.SlotHeldBack: groupSlots,
-	view.KeyHangs:     groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
+	view.LabelsRefused: groupDelivery,
+	view.SlotHeldBack:  groupSlots,
+	view.KeyHangs:      groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
 	view.PinUnmet: groupSlots, view.CanaryWaits: groupMembers, view.CanaryBack: groupMembers,
 }
 

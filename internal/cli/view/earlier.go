@@ -194,6 +194,10 @@ func (r *Rota) overForAll(w Warning) string {
 		if _, unread := r.Unread("reports"); !unread && len(r.Reports) == len(r.Members) && !r.hasProblem(KindRefused) {
 			return "members can list and watch all kinds"
 		}
+	case LabelsRefused:
+		if _, unread := r.Unread("reports"); !unread && len(r.Reports) == len(r.Members) && !r.hasProblem(LabelsRefused) {
+			return "members can label all objects"
+		}
 	}
 	return ""
 }

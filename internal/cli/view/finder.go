@@ -152,7 +152,8 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 	}
 	group := groupOf(p.slot, report.Fold)
 	o := metav1.ListOptions{Limit: listPage}
-	if p.roles.Delivery() == sharding.Filter {
+	wide := r.unlabelled(about.kind) != nil
+	if p.roles.Delivery() == sharding.Filter || wide {
 		objects := 0
 		for _, other := range r.Reports {
 			for _, d := range other.Digests[about.kind] {
@@ -165,8 +166,9 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 		}
 	}
 	for label := range p.roles.Stamps(about.kind, about.object) {
-		// The members ask by this label, too, so that objects that lack it are held by nobody.
-		o.LabelSelector = labelSelector(label, group, r.Slots)
+		if !wide { // the members ask by this label, too, so that objects that lack it are held by nobody
+			o.LabelSelector = labelSelector(label, group, r.Slots)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()

@@ -252,6 +252,9 @@ func (r *Rota) judgeDelivery(w *Who, about subject, p place, exist listed) {
 	r.judgeHeld(w, about, p, report, exist)
 	switch wrong := w.Label != "" && w.LabelHas != w.LabelValue; {
 	case w.Held != nil && *w.Held:
+		if refused := r.unlabelled(about.kind); wrong && refused != nil {
+			w.note("the API server refuses labels of the kind, so that members get all its objects: %s", refused.Error)
+		}
 	case wrong && w.LabelHas == "":
 		w.no("it lacks the label %s=%s, by which %s selects; %s", w.Label, w.LabelValue, w.Member, r.labellerText(about))
 	case wrong:
@@ -267,6 +270,10 @@ const leftOut = "its informers' label selector, field selector or namespaces lea
 
 // labellerText says who corrects labels.
 func (r *Rota) labellerText(about subject) string {
+	if refused := r.unlabelled(about.kind); refused != nil {
+		return "the API server refuses such labels, so that members get all objects of the kind within seconds: " +
+			refused.Error
+	}
 	for _, d := range r.Duties {
 		if d.Name == table.OwnDuties+"label/"+about.kind.String() && d.Owner != "" {
 			return d.Owner + " labels the kind and corrects it within seconds; its log says if it cannot"

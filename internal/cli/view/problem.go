@@ -31,6 +31,7 @@ const (
 	NotElected    = "NotElected"
 	KindNotServed = "KindNotServed"
 	KindRefused   = "KindRefused"
+	LabelsRefused = "LabelsRefused"
 	SlotHeldBack  = "SlotHeldBack"
 	KeyHangs      = "KeyHangs"
 	KeyFails      = "KeyFails"
@@ -43,8 +44,8 @@ const (
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
-		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, KindRefused, SlotHeldBack, KeyHangs,
-		KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack}
+		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, KindRefused, LabelsRefused, SlotHeldBack,
+		KeyHangs, KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack}
 }
 
 const (
@@ -138,13 +139,17 @@ func problems(r *Rota, e evidence) []Problem {
 			"CustomResourceDefinition was deleted, and its objects with it, or no longer has a served version. Nobody works on "+
 			"objects of that kind until it is back", kind)
 	}
-	for _, kind := range r.refusedKinds() {
+	for _, kind := range r.refusedKinds(cannotRead) {
 		severity := Warn
 		if !kind.Without.Empty() {
 			severity = Error
 		}
 		add(severity, KindRefused, kind.Without.String(), "", "%s. Repair the object or the webhook that it names, or "+
 			"restore the permission; members try again every few seconds", kind)
+	}
+	for _, kind := range r.refusedKinds(cannotLabel) {
+		add(Warn, LabelsRefused, kind.Without.String(), "", "%s. Have the policy or webhook let changes pass that "+
+			"only add such a label; they are tried again every few minutes", kind.Unlabelled())
 	}
 	for _, d := range e.differences {
 		if d.Clash != "" {
@@ -166,28 +171,28 @@ func (r *Rota) runsOf(match func(Run) bool) (out []Run) {
 	return out
 }
 
-// refusedKinds returns the kinds that members cannot list or watch, each once, with all slots that lack it.
-func (r *Rota) refusedKinds() (out []coverage.Refused) {
+// refusedKinds returns what members report of kinds that are refused, each kind once.
+func (r *Rota) refusedKinds(reported func(*coverage.Report) []coverage.Refused) (out []coverage.Refused) {
 	for _, m := range r.Members {
-		report := r.Reports[m.ID]
-		if report == nil {
-			continue
-		}
-		for _, f := range report.Refused {
-			at := slices.IndexFunc(out, func(o coverage.Refused) bool { return o.Kind == f.Kind })
-			if at < 0 {
-				out = append(out, f)
-				continue
-			}
-			all := out[at].Without.Union(f.Without)
-			if f.Since.Before(out[at].Since) {
-				out[at] = f
-			}
-			out[at].Without = all
+		if report := r.Reports[m.ID]; report != nil {
+			out = append(out, reported(report)...)
 		}
 	}
-	return out
+	return coverage.MergeRefused(out)
 }
+
+// unlabelled returns what members report of labels of a kind that are refused; nil: nothing.
+func (r *Rota) unlabelled(kind schema.GroupKind) *coverage.Refused {
+	for _, refused := range r.refusedKinds(cannotLabel) {
+		if refused.Kind == kind {
+			return &refused
+		}
+	}
+	return nil
+}
+
+func cannotRead(r *coverage.Report) []coverage.Refused  { return r.Refused }
+func cannotLabel(r *coverage.Report) []coverage.Refused { return r.Unlabelled }
 
 // renewed reports whether any member has a Lease that is not over. Only such a member expels others.
 func (r *Rota) renewed() bool {

@@ -225,6 +225,10 @@ func TestProblems(t *testing.T) {
 		"kind refused, nothing lacks it": {change: func(in *input) {
 			in.reports[0].Refused = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now, Error: "busy"}}
 		}, want: "warning KindRefused  ", text: "busy. Repair"},
+		"labels refused": {change: func(in *input) {
+			in.reports[0].Unlabelled = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now,
+				Without: slot.SetOf(slot.Range{First: 7, Last: 7}), Error: "objects: 2, the first: label configmaps a/b: frozen"}}
+		}, want: "warning LabelsRefused  7", text: "Slots: 7; objects: 2, the first: label configmaps a/b: frozen. Have"},
 		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
 	} {
 		in := healthy(t)

@@ -219,6 +219,15 @@ func TestWho(t *testing.T) {
 				q.in.table.Members[i].Duties = q.in.table.Duties[0]
 			}
 		}, WorksNo, []string{" is 7 and should be ", "b labels the kind"}},
+		"label refused": {func(q *question) {
+			q.label("")
+			q.gone(n)
+			q.in.reports[0].Unlabelled = []coverage.Refused{{Kind: website, Without: slot.SetOf(slot.Range{First: n, Last: n}), Error: "frozen"}}
+		}, WorksNo, []string{"it lacks the label", "the API server refuses such labels", "within seconds: frozen"}},
+		"label refused, held": {func(q *question) {
+			q.label("")
+			q.in.reports[0].Unlabelled = []coverage.Refused{{Kind: website, Error: "frozen"}}
+		}, WorksYes, []string{"the API server refuses labels of the kind, so that members get all its objects: frozen"}},
 		"label right": {func(q *question) { q.label(sharding.LabelValue(slot.HashName("default", "blog"))) }, WorksYes, []string{"SlotLabel", "b holds it"}},
 		"dispatched": {func(q *question) { q.in.reports[1].Setup[coverage.SettingDispatched] = "Pod,Website.web.example.com" }, WorksYes,
 			[]string{"b hands Website default/blog out to workers"}},
