@@ -330,7 +330,7 @@ func (s suite) labelsRefused(t *testing.T) {
 	r.noDeletions(wrong.Key)
 	// It is looked up from now on.
 	r.relists()
-	bare = r.update(bare.Key)
+	r.update(bare.Key)
 	r.wantStore(only(1, 2))
 	// Which slots are held changes while the kind is widened once more.
 	r.share.Release(only(1))
