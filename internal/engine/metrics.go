@@ -105,7 +105,7 @@ func reasons() []string {
 		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage",
 		"CutShort", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "KindRefused",
-		"KindServed", "Lapsed",
+		"KindServed", "LabelsAccepted", "LabelsRefused", "Lapsed",
 		"Leaving", "LoadsNotEven",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing", "PinUnmet",
 		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",
