@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write docs/api.txt instead of comparing with it")
@@ -35,23 +37,17 @@ const apiHead = `# What the public packages export. TestAPI compares it with the
 func TestAPI(t *testing.T) {
 	now := api(t)
 	if *update {
-		if err := os.WriteFile(apiFile, []byte(apiHead+strings.Join(now, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(apiFile, []byte(apiHead+strings.Join(now, "\n")+"\n"), 0o644))
 	}
 	data, err := os.ReadFile(apiFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	recorded := strings.Split(strings.TrimSuffix(strings.TrimPrefix(string(data), apiHead), "\n"), "\n")
 	if added, removed := compareAPI(recorded, now); len(added)+len(removed) > 0 {
 		t.Errorf("the public API is not what %s says:\n%s\nIf that is on purpose: go test -run TestAPI -update .",
 			apiFile, strings.Join(append(removed, added...), "\n"))
 	}
 	policy, err := os.ReadFile("docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	row := regexp.MustCompile(`(?m)^\| Go API \|.*$`).Find(policy)
 	for _, line := range now {
 		if name, ok := strings.CutPrefix(line, "package github.com/rota-dev/"); ok {
@@ -108,9 +104,7 @@ func api(t *testing.T) (lines []string) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Name,Export", "./...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var public []string
 	exports := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -131,9 +125,7 @@ func api(t *testing.T) (lines []string) {
 	slices.Sort(public)
 	for _, path := range public {
 		p, err := read.Import(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		declared, names := declarations(p)
 		if testing.Verbose() {
 			t.Logf("%s: %d names, %d with fields and methods", path, names, len(declared))

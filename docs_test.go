@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // pages returns the Markdown pages for readers, by path.
@@ -14,14 +16,10 @@ func pages(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/adr/*.md", "examples/*/README.md", "examples/dispatch/*/README.md"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			out[file] = string(text)
 		}
 	}

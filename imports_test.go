@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 const module = "github.com/rota-dev/rota"
@@ -66,9 +68,7 @@ func TestLayersImportDownwardsOnly(t *testing.T) {
 		Imports    []string
 	}
 	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rank := func(path string) int {
 		for i, l := range layers {
 			if strings.TrimSuffix(module+"/"+l.name, "/") == path {
@@ -118,9 +118,7 @@ func TestLayersImportDownwardsOnly(t *testing.T) {
 func TestLinked(t *testing.T) {
 	for _, program := range []string{"./cmd/rota", "./ctrlrt", "./rotatest"} {
 		out, err := exec.Command("go", "list", "-deps", program).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		linked := strings.Fields(string(out))
 		if len(linked) < 100 {
 			t.Fatalf("%s links %d packages", program, len(linked))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const metricsPage = "docs/metrics.md"
@@ -30,9 +31,7 @@ func metricsOf(t *testing.T, collectors ...prometheus.Collector) map[string]metr
 	registry := prometheus.NewPedanticRegistry()
 	out := map[string]metric{}
 	for _, c := range collectors {
-		if err := registry.Register(c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, registry.Register(c))
 		descs := make(chan *prometheus.Desc, 1000)
 		c.Describe(descs)
 		close(descs)
@@ -42,9 +41,8 @@ func metricsOf(t *testing.T, collectors ...prometheus.Collector) map[string]metr
 				t.Fatalf("cannot read %s", d)
 			}
 			var help string
-			if _, err := fmt.Sscanf(m[2], "%q", &help); err != nil {
-				t.Fatal(err)
-			}
+			_, err := fmt.Sscanf(m[2], "%q", &help)
+			require.NoError(t, err)
 			kind := "gauge"
 			if strings.HasSuffix(m[1], "_total") {
 				kind = "counter"
@@ -53,9 +51,7 @@ func metricsOf(t *testing.T, collectors ...prometheus.Collector) map[string]metr
 		}
 	}
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range families { // what has a value says what it is
 		m := out[f.GetName()]
 		m.kind = strings.ToLower(f.GetType().String())
@@ -69,9 +65,7 @@ func memberMetrics(t *testing.T) map[string]metric {
 	t.Helper()
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "website", Namespace: "operators", Identity: rota.Identity{Pod: "web-0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return metricsOf(t, r.Collector())
 }
 
@@ -121,15 +115,11 @@ these. All have the label `+"`rota`"+`. The types of problems are in [dispatch.m
 
 %s`, metricTable(memberMetrics(t)), metricTable(dispatcherMetrics(t)))
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil { // a page to read
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(metricsPage, []byte(want), 0o644))
 		return
 	}
 	got, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if string(got) != want {
 		t.Errorf("%s is not what the metrics say: go test -run TestMetricsPage -update .", metricsPage)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // modfile is what `go mod edit -json` tells of one.
@@ -29,12 +31,8 @@ type modfile struct {
 func readModfile(t *testing.T, path string) (file modfile, direct map[string]string) {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "edit", "-json", path).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out, &file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(out, &file))
 	direct = map[string]string{}
 	for _, r := range file.Require {
 		if !r.Indirect {
@@ -61,13 +59,9 @@ func modfilesOf(t *testing.T) []string {
 func semver(t *testing.T, a, b string) int {
 	t.Helper()
 	first, err := version.ParseSemantic(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	order, err := first.Compare(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return order
 }
 
@@ -76,9 +70,7 @@ func semver(t *testing.T, a, b string) int {
 // must be about the same dependencies, none may need less than go.mod, and the README names them all.
 func TestModfilesAgree(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	paths := func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 	const runtime, client = "sigs.k8s.io/controller-runtime", "k8s.io/client-go"
 	lowest, low := readModfile(t, "go.mod")

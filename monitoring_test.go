@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // rule is an alert of docs/alerts.yaml.
@@ -20,13 +22,9 @@ type rule struct {
 func alertRules(t *testing.T) (out []rule) {
 	t.Helper()
 	text, err := os.ReadFile("docs/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var file struct{ Groups []struct{ Rules []rule } }
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
 		out = append(out, g.Rules...)
 	}
@@ -55,12 +53,8 @@ func TestGrafanaDashboard(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("docs/grafana-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &dashboard))
 	var expressions []string
 	for _, r := range alertRules(t) {
 		expressions = append(expressions, r.Expr)
@@ -92,9 +86,7 @@ func TestGrafanaDashboard(t *testing.T) {
 	}
 
 	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var known, named []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)[^`]*` \\| ([a-z]+) \\|").FindAllStringSubmatch(string(page), -1) {
 		known = append(known, m[1])

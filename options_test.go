@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/engine"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestFlagsFillTheOptions(t *testing.T) {
@@ -22,9 +23,7 @@ func TestFlagsFillTheOptions(t *testing.T) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	o.BindFlags(flags)
 	err := flags.Parse([]string{"--rota-pod=web-1", "--rota-build=v2", "--rota-lease-duration=6s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-1", Build: "v2"},
 		LeaseDuration: 6 * time.Second}
 	if o.Namespace != want.Namespace || o.Identity != want.Identity || o.LeaseDuration != want.LeaseDuration {

@@ -10,30 +10,26 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestWorkflowVerbs: the verbs of make that the workflows call exist, and the scripts; and each night runs all checks
 // but those that only measure. (`make check WHAT=tools` holds the workflows against actionlint.)
 func TestWorkflowVerbs(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	checks := strings.Fields(regexp.MustCompile(`(?m)^CHECKS := (.*)$`).FindStringSubmatch(string(makefile))[1])
 	call := regexp.MustCompile(`\bmake ([a-z][a-z/-]*)(?: WHAT=(\S+))?`)
 	script := regexp.MustCompile(`(?m)^(?:run: )?(\.?[a-z]+/[a-z./-]+)`)
 	files, err := filepath.Glob(".github/workflows/*.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// These measure, on a machine that does nothing else; mutate lists what somebody has to look at.
 	checked := []string{"bench", "front", "mutate", "kubernetes"} // the latter is a job
 	seen := 0
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var workflow struct {
 			Jobs map[string]struct {
 				Strategy struct{ Matrix struct{ What []string } }
@@ -83,17 +79,13 @@ func TestWorkflowVerbs(t *testing.T) {
 // TestActionsArePinned: workflows name actions by commit. A tag can be moved.
 func TestActionsArePinned(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	uses := regexp.MustCompile(`\buses: *(.*)`)
 	pinned := regexp.MustCompile(`^[\w-]+/[\w/-]+@[0-9a-f]{40} # v[0-9.]+$`)
 	seen := 0
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range uses.FindAllStringSubmatch(string(text), -1) {
 			if seen++; !pinned.MatchString(m[1]) {
 				t.Errorf("%s: %s: give the commit, and the version as a comment", path, m[1])
@@ -108,9 +100,7 @@ func TestActionsArePinned(t *testing.T) {
 // TestToolsAreUpdated: dependabot proposes indirect modules by name only, and that is what Go makes of a tool's.
 func TestToolsAreUpdated(t *testing.T) {
 	text, err := os.ReadFile(".github/dependabot.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := filepath.Glob("tools/*/go.mod")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)
@@ -118,9 +108,7 @@ func TestToolsAreUpdated(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^(?:tool |\t)([^\s()]+)$`)
 	for _, file := range append(files, "tools/go.mod") {
 		mod, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range line.FindAllStringSubmatch(string(mod), -1) {
 			known := m[1] == "github.com/goreleaser/goreleaser/v2" // rises by hand
 			for module := m[1]; module != "." && !known; module = path.Dir(module) {

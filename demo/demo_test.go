@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -37,16 +38,12 @@ func small(ctx context.Context, t *testing.T, o Options) *Report {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	o.Slots, o.LeaseDuration, o.Progress, o.Command = slot.DefaultCount, 6*time.Second, t.Output(), []string{self}
 	o.Objects, o.Rate = cmp.Or(o.Objects, 60), cmp.Or(o.Rate, 10)
 	o.Baseline = cmp.Or(o.Baseline, time.Second)
 	report, err := Run(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report.TakeOverBoundSeconds *= 10
 	var text strings.Builder
 	if err := report.WriteText(&text); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cli/dashboard"
 	rotaview "github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestHand presses the buttons: two replicas are killed and one is stopped while a new one joins, and the run is judged
@@ -35,9 +36,7 @@ func TestHand(t *testing.T) {
 		})
 	}
 	report := small(ctx, t, Options{Story: ByHand(open)})
-	if err := <-pressed; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-pressed)
 	if report.Members != 1 || len(report.Phases) != 1 || report.Phases[0].MovedSlots != 256 {
 		t.Errorf("report: %+v", report)
 	}

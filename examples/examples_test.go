@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestFewLines: each example becomes sharded in few lines, its README shows them, and little goes but leader election.
@@ -48,9 +49,7 @@ func TestFewLines(t *testing.T) {
 func read(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Split(string(text), "\n")
 }
 
@@ -88,17 +87,13 @@ func TestPage(t *testing.T) {
 func TestRole(t *testing.T) {
 	first, _, _ := bytes.Cut(config.RotaRole, []byte("\n---\n"))
 	var role rbacv1.Role
-	if err := yaml.UnmarshalStrict(first, &role); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(first, &role))
 	if diff := cmp.Diff(permission.Rules("website"), role.Rules); diff != "" {
 		t.Errorf("config/rbac/rota.yaml (-permission.Rules +manifest):\n%s", diff)
 	}
 	first, _, _ = bytes.Cut(config.LabelRole, []byte("\n---\n"))
 	var labels rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict(first, &labels); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(first, &labels))
 	want := labeller.Rules(webv1.GroupVersion.WithResource("websites"), appsv1.SchemeGroupVersion.WithResource("deployments"),
 		corev1.SchemeGroupVersion.WithResource("services"), corev1.SchemeGroupVersion.WithResource("configmaps"))
 	if diff := cmp.Diff(want, labels.Rules); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/group"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var known = []string{"website", "certificate", "backup", "-experiment"}
@@ -66,9 +67,7 @@ func TestParseRefuses(t *testing.T) {
 
 func TestRunsPanicsForUnknownNames(t *testing.T) {
 	g, err := group.Parse("operator", known)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() {
 		if recover() == nil {
 			t.Error("a controller that is in no group was not noticed")

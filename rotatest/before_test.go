@@ -16,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/habits"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // housing labels the namespace of an item, and makes another one for it.
@@ -40,13 +41,9 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("%d runs failed: %v", len(failed), failed)
 	}
 	c, err := client.New(controlplane.For(t).Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all corev1.NamespaceList
-	if err := c.List(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.List(t.Context(), &all))
 	for i := range all.Items {
 		if ns := &all.Items[i]; strings.HasPrefix(ns.Name, home+"-item") || ns.Labels["housed"] != "" {
 			t.Errorf("Namespace %s is left, with the labels %v", ns.Name, ns.Labels)
@@ -59,13 +56,9 @@ func TestChangedBefore(t *testing.T) {
 	slow(t)
 	cfg := controlplane.For(t).Config()
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	old := configMap(metav1.NamespaceDefault, "rotatest-before")
-	if err := c.Create(t.Context(), old.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Create(t.Context(), old.DeepCopy()))
 	defer func() { _ = c.Delete(context.WithoutCancel(t.Context()), old) }()
 	const place = "ConfigMap default/rotatest-before: "
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))

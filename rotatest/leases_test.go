@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Members of another process are left alone. What a process that was killed has left behind is deleted, and nothing
@@ -22,13 +23,9 @@ func TestAnotherProcess(t *testing.T) {
 	cfg := controlplane.For(t).Config()
 	defer alone(cfg.Host)()
 	o, err := good(cfg).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k, err := newKit(t.Context(), o, 1) // makes the namespace
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = k.close() }()
 	lease := func(name, label string) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{
@@ -36,9 +33,7 @@ func TestAnotherProcess(t *testing.T) {
 			Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: ptr.To[int32](3),
 				RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))},
 		}
-		if err := k.own.Create(t.Context(), l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, k.own.Create(t.Context(), l))
 		return l
 	}
 	foreign := lease("foreign", "app")

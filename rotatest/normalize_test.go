@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // one and other are the same objects of two runs.
@@ -42,21 +44,15 @@ const (
 func parse(t *testing.T, text string) (all []*unstructured.Unstructured) {
 	t.Helper()
 	var list []map[string]any
-	if err := yaml.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &list))
 	for _, fields := range list {
 		data, err := yaml.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if data, err = yaml.YAMLToJSON(data); err != nil {
 			t.Fatal(err)
 		}
 		obj := &unstructured.Unstructured{}
-		if err := obj.UnmarshalJSON(data); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, obj.UnmarshalJSON(data))
 		all = append(all, obj)
 	}
 	return all
@@ -89,9 +85,7 @@ func TestDifference(t *testing.T) {
 		{"other", []string{"data", "child"}}, {int64(1), []string{"status", "observedGeneration"}},
 		{"b", []string{"metadata", "labels", "a.example.com/x"}},
 	} {
-		if err := unstructured.SetNestedField(got[0].Object, change.value, change.path...); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unstructured.SetNestedField(got[0].Object, change.value, change.path...))
 	}
 	diff := difference(normalize(parse(t, one)).objects["ConfigMap shop/a"], normalize(got).objects["ConfigMap shop/a"])
 	lines := map[string]bool{}

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/habits"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func configMap(namespace, name string) *corev1.ConfigMap {
@@ -69,9 +70,7 @@ func TestRefusedOptions(t *testing.T) {
 
 func TestNoAPIServer(t *testing.T) {
 	o, err := good(&rest.Config{Host: "http://127.0.0.1:1"}).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const want = "Options.Config: the API server at http://127.0.0.1:1 does not answer"
 	if _, err := newKit(t.Context(), o, 1); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
@@ -95,9 +94,7 @@ func TestNotServed(t *testing.T) {
 		o := good(cfg)
 		o.Objects = []client.Object{c.obj}
 		o, err := o.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if _, err := newKit(t.Context(), o, 1); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
@@ -116,14 +113,10 @@ func TestSetupFails(t *testing.T) {
 	o := good(cfg)
 	o.Setup = twice
 	o, err := o.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer alone(cfg.Host)()
 	k, err := newKit(t.Context(), o, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = k.close() }()
 	const want = "Options.Setup: controller configmap: there is one of that name already"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/habits"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // try runs an operator with one member and then with these faults. It returns the report of each that it does not
@@ -33,9 +34,7 @@ func try(t *testing.T, o habits.Operator, change func(*Options, *kit), names ...
 	options := Options{Config: cfg, Setup: o.Setup, Objects: habits.Items(namespace, 6), Change: habits.Edit(namespace)}
 	change(&options, k)
 	options, err := options.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer alone(cfg.Host)()
 	seed, patience := max(1, k.seed), k.patience
 	if k, err = newKit(t.Context(), options, seed); err != nil {
@@ -51,13 +50,9 @@ func try(t *testing.T, o habits.Operator, change func(*Options, *kit), names ...
 	}
 	defer func() { // whatever happened
 		c, err := client.New(cfg, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &corev1.SecretList{}} {
-			if err := c.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.List(t.Context(), list, client.InNamespace(namespace)))
 			if n := len(namesIn(list)); n > 0 {
 				t.Errorf("%d objects are left in a %T", n, list)
 			}

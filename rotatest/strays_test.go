@@ -14,14 +14,13 @@ import (
 
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/habits"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // What is created by a client whose writes are not recorded is not compared. So the run fails, and deletes it.
 func TestStrays(t *testing.T) {
 	other, err := client.New(controlplane.For(t).Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// own makes a child with a client of main.
 	own := func(c client.Client) habits.Reconcile {
 		return func(ctx context.Context, cm *corev1.ConfigMap) (ctrl.Result, error) {
@@ -76,9 +75,7 @@ func TestStrays(t *testing.T) {
 		})
 	}
 	var all corev1.ConfigMapList
-	if err := other.List(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, other.List(t.Context(), &all))
 	for i := range all.Items {
 		if strings.HasSuffix(all.Items[i].Namespace, "-more") {
 			t.Errorf("%s/%s is left behind", all.Items[i].Namespace, all.Items[i].Name)

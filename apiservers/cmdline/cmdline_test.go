@@ -4,14 +4,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestLine(t *testing.T) {
 	words := []string{"/usr/bin/prog", "--a=1", "-b", "--c", "2", "--a", "3", "--d_e=x", "--list", "-x,*"}
 	l, err := Parse("prog", words, "list")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := l.Words(); !slices.Equal(got, words) {
 		t.Errorf("written as %q", got)
 	}

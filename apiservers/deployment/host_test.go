@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const pki = hosttest.PKI
@@ -22,8 +23,6 @@ func options(h *hosttest.Host) Options {
 func manifest(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/kubeadm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }

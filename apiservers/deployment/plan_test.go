@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -23,13 +24,9 @@ var update = flag.Bool("update", false, "write the golden files")
 func files(t testing.TB, text string, o Options) map[string]string {
 	t.Helper()
 	p, err := New([]byte(text), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]string{}
 	for _, f := range list {
 		if !Written(f.Text) {
@@ -46,9 +43,7 @@ func TestGolden(t *testing.T) {
 	got := files(t, manifest(t), options(h))
 	const dir = "testdata/kubeadm"
 	if *update {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.RemoveAll(dir))
 	}
 	var names []string
 	for name, text := range got {
@@ -56,12 +51,8 @@ func TestGolden(t *testing.T) {
 		text = hideSecrets(t, text)
 		golden := filepath.Join(dir, strings.Replace(name, ".gitignore", "gitignore", 1))
 		if *update {
-			if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
+			require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
 		}
 		want, err := os.ReadFile(golden)
 		if err != nil {
@@ -173,9 +164,7 @@ func decode[T any](t testing.TB, text string) []T {
 	var out []T
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		var v T
-		if err := yaml.UnmarshalStrict([]byte(doc), &v); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &v))
 		out = append(out, v)
 	}
 	return out
@@ -233,9 +222,7 @@ func TestSetReplacesAll(t *testing.T) {
 		o := options(h)
 		o.Set = map[string][]string{"service-account-key-file": c.set}
 		p, err := New([]byte(text), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := p.line.Values("service-account-key-file"); !slices.Equal(got, c.set) {
 			t.Errorf("%q are the key files, want %q", got, c.set)
 		}
@@ -298,9 +285,7 @@ func TestNotes(t *testing.T) {
 	o := options(h)
 	o.Now = h.Now.AddDate(1, 0, -10)
 	p, err := New([]byte(text), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	notes := strings.Join(p.Notes, "\n")
 	for _, want := range []string{
 		"does not say its version", "--etcd-servers=http://10.0.0.21:2379: etcd is asked without TLS", "--bind-address=10.0.0.11 is left out",
@@ -320,9 +305,7 @@ func TestNameOfTheFront(t *testing.T) {
 			c.DNSNames = []string{name, "kubernetes.default.svc", "kube-apiserver.kube-system.svc"}
 		})
 		p, err := New([]byte(manifest(t)), options(h))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := strings.Contains(strings.Join(p.Notes, "\n"), `does not hold the name "kubernetes"`); got != noted {
 			t.Errorf("with the name %s: %q", name, p.Notes)
 		}
@@ -349,9 +332,7 @@ func TestIntermediates(t *testing.T) {
 func TestNamespaceFirst(t *testing.T) {
 	p := &Plan{o: Options{Name: "front", Namespace: "api"}}
 	all, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range all {
 		if f.Path < namespaceFile && strings.HasPrefix(f.Path, "manifests/") || all[0].Path != namespaceFile {
 			t.Errorf("%s comes before %s", f.Path, namespaceFile)
@@ -365,9 +346,7 @@ func TestPodFields(t *testing.T) {
 	text := strings.Replace(manifest(t), "\nspec:\n", "\nspec:\n  hostAliases: [{ip: 10.0.0.9, hostnames: [etcd.example]}]\n"+
 		"  dnsConfig: {nameservers: [10.0.0.53]}\n  runtimeClassName: special\n", 1)
 	p, err := New([]byte(text), options(h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	spec := p.deployment().Spec.Template.Spec
 	if len(spec.HostAliases) != 1 || spec.DNSConfig == nil || !strings.Contains(strings.Join(p.Notes, "\n"), "runtimeClassName") {
 		t.Errorf("%+v, %+v, %q", spec.HostAliases, spec.DNSConfig, p.Notes)

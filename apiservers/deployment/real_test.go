@@ -29,6 +29,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -42,26 +43,20 @@ func TestRuns(t *testing.T) {
 		t.Skip("runs real servers: not under -short")
 	}
 	binary, err := build.Binary(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	h := hosttest.New(t)
 	etcd := startEtcd(t, h, binary)
 
 	// The static one, with its files in the host's folder and its etcd where it really is.
 	text := manifest(t)
 	var pod corev1.Pod
-	if err := yaml.Unmarshal([]byte(text), &pod); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &pod))
 	paths := strings.NewReplacer("=/etc/kubernetes/policies", "="+h.Root+"/srv/policies", "=/etc", "="+h.Root+"/etc")
 	static, _ := startServer(t, h, binary, "static", etcd, pod.Spec.Containers[0].Command, paths)
 
 	got := files(t, text, options(h))
 	apart, err := document((&Plan{o: Options{Namespace: "api"}}).object("namespace")) // in kube-system there is none
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got[namespaceFile] = string(apart)
 	dryRun(t, static, got)
 
@@ -74,12 +69,8 @@ func TestRuns(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range mountedFiles(t, d, got) {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o440); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o440))
 	}
 	paths = strings.NewReplacer("=/etc", "="+root+"/etc", "$(POD_IP)", "10.244.0.7")
 	scaled, server := startServer(t, h, binary, "scaled", etcd, d.Spec.Template.Spec.Containers[0].Command, paths)
@@ -125,9 +116,7 @@ func startServer(t *testing.T, h *hosttest.Host, binary, name, etcd string, comm
 	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer anonymous.CloseIdleConnections()
 	err := await.Until(t.Context(), 100*time.Millisecond, 2*time.Minute, func() string {
-		if err := server.Failure(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, server.Failure())
 		resp, err := anonymous.Get(config.Host + "/readyz")
 		if err != nil {
 			return err.Error()
@@ -149,9 +138,7 @@ func start(t *testing.T, name string, words ...string) *process.Process {
 	p, err := process.Start(process.Options{
 		Name: name, Command: words, Variable: "ROTA_TEST", Log: filepath.Join(t.TempDir(), name+".log"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -159,9 +146,7 @@ func start(t *testing.T, name string, words ...string) *process.Process {
 func freePort(t *testing.T) string {
 	t.Helper()
 	port, err := process.FreePort(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strconv.Itoa(port)
 }
 
@@ -177,13 +162,9 @@ func dryRun(t *testing.T, config *rest.Config, files map[string]string) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = w
 	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const warn = `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":"restricted"}}}`
 	eventually(t, func() error { // the API server makes the namespace soon after it is ready
 		_, err := core.CoreV1().Namespaces().Patch(t.Context(), "kube-system", "application/merge-patch+json", []byte(warn),
@@ -263,9 +244,7 @@ func endpoints(t *testing.T, config *rest.Config, want ...string) {
 func ends(t *testing.T, config *rest.Config, server *process.Process) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(config).Discovery().RESTClient()
-	if err := server.End(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.End(syscall.SIGTERM))
 	eventually(t, func() error {
 		if _, err := client.Get().AbsPath("/readyz").DoRaw(t.Context()); err == nil {
 			return errors.New("it is still ready")
@@ -293,7 +272,5 @@ func eventually(t *testing.T, try func() error) {
 		}
 		return ""
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

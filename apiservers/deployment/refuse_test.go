@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A badCase is a host or a manifest that something is wrong with.
@@ -73,13 +74,9 @@ var badCases = []badCase{
 // TestRefused: everything that cannot work is refused by its name, with what to do, and nothing else is said.
 func TestRefused(t *testing.T) {
 	text, err := os.ReadFile("testdata/refused.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var cases []badCase
-	if err := yaml.UnmarshalStrict(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &cases))
 	for _, c := range append(cases, badCases...) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestValidate(t *testing.T) {
@@ -58,13 +60,9 @@ func TestValidate(t *testing.T) {
 func TestParseFront(t *testing.T) {
 	f := example()
 	text, err := f.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	again, err := ParseFront("x", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(f, again); diff != "" {
 		t.Error(diff)
 	}
@@ -140,13 +138,9 @@ func TestFiles(t *testing.T) {
 		form string
 	}{{"pod", f, FormStaticPod}, {"systemd", f, FormSystemd}, {"envoy-pod", &e, FormStaticPod}, {"envoy-systemd", &e, FormSystemd}} {
 		files, err := c.f.Files(c.form, programs(c.f.Proxy), someServers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if *update {
-			if err := os.MkdirAll(filepath.Join("testdata", c.dir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Join("testdata", c.dir), 0o755))
 		}
 		for _, file := range files {
 			golden(t, filepath.Join(c.dir, file.Path), file.Text)
@@ -188,9 +182,7 @@ func TestFilesOfOwnPaths(t *testing.T) {
 		f, p := example(), programs(HAProxy)
 		change(f, &p)
 		files, err := f.Files(FormStaticPod, p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = map[string]string{}
 		for _, file := range files {
 			all[file.Path] = string(file.Text)
@@ -240,17 +232,13 @@ func TestSystemd(t *testing.T) {
 		f, p := example(), DefaultPrograms(proxy)
 		f.Proxy, p.Binary, p.AgentBinary = proxy, "/bin/true", "/bin/true"
 		files, err := f.Files(FormSystemd, p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, file := range files {
 			if filepath.Ext(file.Path) != ".service" {
 				continue
 			}
 			unit := filepath.Join(dir, proxy+"-"+file.Path)
-			if err := os.WriteFile(unit, file.Text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(unit, file.Text, 0o600))
 			args = append(args, unit)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -30,14 +31,10 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s differs; go test ./apiservers/front -update writes it:\n%s", path, diff)
 	}
@@ -55,10 +52,8 @@ func TestHAProxyAccepts(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := fronttest.Certificate(t, "localhost")
 	ca, client := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "client.pem")
-	if err := errors.Join(os.WriteFile(ca, certificate, 0o600),
-		os.WriteFile(client, append(certificate, key...), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(ca, certificate, 0o600),
+		os.WriteFile(client, append(certificate, key...), 0o600)))
 	for name, change := range map[string]func(*Front){
 		"plain":         func(*Front) {},
 		"IPv6":          func(f *Front) { f.Listen, f.Static = "[::]:7443", []string{"[fd00::1]:6443", "[fd00::2]:6443"} },
@@ -73,9 +68,7 @@ func TestHAProxyAccepts(t *testing.T) {
 		f.CA, f.RunDir = ca, dir
 		for _, servers := range [][]Server{nil, someServers} {
 			path := filepath.Join(dir, HAProxyFile)
-			if err := os.WriteFile(path, f.HAProxy(servers, "x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, f.HAProxy(servers, "x"), 0o600))
 			out, err := exec.CommandContext(t.Context(), binary, "-c", "-f", path).CombinedOutput()
 			if text := string(out); err != nil || strings.Contains(text, "WARNING") {
 				t.Errorf("%s: %v: %s", name, err, text)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // binary runs kube-controller-manager of version Verified, which ends by itself.
@@ -19,9 +20,7 @@ func binary(t *testing.T, args ...string) (string, error) {
 		t.Skip("needs the control plane's binary: not under -short")
 	}
 	path, err := build.Binary(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := exec.CommandContext(t.Context(), path, append([]string{"controller-manager"}, args...)...).CombinedOutput()
 	return string(out), err
 }
@@ -33,13 +32,9 @@ func TestTableIsTheBinarys(t *testing.T) {
 		t.Fatalf("%v: %s, want %s", err, version, Verified)
 	}
 	text, err := binary(t, "--help")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, err := ParseHelp(Verified, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff(want, catalog(t), cmp.AllowUnexported(Catalog{})); d != "" {
 		t.Errorf("(-binary +table):\n%s", d)
 	}

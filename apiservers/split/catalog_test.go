@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 const help = `Generic flags:
@@ -34,9 +36,7 @@ func TestCatalogOf(t *testing.T) {
 
 func TestParseHelp(t *testing.T) {
 	cat, err := ParseHelp("help.txt", helpOf("b, a, c", "c"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff([]string{"a", "b", "c"}, cat.Names()); d != "" || cat.OffByDefault("a") || !cat.OffByDefault("c") {
 		t.Errorf("%v: %s", cat, d)
 	}
@@ -56,17 +56,11 @@ func TestOtherVersions(t *testing.T) {
 		}
 	}
 	cat, err := ParseHelp("v1.25", helpOf(strings.Join(old, ", "), "bootstrapsigner, tokencleaner"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m, err := ParseManifest("kcm.yaml", []byte(kubeadm(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := New(Input{Manifest: m}, nil, cat)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if on := p.Groups[1].On; !slices.Contains(on, "garbagecollector") || !slices.Contains(on, "tokencleaner") {
 		t.Errorf("group garbage: %q", on)
 	}
@@ -81,9 +75,7 @@ func TestOtherVersions(t *testing.T) {
 
 	later := append(catalog(t).Names(), "brand-new-controller")
 	cat, err = ParseHelp("v1.99", helpOf(strings.Join(later, ", "), "bootstrap-signer-controller"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := New(Input{Manifest: m}, nil, cat); err == nil || err.Error() != "brand-new-controller is in no group" {
 		t.Errorf("%v, want the controller that is new", err)
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // processes reads what a plan writes, for nodes a, b and c, with an edit of the manifests of node a.
 func processes(t *testing.T, p *Plan, edit func(path, text string) string) []Process {
 	t.Helper()
 	files, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out []Process
 	for _, node := range []string{"a", "b", "c"} {
 		for _, f := range files {
@@ -32,9 +32,7 @@ func processes(t *testing.T, p *Plan, edit func(path, text string) string) []Pro
 				continue
 			}
 			found, err := ParseProcesses(node+"/"+f.Path, node, []byte(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			out = append(out, found...)
 		}
 	}
@@ -43,13 +41,9 @@ func processes(t *testing.T, p *Plan, edit func(path, text string) string) []Pro
 
 func TestCompare(t *testing.T) {
 	p, err := planOf(t, kubeadm(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	undivided, err := ParseProcesses("kcm.yaml", "d", []byte(kubeadm(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	garbage := func(old, text string) func(string, string) string {
 		return func(path, all string) string {
 			if strings.Contains(path, "garbage") {
@@ -167,9 +161,7 @@ kube-controller-manager
 
 func TestCompareLeases(t *testing.T) {
 	p, err := planOf(t, kubeadm(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	leases := func(edit func(map[string]LeaseState)) map[string]LeaseState {
 		m := map[string]LeaseState{"kube-controller-manager": {Holder, time.Hour, time.Hour}, "other": {}}
 		for _, g := range p.Groups {

@@ -4,22 +4,20 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // FuzzManifest: whatever the input, it is refused or divided so that every controller runs once.
 func FuzzManifest(f *testing.F) {
 	text, err := os.ReadFile("testdata/kubeadm.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(text)
 	f.Add([]byte("kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec:\n  containers:\n  - command: [kube-controller-manager, -v, '2']\n    ports: [a]\n    livenessProbe: 3\n"))
 	f.Add([]byte("kind: Pod\napiVersion: v1\nspec: {containers: [1]}"))
 	f.Add([]byte("kube-controller-manager --controllers '*,-job' --v=2"))
 	cat, err := CatalogOf(Verified)
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if processes, err := ParseProcesses("p", "h", text); err == nil {
 			for _, proc := range processes {

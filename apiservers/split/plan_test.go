@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -16,9 +18,7 @@ var update = flag.Bool("update", false, "write testdata")
 func kubeadm(t *testing.T, edits ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/kubeadm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := string(text)
 	for i := 0; i < len(edits); i += 2 {
 		if !strings.Contains(out, edits[i]) {
@@ -32,9 +32,7 @@ func kubeadm(t *testing.T, edits ...string) string {
 func catalog(t *testing.T) Catalog {
 	t.Helper()
 	cat, err := CatalogOf(Verified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cat
 }
 
@@ -50,29 +48,19 @@ func planOf(t *testing.T, manifest string, groups []Group) (*Plan, error) {
 // The files of kubeadm's manifest are in testdata, so that the review of a change shows what operators get.
 func TestFiles(t *testing.T) {
 	p, err := planOf(t, kubeadm(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Path)
 		golden := filepath.Join("testdata", "kubeadm", f.Path)
 		if *update {
-			if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(golden, f.Text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
+			require.NoError(t, os.WriteFile(golden, f.Text, 0o600))
 		}
 		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if d := cmp.Diff(string(want), string(f.Text)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", f.Path, d)
 		}
@@ -100,15 +88,11 @@ func TestEveryControllerOnce(t *testing.T) {
 			t.Fatalf("%s: %v", list, err)
 		}
 		want, err := p.undivided.runs(p.Catalog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got []string
 		for _, g := range p.Groups {
 			runs, err := g.Command.runs(p.Catalog)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if d := cmp.Diff(g.On, runs); d != "" {
 				t.Errorf("%s: group %s runs something else than planned:\n%s", list, g.Name, d)
 			}
@@ -131,18 +115,14 @@ func TestEveryControllerOnce(t *testing.T) {
 
 func TestOnlyOneGroupHasTheSigningKey(t *testing.T) {
 	p, err := planOf(t, kubeadm(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, g := range p.Groups {
 		if got, want := g.Command.Value("service-account-private-key-file") != "", g.Name == "cluster"; got != want {
 			t.Errorf("group %s has the key: %v, want %v", g.Name, got, want)
 		}
 	}
 	p, err = planOf(t, kubeadm(t, "    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n", ""), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !slices.Contains(p.Off, tokenController) {
 		t.Errorf("without a key the token controller is off; off are %q", p.Off)
 	}
@@ -249,13 +229,9 @@ func TestBadManifests(t *testing.T) {
 func TestOlderManifest(t *testing.T) {
 	text := kubeadm(t, "port: probe-port", "port: 10257", "    - kube-controller-manager\n    - --allocate", "    - /usr/bin/kube-controller-manager\n    args:\n    - --secure_port=10257\n    - --allocate")
 	p, err := planOf(t, text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := string(files[1].Text)
 	for _, want := range []string{"port: 10267", "containerPort: 10267", "args:\n    - --secure-port=10267", "command:\n    - /usr/bin/kube-controller-manager\n    image", "name: kube-controller-manager-garbage"} {
 		if !strings.Contains(got, want) {
@@ -270,21 +246,13 @@ func TestOlderManifest(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	list, err := Words(`/opt/kube-controller-manager --controllers '*,-job' --cluster-name="a b" --v=2 \
   --service-account-private-key-file /sa.key --leader-elect`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := ParseCommand(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, err := New(Input{Command: c}, nil, catalog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files, err := p.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := `#!/bin/sh
 # Written by ` + "`rota split kcm`" + ` from kube-controller-manager v1.36.3: group garbage, 9 controllers.
 exec /opt/kube-controller-manager \
@@ -307,9 +275,7 @@ exec /opt/kube-controller-manager \
 
 func TestNotes(t *testing.T) {
 	p, err := planOf(t, kubeadm(t, "--allocate-node-cidrs=true", "--allocate-node-cidrs=false"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	notes := strings.Join(p.Notes, "\n")
 	for _, want := range []string{
 		"only group cluster keeps --service-account-private-key-file", "node-ipam-controller does nothing, as before: it needs --allocate-node-cidrs",

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // startMember starts a member of rota web in w's namespace, which shards ConfigMaps. end has it leave.
@@ -39,9 +40,7 @@ func (w *written) startMember(t *testing.T, pod string, change ...func(*rota.Opt
 		f(&o)
 	}
 	r, err := rota.New(plane.Config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(plane.Config(), r, ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
@@ -50,9 +49,7 @@ func (w *written) startMember(t *testing.T, pod string, change ...func(*rota.Opt
 		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -83,9 +80,7 @@ func (w *written) table(t *testing.T) *table.Table {
 		return nil
 	}
 	tab, err := table.Decode(cm.Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tab
 }
 
@@ -179,9 +174,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	w.until(t, "all three work", func(tab *table.Table) bool { return orders.Moving(tab) == 0 && tab.Counts()[a] >= 85 })
 
 	events, err := w.client.EventsV1().Events(w.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	told := map[string]string{}
 	for _, e := range events.Items {
 		told[e.Reason] += e.Note + "\n"
@@ -200,9 +193,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 func (w *written) renewals(t *testing.T) map[string]int64 {
 	t.Helper()
 	leases, err := w.client.CoordinationV1().Leases(w.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "rota.dev/rota=web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]int64{}
 	for _, l := range leases.Items {
 		out[l.Name] = l.Spec.RenewTime.UnixMilli() / 800 // RetryPeriod is a fifth of two thirds of 6 s
@@ -270,9 +261,7 @@ func (w *written) user(t *testing.T, verbs ...string) (kubeconfig string) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
 		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs})
 	kubeconfig = t.TempDir() + "/" + name
-	if err := controlplane.For(t).WriteUserKubeconfig(kubeconfig, name); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(kubeconfig, name))
 	return kubeconfig
 }
 

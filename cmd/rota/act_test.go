@@ -9,14 +9,13 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // docs/operations.md says what the events of orders mean.
 func TestOrderEventsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, reason := range []string{eventPaused, eventResumed, eventDrained, eventUndrained, eventRebalanced} {
 		if !strings.Contains(string(text), "`"+reason+"`") {
 			t.Errorf("docs/operations.md does not say what an event %s means", reason)

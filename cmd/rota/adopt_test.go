@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/internal/cli/adopt"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // stock makes an operator in a folder of its own: with this repository's dependencies, and without Rota.
@@ -16,13 +17,9 @@ func stock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sum, err := os.ReadFile("../../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text := strings.Replace(string(mod), "module github.com/rota-dev/rota\n", "module example.com/shop\n", 1)
 	for name, text := range map[string]string{"go.mod": text, "go.sum": string(sum), "main.go": `package main
 
@@ -38,9 +35,7 @@ func main() {
 	<-mgr.Elected()
 }
 `} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -62,7 +57,7 @@ func TestAdopt(t *testing.T) {
 		!strings.Contains(errOut, "go get github.com/rota-dev/rota/ctrlrt ./...") {
 		t.Errorf("exit code %d, %s%s", code, out, errOut)
 	}
-	require(t, dir)
+	requireCheckout(t, dir)
 	code, out, errOut = runCommand(t.Context(), "rota", "adopt", "--write", dir)
 	if code != exitFindings || !strings.Contains(out, "+\tmgr, err := ctrlrt.NewManager(cfg, r, ctrl.Options{})") ||
 		!strings.Contains(errOut, "1 files written; 1 findings") || !strings.Contains(errOut, "POD_NAMESPACE=default make run") {
@@ -74,13 +69,11 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// require has an operator require this checkout.
-func require(t *testing.T, dir string) {
+// requireCheckout has an operator require this checkout.
+func requireCheckout(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-require=github.com/rota-dev/rota@v0.0.0",
 		"-replace=github.com/rota-dev/rota="+root)
 	cmd.Dir = dir
@@ -94,14 +87,10 @@ func TestAdoptKnown(t *testing.T) {
 	dir := stock(t)
 	name := filepath.Join(dir, "main.go")
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	known := strings.NewReplacer("<-mgr.Elected()", "<-mgr.Elected() //rota:ignore Elected nobody waits for it",
 		"\tmgr, err :=", "\t//rota:ignore Manager it stays\n\tmgr, err :=").Replace(string(text))
-	if err := os.WriteFile(name, []byte(known), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(known), 0o600))
 	code, out, errOut := runCommand(t.Context(), "rota", "adopt", "-o", "wide", dir)
 	if code != exitGood || !strings.Contains(out, "√ 13: this waits for the lead\n      known: nobody waits for it\n") ||
 		!strings.Contains(out, "known: it stays\n") || !strings.Contains(out, "\n0 ×") {
@@ -121,9 +110,7 @@ func TestAdoptOverwrites(t *testing.T) {
 	}
 	write := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600))
 	}
 	write("a.yaml")
 	git := func(args ...string) {

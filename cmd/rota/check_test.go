@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // account is the ServiceAccount of the operator in these tests.
@@ -51,9 +53,7 @@ func checked(t *testing.T, setup map[string]string, verbs ...string) *written {
 	w.plane.Grant(t, "", w.namespace, controlplane.Account(w.namespace, account), rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: append(verbs, "get", "list", "watch"),
 	})
-	if err := fence.Apply(t.Context(), w.plane.Config(), w.fence()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fence.Apply(t.Context(), w.plane.Config(), w.fence()))
 	cfg := controlplane.For(t).Config()
 	cfg.Impersonate.UserName = "system:serviceaccount:" + w.namespace + ":" + account
 	granted(t, cfg, append(permission.Needs(w.namespace, permission.Rules(w.name)), permission.Error{Resource: "configmaps", Verb: "list"})...)
@@ -70,9 +70,7 @@ func granted(t *testing.T, cfg *rest.Config, needs ...permission.Error) {
 		}
 		return ""
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func (w *written) fence() fence.Options {
@@ -87,16 +85,12 @@ func (w *written) fence() fence.Options {
 func (w *written) tell(t *testing.T, tab *table.Table, id string, setup map[string]string) {
 	t.Helper()
 	lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, id), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &coverage.Report{
 		Member: id, Serial: 2, Open: tab.Owned(id), Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]sharding.Digest{}},
 		Setup: map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDelivery: "Filter"},
 	}
-	for name, value := range setup {
-		r.Setup[name] = value
-	}
+	maps.Copy(r.Setup, setup)
 	w.report(t, r, lease)
 }
 
@@ -138,9 +132,7 @@ func TestCheckGood(t *testing.T) {
 		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
 	}
 	shards, err := serving.Shards(t.Context(), w.client.CoreV1().RESTClient(), w.namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	possible := ", ShardSelector"
 	if !shards {
 		possible = "; not ShardSelector: the API server ignores shard selectors"
@@ -184,9 +176,7 @@ func TestCheckFindings(t *testing.T) {
 		rules[2].Verbs = []string{"get", "list", "watch"}
 		_, err := w.client.RbacV1().Roles(w.namespace).Update(t.Context(),
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: account}, Rules: rules}, metav1.UpdateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		expect(t, w, exitFindings, "×", "PermissionMissing", "ServiceAccount "+w.namespace+
 			"/operator may not create, update, delete leases.coordination.k8s.io in namespace "+w.namespace, "add this to the rules of its Role there",
 			"      - apiGroups: [\"coordination.k8s.io\"]\n        resources: [\"leases\"]\n        verbs: [\"create\", \"update\", \"delete\"]\n")
@@ -198,23 +188,16 @@ func TestCheckFindings(t *testing.T) {
 		policies := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 		name := w.fence().ObjectName()
 		policy, err := policies.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		again := "rota fence web -n " + w.namespace + " --service-account " + w.namespace + "/operator --resource configmaps --apply"
 		old := policy.DeepCopy()
 		old.Spec.Validations = old.Spec.Validations[:1]
-		if _, err := policies.Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = policies.Update(t.Context(), old, metav1.UpdateOptions{})
+		require.NoError(t, err)
 		expect(t, w, exitGood, "‼", "FenceOutdated", "the fence is not that of this release: its policy is not as", again)
-		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		expect(t, w, exitGood, "‼", "FenceOff", "installed for configmaps, but not bound", "--apply")
-		if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		expect(t, w, exitGood, "‼", "FenceMissing", "there is no fence", "rota fence web -n "+w.namespace+" --service-account")
 	})
 	t.Run("fence and members", func(t *testing.T) {
@@ -229,9 +212,7 @@ func TestCheckFindings(t *testing.T) {
 			cm.Annotations = map[string]string{fence.Annotation: fence.Off, "argocd.argoproj.io/tracking-id": "x"}
 			_, err = w.client.CoreV1().ConfigMaps(w.namespace).Update(t.Context(), cm, metav1.UpdateOptions{})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		expect(t, w, exitGood, "‼", "FenceOff", "installed for configmaps, but taken down", "kubectl annotate configmap", fence.Annotation+"-")
 		expect(t, w, exitGood, "‼", "TablePruned", "Argo CD may delete the table", "take the ConfigMap out of Git")
 	})
@@ -245,9 +226,7 @@ func TestCheckFindings(t *testing.T) {
 		}
 		w.data(t, map[string]string{"format": "1", "epoch": "x"})
 		expect(t, w, exitFindings, "×", "TableInvalid", "rota "+w.namespace+"/web: the table is invalid", "kubectl delete configmap -n "+w.namespace+" web")
-		if err := w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{}))
 		expect(t, w, exitFindings, "×", "TableLost", "rota "+w.namespace+"/web: there is no ConfigMap of that name, but 2 members have Leases",
 			"run it again after a lease")
 	})
@@ -261,9 +240,7 @@ func TestCheckFindings(t *testing.T) {
 				change(lease)
 				_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{FieldManager: "somebody"})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 		change("web-0-a", func(l *coordinationv1.Lease) {
 			l.Labels["x"] = "y" // the API server takes no change of these times alone
@@ -296,9 +273,7 @@ func TestCheckFindings(t *testing.T) {
 		short := map[string]string{coverage.SettingLease: "1s", coverage.SettingFence: "500ms"}
 		w := checked(t, short)
 		lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, "web-0-a"), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		short[coverage.SettingDelivery] = "Filter"
 		w.report(t, &coverage.Report{
 			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
@@ -313,9 +288,7 @@ func TestCheckFindings(t *testing.T) {
 		// Unless it is told how long, it looks for as long as that takes.
 		result, err := check.Run(t.Context(), controlplane.For(t).Config(),
 			check.Options{Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, Longer: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if result.Failed != 1 {
 			t.Errorf("a closed slot, with Longer: %+v", result)
 		}
@@ -354,9 +327,7 @@ func TestCheckFindings(t *testing.T) {
 		t.Parallel()
 		w := checked(t, nil)
 		s, err := store.NewKubernetes(controlplane.For(t).Config(), store.Options{Namespace: w.namespace, Name: w.name, Instance: "web-2"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer s.Close()
 		s.Notify(t.Context(), member.Notify{Reason: "NotJoining", Message: "no workers", Warning: true})
 		s.Notify(t.Context(), member.Notify{Reason: "Coverage", Message: "slot 7: nobody works on it", Warning: true})
@@ -388,9 +359,7 @@ func TestCheckAsOthers(t *testing.T) {
 	t.Parallel()
 	w := checked(t, nil)
 	stranger := t.TempDir() + "/stranger"
-	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"))
 	code, out, errOut := w.check(t, "", stranger)
 	if code != exitForbidden || out != "" || !strings.Contains(errOut, `stranger may not get configmaps in namespace `+w.namespace) {
 		t.Errorf("exit code %d:\n%s%s", code, out, errOut)
@@ -418,23 +387,17 @@ func TestCheckAsOthers(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
 		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "√ ServiceAccount "+w.namespace+"/operator has the 15") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	// Whoever may read all of the rota, but not impersonate, learns what is missing for that.
 	viewer := t.TempDir() + "/viewer"
-	if err := controlplane.For(t).WriteUserKubeconfig(viewer, "viewer-of-"+w.namespace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(viewer, "viewer-of-"+w.namespace))
 	w.plane.Grant(t, w.namespace, "viewer", controlplane.User("viewer-of-"+w.namespace),
 		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}})
 	cfg, err := clientcmd.BuildConfigFromFlags("", viewer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	granted(t, cfg, permission.Error{Namespace: w.namespace, Resource: "configmaps", Verb: "get"})
 	if code, out, _ = w.check(t, "", viewer); code != exitGood || !strings.Contains(out, "may do could not be looked at") ||
 		!strings.Contains(out, "resourceNames: [\"operator\"]\n        verbs: [\"impersonate\"]") {
@@ -448,9 +411,8 @@ func TestCheckPre(t *testing.T) {
 	w := checked(t, nil, "patch")
 	w.converse(t, "check_pre.txt")
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken"}}
-	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	require.NoError(t, err)
 	code, out, _ := w.rota(t, "check --pre taken")
 	if code != exitFindings || !strings.Contains(out, "× there is a ConfigMap "+w.namespace+"/taken that is no rota's") || !strings.Contains(out, "another Options.Name") {
 		t.Errorf("exit code %d:\n%s", code, out)

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md")
@@ -20,14 +22,10 @@ const cliPage = "../../docs/cli.md"
 func TestCLIPage(t *testing.T) {
 	want := pageOf(newCommand())
 	if *update {
-		if err := os.WriteFile(cliPage, []byte(want), 0o644); err != nil { // it is for everybody
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(cliPage, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(cliPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("docs/cli.md is stale; run: go test -run TestCLIPage ./cmd/rota -update\n%s", diff)
 	}

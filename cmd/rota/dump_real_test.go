@@ -23,6 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // planted is what must not be in an archive.
@@ -32,22 +34,16 @@ const planted = "correct-horse-battery"
 func unpack(t *testing.T, data io.Reader) map[string]string {
 	t.Helper()
 	zip, err := gzip.NewReader(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files := map[string]string{}
 	for in := tar.NewReader(zip); ; {
 		header, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, name, _ := strings.Cut(header.Name, "/")
 		files[name] = string(text)
 	}
@@ -72,14 +68,10 @@ func (w *written) workload(t *testing.T, set, pod string) {
 		Selector: &metav1.LabelSelector{MatchLabels: meta.Labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: meta.Labels}, Spec: spec},
 	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	meta.Name, meta.OwnerReferences = pod, owner("apps/v1", "ReplicaSet", set, string(rs.UID))
 	made, err := w.client.CoreV1().Pods(w.namespace).Create(ctx, &corev1.Pod{ObjectMeta: meta, Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	made.Status.Phase = corev1.PodRunning
 	made.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "manager", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
@@ -88,9 +80,8 @@ func (w *written) workload(t *testing.T, set, pod string) {
 	made.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 		Name: "sidecar", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "last words of the sidecar"}},
 	}}
-	if _, err := w.client.CoreV1().Pods(w.namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.client.CoreV1().Pods(w.namespace).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 // proxied returns a kubeconfig for a proxy in front of the API server. The proxy passes on what answer does not answer.
@@ -98,13 +89,9 @@ func (w *written) proxied(t *testing.T, answer func(http.ResponseWriter, *http.R
 	t.Helper()
 	cfg := w.plane.Config()
 	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	to, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if !answer(out, r) {
@@ -152,9 +139,7 @@ func TestDump(t *testing.T) {
 	_, errEvent := w.client.CoreV1().Events(w.namespace).Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: "web-2"}, Reason: "BackOff",
 	}, metav1.CreateOptions{})
-	if err := errors.Join(errPod, errSecret, errMap, errEvent); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(errPod, errSecret, errMap, errEvent))
 	line := strings.Repeat("x", 99) + "\n"
 	proxied := w.withKubelet(t, strings.Repeat(line, 50_000)+"the last line\n")
 	path := filepath.Join(t.TempDir(), "a.tar.gz")
@@ -163,9 +148,7 @@ func TestDump(t *testing.T) {
 		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
 	}
 	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files := unpack(t, bytes.NewReader(file))
 	for name, words := range map[string][]string{
 		"table.json": {`"epoch": "43"`}, "leases.json": {"web.web-0-a"}, "reports.json": {"web.web-1-b.report", "rota.dev/report-"},

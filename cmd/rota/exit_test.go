@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // stalled is as the error of a TLS handshake to which nobody answers.
@@ -31,9 +32,7 @@ func TestCodeOf(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	_, refused := net.Dial("tcp", "127.0.0.1:1")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, unanswered := http.DefaultClient.Do(request) //nolint:bodyclose // there is no answer
 	for name, c := range map[string]struct {
 		err  error
@@ -78,9 +77,7 @@ func runCommand(ctx context.Context, args ...string) (code exitCode, out, errOut
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // After a signal the true error stays, unless it is that of the signal.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Without a cluster the manifest is printed all the same, and that nobody looked is told beside it.
@@ -19,18 +20,12 @@ func TestFencePrints(t *testing.T) {
 		"fence", "website", "-n", "operators", "--service-account", "operators/website-operator",
 		"--resource", "web.example.com/websites", "--resource", "/configmaps", "--kubeconfig", filepath.Join(t.TempDir(), "none"),
 	})
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
 	var o fence.Options
 	o.Rota.Namespace, o.Rota.Name = "operators", "website"
-	if err := parseFence(&o, "operators/website-operator", []string{"web.example.com/websites", "configmaps"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, parseFence(&o, "operators/website-operator", []string{"web.example.com/websites", "configmaps"}))
 	want, err := fence.Manifest(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if out.String() != string(want) {
 		t.Errorf("printed:\n%s\nwant:\n%s", out.String(), want)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/apiservers/front"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // frontRun runs `rota front` as a process would, and returns what it prints on either output.
@@ -29,9 +30,7 @@ func frontRun(t *testing.T, args ...string) (exitCode, string) {
 func authorityFile(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.Abs("../../apiservers/front/testdata/ca.crt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 
@@ -123,14 +122,10 @@ func TestFrontReal(t *testing.T) {
 func dryRun(t *testing.T, config *rest.Config, manifests string) {
 	t.Helper()
 	c, err := client.New(config, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for text := range strings.SplitSeq(manifests, "\n---\n") {
 		var o unstructured.Unstructured
-		if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(text), &o.Object))
 		if err := c.Create(t.Context(), &o, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}

@@ -9,6 +9,8 @@ import (
 	"text/template"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // As a plugin of kubectl the command calls itself `kubectl rota`.
@@ -73,22 +75,16 @@ func TestColor(t *testing.T) {
 // The manifest for krew is in the form that krew-release-bot fills in.
 func TestKrewManifest(t *testing.T) {
 	text, err := os.ReadFile("../../.krew.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var uris []string
 	add := func(uri, tag string) string {
 		uris = append(uris, strings.ReplaceAll(uri, "{{ .TagName }}", tag))
 		return "uri: " + uris[len(uris)-1] + "\n    sha256: " + strings.Repeat("0", 64)
 	}
 	parsed, err := template.New("krew").Funcs(template.FuncMap{"addURIAndSha": add}).Parse(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out bytes.Buffer
-	if err := parsed.Execute(&out, struct{ TagName string }{"v1.2.3"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, parsed.Execute(&out, struct{ TagName string }{"v1.2.3"}))
 	var plugin struct {
 		Kind     string
 		Metadata struct{ Name string }

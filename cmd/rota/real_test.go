@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // written is a rota that no process works on: a table, Leases and reports as members would have written them.
@@ -61,9 +62,7 @@ func (w *written) make(t *testing.T, tab *table.Table) {
 	t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: w.name, Labels: map[string]string{names.LabelRota: w.name}}}
 	cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.uid = string(cm.UID)
 	w.put(t, tab)
 	for _, m := range tab.Members {
@@ -86,9 +85,7 @@ func (w *written) data(t *testing.T, data map[string]string) {
 		cm.Data = data
 		_, err = maps.Update(t.Context(), cm, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // member writes the Lease and the report of a member that works well. The Lease lasts for an hour.
@@ -101,9 +98,7 @@ func (w *written) member(t *testing.T, tab *table.Table, id string) {
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &id, RenewTime: ptr.To(metav1.NewMicroTime(time.Now())), LeaseDurationSeconds: ptr.To(int32(3600))},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.report(t, &coverage.Report{
 		Member: id, Serial: 1, Open: tab.Owned(id), Digests: coverage.Digests{},
 		Setup: map[string]string{coverage.SettingLease: "15s", coverage.SettingFence: "2.5s", coverage.SettingDelivery: "Filter"},
@@ -119,9 +114,7 @@ func (w *written) report(t *testing.T, r *coverage.Report, lease *coordinationv1
 	if err == nil {
 		err = reports.Publish(t.Context(), r, lease.UID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // rota runs a command in the rota's namespace, as the administrator or with the kubeconfig that is given.
@@ -139,15 +132,11 @@ func TestStatusOfARota(t *testing.T) {
 	t.Parallel()
 	w := writeRota(t, halves())
 	s, err := store.NewKubernetes(controlplane.For(t).Config(), store.Options{Namespace: w.namespace, Name: w.name, Instance: "web-0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Notify(t.Context(), member.Notify{Reason: "NotJoining", Message: "no workers", Warning: true})
 	s.Close()
 	stranger := t.TempDir() + "/stranger"
-	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"))
 	w.converse(t, "status.txt", "$STRANGER", stranger)
 	_, out, _ := runCommand(t.Context(), "rota", "__complete", "status", "-n", w.namespace, "--kubeconfig", controlplane.For(t).Kubeconfig(), "w")
 	if !strings.HasPrefix(out, "web\n") {
@@ -156,9 +145,7 @@ func TestStatusOfARota(t *testing.T) {
 	w.data(t, map[string]string{"format": "1", "epoch": "x"})
 	w.expect(t, "status", exitFindings, "the table is invalid")
 	err = w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.expect(t, "status web", exitMissing, "2 members have Leases")
 	w.expect(t, "status", exitMissing, "give its namespace")
 }

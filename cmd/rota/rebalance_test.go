@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestPrintPlan(t *testing.T) {
@@ -27,9 +28,7 @@ func TestPrintPlan(t *testing.T) {
 		Notes: []string{"so it is"}, DryRun: true,
 	}
 	var out bytes.Buffer
-	if err := printPlan(&out, paint{}, p, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printPlan(&out, paint{}, p, false))
 	golden(t, "plan_printed.txt", out.String())
 	for n := range planMoves {
 		p.Moves = append(p.Moves, view.PlannedMove{First: n, Last: n, From: "web-1-b", To: "+new-1"})
@@ -54,9 +53,7 @@ func TestPlanAndHistoryOfARota(t *testing.T) {
 	tab.Expels = []table.Expel{{Pod: "web-9", At: time.Now().Unix() - 90}}
 	w := writeRota(t, tab)
 	stranger := t.TempDir() + "/stranger"
-	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"))
 	w.converse(t, "rebalance.txt", "$STRANGER", stranger)
 	_, out, _ := w.rota(t, "rebalance --dry-run --replicas 3 -o json")
 	var back view.Plan

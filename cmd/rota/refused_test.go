@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestRefused: bad use, and a cluster that cannot be asked, have the exit code that testdata/refused.txt has, and one line
@@ -17,9 +19,7 @@ func TestRefused(t *testing.T) {
 	file := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		writeFile(t, path, text)
 	}
 	// edited writes a text with a change.
@@ -53,9 +53,7 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name
 	edited("untagged.yaml", kcm, ":v1.36.3", "@sha256:abc")
 	edited("newer.yaml", kcm, ":v1.36.3", ":v1.37.0")
 	groups, err := splitRun(t, "", "--print-groups")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const job = "  - job-controller\n"
 	edited("two.yaml", groups, "  - namespace-controller\n", "  - namespace-controller\n"+job)
 	edited("none.yaml", groups, job, "")

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // startShadow starts a shadow of rota web in w's namespace, for Secrets, with the permissions of a ServiceAccount.
@@ -27,9 +28,7 @@ func (w *written) startShadow(t *testing.T, pod string) {
 	shadow, err := rota.NewShadow(cfg, rota.Options{Name: w.name, Namespace: w.namespace, Identity: rota.Identity{Pod: pod},
 		LabelNamespaces: []string{w.namespace}, ScrubPeriod: time.Second, Logger: logr.Discard(),
 		LeaseDuration: 6 * time.Second}, schema.GroupKind{Kind: "Secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- shadow.Start(ctx) }()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestPrintShadow(t *testing.T) {
@@ -18,9 +19,7 @@ func TestPrintShadow(t *testing.T) {
 			Members: []view.ShadowShare{{Member: "web-0-a", Objects: 30, Share: 0.75}, {Member: "web-1-b", Objects: 10, Share: 0.25}}},
 	}}
 	var out bytes.Buffer
-	if err := printStatus(&out, paint{}, r, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printStatus(&out, paint{}, r, false))
 	want := `
 WOULD HAVE        OBJECTS  SHARE  CHANGES/MIN  LABELS TO WRITE
 all of ConfigMap  0        100%   -            0
@@ -33,9 +32,7 @@ all of Website    40       100%   6.2          20
 	}
 	out.Reset()
 	r.Shadow.Kinds = nil
-	if err := printStatus(&out, paint{}, r, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printStatus(&out, paint{}, r, false))
 	if !strings.Contains(out.String(), "no member has reported yet what it would have") {
 		t.Errorf("printed:\n%s", out.String())
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -206,9 +207,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 	}
 	dir := t.TempDir()
 	kubeconfig, pki := filepath.Join(dir, "kcm.conf"), filepath.Join(plane.Dir(), "pki")
-	if err := plane.WriteUserKubeconfig(kubeconfig, "system:kube-controller-manager"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plane.WriteUserKubeconfig(kubeconfig, "system:kube-controller-manager"))
 	s.manifest = write(t, dir, "kube-controller-manager.yaml", strings.NewReplacer(
 		"/etc/kubernetes/controller-manager.conf", kubeconfig,
 		"/etc/kubernetes/pki/front-proxy-ca.crt", filepath.Join(pki, "ca.crt"),
@@ -275,17 +274,13 @@ type kcm struct {
 func (s *splitStage) start(name string, words ...string) *kcm {
 	s.t.Helper()
 	port, err := process.FreePort(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	p := &kcm{name: name, port: port, log: filepath.Join(s.t.TempDir(), "log")}
 	command := append([]string{s.binary, "controller-manager"}, words...)
 	p.Process, err = process.Start(process.Options{
 		Name: name, Command: append(command, "--secure-port="+strconv.Itoa(port)), Log: p.log, Variable: "ROTA_UNUSED",
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	s.processes = append(s.processes, p)
 	return p
 }
@@ -395,9 +390,7 @@ func (s *splitStage) each(file string, do func(*unstructured.Unstructured) error
 	s.t.Helper()
 	for _, text := range strings.Split(read(s.t, filepath.Join(s.out, file)), "\n---\n") {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, yaml.Unmarshal([]byte(text), &o.Object))
 		if err := do(o); err != nil {
 			s.t.Fatalf("%s: %v", file, err)
 		}
@@ -459,9 +452,7 @@ func (s *splitStage) checkPermissions() {
 			},
 		}}
 		review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(s.t.Context(), review, metav1.CreateOptions{})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, err)
 		return review.Status.Allowed
 	}
 	if !lease(metav1.NamespaceSystem) || lease("default") {
@@ -491,15 +482,13 @@ func (s *splitStage) checkCommand() {
 	for _, g := range s.groups {
 		for node := range splitReplicas {
 			var pod corev1.Pod
-			if err := yaml.Unmarshal([]byte(read(s.t, filepath.Join(s.out, "manifests", undividedName+"-"+g.name+".yaml"))), &pod); err != nil {
-				s.t.Fatal(err)
-			}
+			manifest := read(s.t, filepath.Join(s.out, "manifests", undividedName+"-"+g.name+".yaml"))
+			require.NoError(s.t, yaml.Unmarshal([]byte(manifest), &pod))
 			pod.Name += "-node-" + strconv.Itoa(node)
 			pod.Spec.NodeName = "node-" + strconv.Itoa(node)
 			pod.Spec.Priority = nil // admission fills it in
-			if _, err := pods.Create(ctx, &pod, metav1.CreateOptions{}); err != nil {
-				s.t.Fatal(err)
-			}
+			_, err := pods.Create(ctx, &pod, metav1.CreateOptions{})
+			require.NoError(s.t, err)
 		}
 	}
 	args := []string{"--manifest", s.manifest, "--check-cluster", "--kubeconfig", s.plane.Kubeconfig()}
@@ -507,9 +496,8 @@ func (s *splitStage) checkCommand() {
 		s.t.Errorf("%v: %s", err, text)
 	}
 	for node := range splitReplicas {
-		if err := pods.Delete(ctx, undividedName+"-garbage-node-"+strconv.Itoa(node), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
-			s.t.Fatal(err)
-		}
+		require.NoError(s.t, pods.Delete(ctx, undividedName+"-garbage-node-"+strconv.Itoa(node),
+			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
 	}
 	if text, err := splitRun(s.t, "", args...); err == nil || !strings.Contains(text, "garbage-collector-controller runs nowhere, want group garbage\n") {
 		s.t.Errorf("without the Pods of a group: %v: %s", err, text)
@@ -524,9 +512,7 @@ func (s *splitStage) name(prefix string) string {
 func (s *splitStage) namespace() string {
 	s.t.Helper()
 	ns, err := s.client.CoreV1().Namespaces().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name("work")}}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return ns.Name
 }
 
@@ -548,9 +534,7 @@ func (s *splitStage) makeGarbage() func() string {
 	ctx, ns := s.t.Context(), s.namespace()
 	maps := s.client.CoreV1().ConfigMaps(ns)
 	owner, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child", OwnerReferences: []metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
 	}}}}
@@ -558,9 +542,7 @@ func (s *splitStage) makeGarbage() func() string {
 	err = errors.Join(err, maps.Delete(ctx, owner.Name, metav1.DeleteOptions{}))
 	doomed := s.namespace()
 	err = errors.Join(err, s.client.CoreV1().Namespaces().Delete(ctx, doomed, metav1.DeleteOptions{}))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return func() string {
 		for _, check := range []func() string{
 			gone("the child of a deleted owner", func() error { _, err := maps.Get(ctx, "child", metav1.GetOptions{}); return err }),
@@ -604,9 +586,7 @@ func (s *splitStage) checkDeployment(ns string) {
 			},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	s.until("the Deployment has Pods", func() string {
 		list, err := s.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil || len(list.Items) != 2 {

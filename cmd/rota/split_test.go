@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 const kubeadmManifest = "../../apiservers/split/testdata/kubeadm.yaml"
@@ -38,27 +40,21 @@ func tree(t *testing.T, dir string) map[string]string {
 		out[name] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -124,9 +120,7 @@ func TestSplitCommandLine(t *testing.T) {
 
 func TestSplitPrints(t *testing.T) {
 	text, err := splitRun(t, "", "--print-groups")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	groups := write(t, t.TempDir(), "groups.yaml", text)
 	for _, args := range [][]string{nil, {"--groups", groups}} {
 		text, err := splitRun(t, "", append(args, "--manifest", kubeadmManifest)...)
@@ -141,18 +135,14 @@ func TestSplitOverwrite(t *testing.T) {
 	dir := t.TempDir()
 	groups := write(t, dir, "groups.yaml", strings.ReplaceAll(read(t, "../../apiservers/split/groups.yaml"), "name: garbage", "name: sweepers"))
 	out := filepath.Join(dir, "out")
-	if err := os.Mkdir(out, 0o755); err != nil { // an empty folder will do
-		t.Fatal(err)
-	}
-	if _, err := splitRun(t, "", "--manifest", kubeadmManifest, "--out", out); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(out, 0o755))
+	_, err := splitRun(t, "", "--manifest", kubeadmManifest, "--out", out)
+	require.NoError(t, err)
 	if _, err := splitRun(t, "", "--manifest", kubeadmManifest, "--groups", groups, "--out", out); err == nil {
 		t.Error("a folder was replaced without --overwrite")
 	}
-	if _, err := splitRun(t, "", "--manifest", kubeadmManifest, "--groups", groups, "--out", out, "--overwrite"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = splitRun(t, "", "--manifest", kubeadmManifest, "--groups", groups, "--out", out, "--overwrite")
+	require.NoError(t, err)
 	files := tree(t, out)
 	if _, ok := files["manifests/kube-controller-manager-garbage.yaml"]; ok || files["manifests/kube-controller-manager-sweepers.yaml"] == "" {
 		t.Errorf("after another grouping there are %d files, and the group of before: %v", len(files), ok)

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // shown is a rota in which much goes on.
@@ -65,17 +66,13 @@ func golden(t *testing.T, file, got string) {
 
 func TestPrintStatus(t *testing.T) {
 	var out bytes.Buffer
-	if err := printStatus(&out, paint{}, shown(), false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printStatus(&out, paint{}, shown(), false))
 	golden(t, "status_printed.txt", out.String())
 	out.Reset()
 	r := shown()
 	r.Worst = []view.KeyHealth{{Member: "web-0-a", Controller: "website", Namespace: "a", Name: "hello", Slot: 9,
 		Text: "has failed 12 times in a row"}}
-	if err := printStatus(&out, paint{on: true}, r, true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, printStatus(&out, paint{on: true}, r, true))
 	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned",
 		"(the worst of each member):\n", "a/hello  web-0-a  slot 9  website  has failed 12 times in a row\n",
 		"slots that keep most workers busy:\n", "web-0-a  1.25 workers\n", "objects that keep most workers busy:\n",

@@ -30,28 +30,23 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // everything lists all objects of a cluster, each with its labels and annotations.
 func everything(t *testing.T, plane *controlplane.ControlPlane) (all []string) {
 	t.Helper()
 	lists, err := kubernetes.NewForConfigOrDie(plane.Config()).Discovery().ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg := plane.Config()
 	cfg.WarningHandler = rest.NoWarnings{} // of deprecated kinds
 	client := metadata.NewForConfigOrDie(cfg)
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, r := range list.APIResources {
 			objects, err := client.Resource(gv.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for _, o := range objects.Items {
 				all = append(all, fmt.Sprint(gv.WithResource(r.Name), " ", o.Namespace, "/", o.Name, " ", o.UID, o.Labels, o.Annotations))
 			}
@@ -68,16 +63,15 @@ func TestUninstall(t *testing.T) {
 	plane := controlplane.New(t, controlplane.Options{})
 	w := &written{plane: plane, client: kubernetes.NewForConfigOrDie(plane.Config()), namespace: "operators", name: "web"}
 	for _, ns := range []string{w.namespace, "other"} {
-		if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		_, err := w.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+		require.NoError(t, err)
 	}
 	maps := w.client.CoreV1().ConfigMaps(w.namespace)
 	for i := range 40 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", i), Labels: map[string]string{"app": "a"}}}
-		if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := maps.Create(t.Context(), cm, metav1.CreateOptions{})
+		require.NoError(t, err)
 	}
 	w.expect(t, "uninstall web", exitMissing, "there is nothing of it")
 	before := everything(t, plane)
@@ -86,9 +80,7 @@ func TestUninstall(t *testing.T) {
 	id, end := w.startMember(t, "web-0", func(o *rota.Options) { o.Label, o.LabelNamespaces = true, []string{w.namespace} })
 	labelled := func() int {
 		list, err := maps.List(t.Context(), metav1.ListOptions{LabelSelector: label})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return len(list.Items)
 	}
 	limit, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
@@ -104,9 +96,7 @@ func TestUninstall(t *testing.T) {
 		Rota:           types.NamespacedName{Namespace: w.namespace, Name: w.name},
 		ServiceAccount: types.NamespacedName{Namespace: w.namespace, Name: "web"}, Resources: []schema.GroupResource{{Resource: "secrets"}},
 	}
-	if err := fence.Apply(t.Context(), plane.Config(), o); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fence.Apply(t.Context(), plane.Config(), o))
 	w.expect(t, "pause", exitGood, "paused") // leaves an event
 	w.expect(t, "uninstall web --yes", exitFindings, "nothing is removed: these members live: "+id)
 	end()
@@ -114,51 +104,40 @@ func TestUninstall(t *testing.T) {
 	dead.UID, w.uid = "", dead.UID
 	w.member(t, dead, "web-9-z")
 	lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, "web-9-z"), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(int32(1)), ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Minute)))
-	if _, err := w.client.CoordinationV1().Leases(w.namespace).Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.client.CoordinationV1().Leases(w.namespace).Update(t.Context(), lease, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	// Its Pod is still there, and its container may be waiting to be restarted. One that came later is another's.
 	pods := w.client.CoreV1().Pods(w.namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-9"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
 	made, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.expect(t, "uninstall web --dry-run --keep-labels", exitGood, "would be removed")
 	dead.Put(table.Member{ID: "web-9-z", Pod: "web-9", PodUID: string(made.UID), Weight: 1, MinFormat: 1, MaxFormat: table.Format})
 	w.put(t, dead)
 	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "nothing is removed: these Pods of members exist: web-9; scale")
-	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
 	// Another rota has the same labels.
 	other := &written{plane: plane, client: w.client, namespace: "other", name: "web"}
 	other.make(t, halves())
 	w.expect(t, "uninstall web --dry-run", exitGood, "stays: label "+label, "rota other/web may use it", "validatingadmissionpolicybindings ", "leases operators/web.web-9-z.report")
-	if err := w.client.CoreV1().ConfigMaps(other.namespace).Delete(t.Context(), other.name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.CoreV1().ConfigMaps(other.namespace).Delete(t.Context(), other.name,
+		metav1.DeleteOptions{}))
 	all := metav1.ListOptions{}
-	if err := w.client.CoordinationV1().Leases(other.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.CoordinationV1().Leases(other.namespace).DeleteCollection(t.Context(),
+		metav1.DeleteOptions{}, all))
 
 	// An aggregated API server does not answer, and the rota held leader election's Lease.
 	fixed := broken(t, plane)
 	lease.ObjectMeta = metav1.ObjectMeta{Name: "web-operator", Namespace: w.namespace}
 	lease.Spec.HolderIdentity = ptr.To("rota:operators/web")
-	if _, err := w.client.CoordinationV1().Leases(w.namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.client.CoordinationV1().Leases(w.namespace).Create(t.Context(), lease, metav1.CreateOptions{})
+	require.NoError(t, err)
 	w.expect(t, "uninstall web --dry-run", exitGood, "label "+label+" of 40 configmaps",
 		"not searched: labels of the kinds of broken.example.com/v1: ", "stays: lease operators/web-operator: it is leader election's")
-	if err := w.client.CoordinationV1().Leases(w.namespace).Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.client.CoordinationV1().Leases(w.namespace).Delete(t.Context(), lease.Name,
+		metav1.DeleteOptions{}))
 	fixed()
 	w.expect(t, "uninstall web", exitUsage, "give --yes")
 	w.expect(t, "uninstall web --dry-run", exitGood, "would be removed", "label "+label+" of 40 configmaps", "stays: policy rota-fence-keeper")
@@ -189,28 +168,22 @@ func broken(t *testing.T, plane *controlplane.ControlPlane) (fixed func()) {
 			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "missing"},
 		},
 	}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	discovered := func() bool {
 		_, err := kubernetes.NewForConfigOrDie(plane.Config()).Discovery().ServerPreferredResources()
 		return err == nil
 	}
 	until := func(want bool) {
-		if err := await.Until(t.Context(), 100*time.Millisecond, time.Minute, func() string {
+		require.NoError(t, await.Until(t.Context(), 100*time.Millisecond, time.Minute, func() string {
 			if discovered() != want {
 				return "discovery has not noticed " + name
 			}
 			return ""
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	until(false)
 	return func() {
-		if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, services.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		until(true)
 	}
 }
@@ -220,9 +193,8 @@ func TestUninstallRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWritten(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	require.NoError(t, err)
 	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "this ConfigMap is no rota's table")
 	w.expect(t, "uninstall", exitUsage, "got 0 names")
 	code, _, errOut := w.rota(t, "uninstall web --yes", w.user(t, "get", "list"))
@@ -237,17 +209,12 @@ func TestUninstallOfANewerRelease(t *testing.T) {
 	w := writeRota(t, halves())
 	maps := w.client.CoreV1().ConfigMaps(w.namespace)
 	cm, err := maps.Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cm.Data["format"] = "99"
-	if _, err := maps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = maps.Update(t.Context(), cm, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	err = w.client.CoordinationV1().Leases(w.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "a newer release wrote the table")
 	if _, err := maps.Get(t.Context(), "web", metav1.GetOptions{}); err != nil {
 		t.Errorf("the table: %v", err)
@@ -261,14 +228,11 @@ func TestUninstallLooksAgain(t *testing.T) {
 	w := writeRota(t, halves())
 	leases := w.client.CoordinationV1().Leases(w.namespace)
 	list, err := leases.List(t.Context(), metav1.ListOptions{LabelSelector: names.LabelRota})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	renew := func(l *coordinationv1.Lease, at time.Time) {
 		l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To(int32(1)), ptr.To(metav1.NewMicroTime(at))
-		if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := leases.Update(t.Context(), l, metav1.UpdateOptions{})
+		require.NoError(t, err)
 	}
 	for i := range list.Items {
 		renew(&list.Items[i], time.Now().Add(-time.Hour))
@@ -276,13 +240,10 @@ func TestUninstallLooksAgain(t *testing.T) {
 	finder, err := uninstall.NewFinder(w.plane.Config(), uninstall.Options{
 		Rota: types.NamespacedName{Namespace: w.namespace, Name: w.name}, KeepLabels: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "object", Labels: map[string]string{"some.label": "7"}}}
-	if _, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	require.NoError(t, err)
 	for _, c := range []struct {
 		what   string
 		change func()
@@ -291,22 +252,17 @@ func TestUninstallLooksAgain(t *testing.T) {
 		{"leases " + w.namespace + "/web.web-2-c is new", func() {
 			w.member(t, w.table(t), "web-2-c")
 			l, err := leases.Get(t.Context(), names.Lease(w.name, "web-2-c"), metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			renew(l, time.Now().Add(-time.Hour)) // by its clock
 		}},
 		{"these Pods of members exist: web-0", func() {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
-			if _, err := w.client.CoreV1().Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := w.client.CoreV1().Pods(w.namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+			require.NoError(t, err)
 		}},
 	} {
 		found, err := finder.Find(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found.Labels = []uninstall.Labels{{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Label: "some.label", Objects: 1}}
 		c.change()
 		err = finder.Remove(t.Context(), found, func(string) {})

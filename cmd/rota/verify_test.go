@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -34,36 +35,26 @@ func TestVerify(t *testing.T) {
 	plane, namespace := controlplane.For(t), controlplane.Namespace(t)
 	ctrl.SetLogger(logr.Discard())
 	admin, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range 30 {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("object-%d", i)}}
-		if err := admin.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, admin.Create(t.Context(), cm))
 	}
 	r, err := rota.New(plane.Config(), rota.Options{
 		Name: "test", Namespace: namespace, Identity: rota.Identity{Pod: "a"}, LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(plane.Config(), r, ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ServiceAccount{}).Complete(reconcile.Func(
 		func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
 	if err == nil {
 		err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 			func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -111,17 +102,14 @@ func TestVerify(t *testing.T) {
 	}
 	// The member says that it holds an object less than there are.
 	reports, err := coverage.NewReports(plane.Config(), namespace, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all, err := reports.Read(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
 	lease := &coordinationv1.Lease{}
-	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: names.Lease("test", r.ID())}, lease); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, admin.Get(t.Context(),
+		types.NamespacedName{Namespace: namespace, Name: names.Lease("test", r.ID())}, lease))
 	for kind, digests := range all[0].Digests {
 		for n, d := range digests {
 			if kind.Kind == "ConfigMap" && d.Objects == 1 {
@@ -156,9 +144,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	honest()
-	if err := <-lies; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-lies)
 	if err == nil || !strings.Contains(found, "of kind ConfigMap there are 1 objects, and member "+r.ID()+" holds 0") || !strings.HasSuffix(found, only) || strings.Count(found, "\n") != 2 {
 		t.Errorf("an object is held by nobody, but: %v\n%s", err, found)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestVersionOf(t *testing.T) {
@@ -64,9 +65,7 @@ func TestVersion(t *testing.T) {
 // TestReported: the modules that `rota version -o json` reports are in go.mod, so that none is left out silently.
 func TestReported(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range reported {
 		if !regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(path) + ` v\S+$`).Match(text) {
 			t.Errorf("go.mod does not require %s directly", path)

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestPrintWho(t *testing.T) {
@@ -39,9 +40,7 @@ func TestPrintWho(t *testing.T) {
 	}
 	nobody := &view.Who{Answer: "nobody works on Pod a/x: one", Works: view.WorksNo, Rota: "ns/web", Reasons: []string{"one", "two", "three"}}
 	var both bytes.Buffer
-	if err := errors.Join(printWho(&both, paint{}, works), printWho(&both, paint{}, nobody)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(printWho(&both, paint{}, works), printWho(&both, paint{}, nobody)))
 	golden(t, "who_printed.txt", both.String())
 	failing := *works
 	failing.Health = []view.KeyHealth{{Controller: "website", Text: "has failed 12 times in a row"}}
@@ -68,16 +67,12 @@ func (w *written) sharded(t *testing.T) {
 		_, err = w.client.CoreV1().Secrets(w.namespace).Create(t.Context(),
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop", OwnerReferences: []metav1.OwnerReference{ref}}}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	hash := slot.HashName(w.namespace, "blog")
 	n := tab.Slots.Of(hash)
 	for _, m := range tab.Members {
 		lease, err := w.client.CoordinationV1().Leases(w.namespace).Get(t.Context(), names.Lease(w.name, m.ID), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := &coverage.Report{
 			Member: m.ID, Serial: 2, Open: tab.Owned(m.ID), Digests: coverage.Digests{configMap: {}, secret: {}},
 			Owners: map[schema.GroupKind]map[schema.GroupKind]bool{secret: {configMap: true}},
@@ -117,9 +112,7 @@ func TestWhoOfAnObject(t *testing.T) {
 		})
 	}
 	stranger := t.TempDir() + "/stranger"
-	if err := controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).WriteUserKubeconfig(stranger, "stranger"))
 	w.converse(t, "who.txt", "$OWNER", owner, "$STRANGER", stranger)
 	_, out, _ := w.rota(t, "who cm/blog -o json --rota "+w.namespace+"/web")
 	var back view.Who
@@ -135,9 +128,7 @@ func (w *written) search(t *testing.T, owner string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := dashboard.Open(ctx, dashboard.AnyPort, controlplane.For(t).Config(), w.namespace, w.name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	defer func() {
@@ -150,9 +141,7 @@ func (w *written) search(t *testing.T, owner string) {
 		"kind=cm&name=blog":                               "400 {\"error\":\"blog: no object can have that name: ConfigMap is namespaced",
 	} {
 		response, err := http.Get(server.URL() + "who?" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if got := fmt.Sprint(response.StatusCode, " ", string(body)); !strings.HasPrefix(got, want) {

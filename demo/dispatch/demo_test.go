@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -29,16 +30,12 @@ func TestDemo(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	report, err := Run(t.Context(), Options{TakeLength: 4 * time.Second, StageOptions: rig.StageOptions{
 		Objects: 60, Rate: 10, Slots: slot.DefaultCount, LeaseDuration: 6 * time.Second,
 		Progress: t.Output(), Command: []string{self},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var text bytes.Buffer
 	if err := report.WriteText(&text); err != nil {
 		t.Error(err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/internal/elapsed"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // answerer answers requests without a network, so that tests run in a synctest bubble.
@@ -47,9 +48,7 @@ func (a answerer) RoundTrip(req *http.Request) (*http.Response, error) {
 func newTestClient(t *testing.T, a answerer) *Client {
 	t.Helper()
 	c, err := New(Options{URLs: []string{"http://dispatchers"}, HTTP: &http.Client{Transport: a}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.clock = elapsed.NewFrom(func() (time.Duration, bool) { return 0, false }, nil)
 	return c
 }
@@ -166,9 +165,7 @@ func TestRequestsAreSentAgain(t *testing.T) {
 		})
 		begun := time.Now()
 		take := &Take{token: "t", client: c}
-		if err := c.Extend(t.Context(), take, 0); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Extend(t.Context(), take, 0))
 		if took := time.Since(begun); took < 7*time.Second || took > 10*time.Second {
 			t.Errorf("took %v, with a Retry-After of 7 s", took)
 		}
@@ -186,9 +183,7 @@ func TestDeadlineCountsFromTheRequest(t *testing.T) {
 			return 200, nil, wire.TakeResponse{Takes: []wire.Take{{Token: "t", Kind: "K", Name: "n", ExpiresInSeconds: 30}}}
 		})
 		takes, err := c.Take(t.Context(), wire.TakeRequest{Worker: "w", WaitSeconds: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if left := takes[0].Remaining(); left != 26*time.Second {
 			t.Errorf("%v remain of 30 s, after 4 s", left)
 		}
@@ -203,9 +198,7 @@ func TestDeadlineCountsSleep(t *testing.T) {
 		return time.Duration(time.Now().UnixNano()) + slept, true
 	}, nil)
 	take, err := c.newTake(c.clock.Late(), &wire.Take{Token: "t", Kind: "K", Name: "n", ExpiresInSeconds: 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	slept = time.Minute
 	if left := take.Remaining(); left > 0 {
 		t.Errorf("%v remain of 30 s, after a sleep of a minute", left)
@@ -215,9 +208,7 @@ func TestDeadlineCountsSleep(t *testing.T) {
 func TestTokenIsReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
 	}
 	var accepted atomic.Value
 	requests := 0
@@ -231,17 +222,14 @@ func TestTokenIsReadAgain(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := New(Options{URLs: []string{server.URL}, TokenFile: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := c.token.get(""); err == nil {
 		t.Error("no error without a token file")
 	}
 	write("one\n")
 	accepted.Store("one")
-	if _, err := c.Stats(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Stats(t.Context())
+	require.NoError(t, err)
 	accepted.Store("two")
 	if _, err := c.Stats(t.Context()); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("error %v with an old token, want ErrUnauthenticated", err)
@@ -274,18 +262,14 @@ func TestRedirectsAndURLs(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	c, err := New(Options{URLs: []string{gone.URL, server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var p *Problem
 	if err := c.Release(t.Context(), &Take{token: "t"}); !errors.As(err, &p) || p.Status != status {
 		t.Errorf("error %v, want the redirect", err)
 	}
 	status = http.StatusNoContent
 	for range 3 {
-		if err := c.Release(t.Context(), &Take{token: "t"}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Release(t.Context(), &Take{token: "t"}))
 	}
 	if requests != 4 {
 		t.Errorf("%d requests to the URL that answers, want 4", requests)
@@ -295,9 +279,7 @@ func TestRedirectsAndURLs(t *testing.T) {
 func TestTakeDoesNotPrintItsToken(t *testing.T) {
 	c := newTestClient(t, nil)
 	take, err := c.newTake(0, &wire.Take{Token: "secret", Kind: "Widget.example.com", Namespace: "a", Name: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	raw, err := json.Marshal(take)
 	if err != nil || strings.Contains(string(raw), "secret") || take.String() != "Widget.example.com a/b" {
 		t.Errorf("%s, %s, %v", take, raw, err)

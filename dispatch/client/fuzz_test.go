@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // FuzzStream: whatever a connection brings, events are read or an error ends it, in bounded memory.
@@ -21,9 +22,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte(`{"end":"over","later":{"a":[1]}}` + "\n{"))
 	f.Add(bytes.Repeat([]byte("x"), 5000))
 	c, err := New(Options{URLs: []string{"http://d"}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, in []byte) {
 		lines := bufio.NewReader(bytes.NewReader(in))
 		for n := 0; ; n++ {

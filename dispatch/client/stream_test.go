@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestTooManyKeys: what a worker cannot work on now is released, and not kept waiting. By a stream it may come if the
@@ -43,9 +44,7 @@ func TestTooManyKeys(t *testing.T) {
 			}
 		}))
 		c, err := New(Options{URLs: []string{server.URL}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		over := make(chan error)
 		go func() {
@@ -84,9 +83,7 @@ func TestStreamRefuses(t *testing.T) {
 			}))
 			defer server.Close()
 			client, err := New(Options{URLs: []string{server.URL}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if _, err := client.Stream(t.Context(), wire.StreamRequest{}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
@@ -107,9 +104,7 @@ func TestStreamsAreReplaced(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := New(Options{URLs: []string{server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{
 		Worker: Worker{Client: c, Concurrency: 3}, free: make(chan struct{}, 3), stopping: ctx,

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/dispatch/reconciler"
 	"github.com/rota-dev/rota/test/conformance"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Results mean to the dispatcher what they mean to controller-runtime's queue.
@@ -54,9 +55,7 @@ func TestResults(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	c, err := client.New(client.Options{URLs: []string{"http://dispatchers"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := reconcile.Func(nil)
 	for _, w := range []client.Worker{{Client: c}, {Client: c, Kinds: []string{"A", "B"}}, {Kinds: []string{"A"}}} {
 		if _, err := reconciler.New(w, r); err == nil {
@@ -71,14 +70,10 @@ func TestNewRefuses(t *testing.T) {
 // TestRunnable: objects that fail and objects that are gone, through a dispatcher.
 func TestRunnable(t *testing.T) {
 	tier, err := conformance.NewTier(3*time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tier.Close()
 	c, err := client.New(client.Options{URLs: []string{tier.URL()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reconciled := make(chan string, 100)
 	r := reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 		take := reconciler.TakeFrom(ctx)
@@ -89,9 +84,7 @@ func TestRunnable(t *testing.T) {
 		return reconcile.Result{}, nil
 	})
 	runnable, err := reconciler.New(client.Worker{Client: c, Name: "w", Kinds: []string{conformance.Kind}}, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if runnable.NeedLeaderElection() {
 		t.Error("only a leader would work")
 	}

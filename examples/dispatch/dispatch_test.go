@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/app"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -36,9 +37,7 @@ func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
 func manifests(t *testing.T, file string) (out []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		obj := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(doc, &obj.Object); err != nil {
@@ -66,18 +65,14 @@ func config(t *testing.T) *app.Config {
 	t.Helper()
 	text, _, _ := unstructured.NestedString(manifest(t, "dispatcher.yaml", "ConfigMap"), "data", "config.yaml")
 	c, err := app.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
 // TestRules: the dispatchers may do what a member and a dispatcher need, no more and no less.
 func TestRules(t *testing.T) {
 	var role rbacv1.Role
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest(t, "rbac.yaml", "Role"), &role); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(manifest(t, "rbac.yaml", "Role"), &role))
 	if diff := cmp.Diff(permission.Rules(config(t).Name), role.Rules); diff != "" {
 		t.Errorf("-permission.Rules +manifest:\n%s", diff)
 	}
@@ -87,13 +82,9 @@ func TestRules(t *testing.T) {
 // Website to a worker.
 func TestManifests(t *testing.T) {
 	plane, ctx := controlplane.For(t), t.Context()
-	if err := plane.InstallCRDs(ctx, website.CRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plane.InstallCRDs(ctx, website.CRD))
 	c, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects := slices.Concat([]*unstructured.Unstructured{
 		{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "operators"}}},
 		{Object: map[string]any{
@@ -109,9 +100,7 @@ func TestManifests(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		return filepath.Join(dir, name)
 	}
 	token := func(account string, audiences ...string) string {
@@ -119,22 +108,16 @@ func TestManifests(t *testing.T) {
 	}
 	d := config(t)
 	chain, key, err := cert.GenerateSelfSignedCertKey(d.Server.TLS.ServerName, []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	d.Server.TLS.CertFile, d.Server.TLS.KeyFile = file("tls.crt", string(chain)), file("tls.key", string(key))
 	d.Server.TLS.CAFile, d.TokenFile = d.Server.TLS.CertFile, file("token", token("website-dispatch", "rota.dev/dispatch"))
 	d.Namespace, d.Metrics, d.Server.Listen = "operators", "localhost:0", "127.0.0.1:0"
 	d.LeaseDuration = app.Duration(4 * time.Second)
-	if err := d.Check(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Check())
 	cfg := rest.AnonymousClientConfig(plane.Config())
 	cfg.BearerToken = token("website-dispatch")
 	dispatcher, err := app.New(ctx, cfg, d, rota.Identity{Pod: "website-dispatch-0"}, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	running, leave := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- dispatcher.Run(running) }()
@@ -148,16 +131,12 @@ func TestManifests(t *testing.T) {
 		URLs: []string{dispatcher.URL()}, CAFile: d.Server.TLS.CAFile,
 		TokenFile: file("worker-token", token("website-worker", "rota.dev/dispatch")),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var takes []*dispatch.Take
 	for len(takes) == 0 && err == nil { // until the test's time is over
 		takes, err = worker.Take(ctx, dispatch.TakeRequest{Worker: "website-worker-0", WaitSeconds: 5})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got := takes[0]; got.Kind != "Website.web.example.com" || got.Namespace != "default" || got.Name != "shop" {
 		t.Errorf("took %+v", got)
 	}

@@ -461,9 +461,8 @@ func testDutySees(t *testing.T, handed bool) {
 		t := l.t
 		name, doomed := types.NamespacedName{Namespace: "a", Name: "x"}, types.NamespacedName{Namespace: "a", Name: "y"}
 		for _, key := range []types.NamespacedName{name, doomed} {
-			if _, err := l.gadgets.Create(t.Context(), key, nil); err != nil {
-				t.Fatal(err)
-			}
+			_, err := l.gadgets.Create(t.Context(), key, nil)
+			noError(t, err)
 		}
 		written := ""
 		type whole struct {
@@ -524,9 +523,8 @@ func testDutySees(t *testing.T, handed bool) {
 			if written = obj.Version; written == "" {
 				t.Fatal("no version")
 			}
-			if _, err := l.gadgets.Delete(t.Context(), doomed); err != nil {
-				t.Fatal(err)
-			}
+			_, err = l.gadgets.Delete(t.Context(), doomed)
+			noError(t, err)
 			time.AfterFunc(2*a.cfg.LeaseDuration, resume)
 		}
 		if got, want := <-saw, fmt.Sprintf("web-1: %s, none", written); got != want {

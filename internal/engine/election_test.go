@@ -381,9 +381,8 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 			}
 			resume := a.requests.Pause()
 			key := types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("written-%d", round)}
-			if _, err := l.objects.Create(t.Context(), key, nil); err != nil {
-				t.Fatal(err)
-			}
+			_, err := l.objects.Create(t.Context(), key, nil)
+			noError(t, err)
 			a.fault.Store(nil)
 			l.until("the member works again", 10*time.Second, a.works)
 			if _, there, err := a.informer.GetStore().GetByKey(key.String()); !there || err != nil {

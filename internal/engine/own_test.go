@@ -19,9 +19,8 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 	inLab(t, func(l *lab) {
 		t := l.t
 		name := types.NamespacedName{Namespace: "a", Name: "x"}
-		if _, err := l.objects.Create(t.Context(), name, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.objects.Create(t.Context(), name, nil)
+		noError(t, err)
 		m := l.start("a")
 		l.wait(time.Minute)
 		reconcile := func(during func(context.Context)) (waited time.Duration) {
@@ -52,9 +51,8 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 					written = obj.Version
 					q.answer = configMap("x", written, "")
 				}
-				if _, err := q.send(ctx, t, m.Engine); err != nil {
-					t.Fatal(err)
-				}
+				_, err := q.send(ctx, t, m.Engine)
+				noError(t, err)
 			}
 		}
 		cached := func() string {
@@ -101,9 +99,8 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 	inLab(t, func(l *lab) {
 		t := l.t
 		name := types.NamespacedName{Namespace: "a", Name: "x"}
-		if _, err := l.objects.Create(t.Context(), name, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := l.objects.Create(t.Context(), name, nil)
+		noError(t, err)
 		var other *controllers.Controller
 		l.setup = func(m *labMember) {
 			var err error
@@ -134,9 +131,8 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 			noError(t, err)
 			q := request{method: http.MethodPut, path: path + "/x", body: configMap("x", "", ""),
 				answer: configMap("x", obj.Version, "")}
-			if _, err := q.send(ctx, t, m.Engine); err != nil {
-				t.Fatal(err)
-			}
+			_, err = q.send(ctx, t, m.Engine)
+			noError(t, err)
 		})
 		if waited := reconcile(other, nothing); waited != 0 {
 			t.Errorf("the other controller waited %v for a write that was not its own", waited)

@@ -422,9 +422,8 @@ var scenarios = map[string]func(l *lab){
 			if other {
 				name.Namespace = fmt.Sprintf("small-%d", n)
 			}
-			if _, err := l.objects.Create(l.t.Context(), name, nil); err != nil {
-				l.t.Fatal(err)
-			}
+			_, err := l.objects.Create(l.t.Context(), name, nil)
+			noError(l.t, err)
 		}
 		for n := range 3 {
 			l.start(fmt.Sprintf("web-%d", n), func(o *Options) { o.Key = slot.KeyNamespace })
@@ -474,9 +473,8 @@ var scenarios = map[string]func(l *lab){
 			second++
 		}
 		for _, n := range []int{first, second} { // a drain lets deletions pass
-			if _, err := l.objects.Create(l.t.Context(), key(n), nil); err != nil {
-				l.t.Fatal(err)
-			}
+			_, err := l.objects.Create(l.t.Context(), key(n), nil)
+			noError(l.t, err)
 		}
 		l.wait(scrapePeriod)
 		admit := func(n int) {

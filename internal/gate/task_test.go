@@ -10,14 +10,13 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func extend(of context.Context, t *testing.T) (context.Context, func() bool) {
 	t.Helper()
 	ctx, leave, err := gate.Extend(of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ctx, leave
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -86,9 +87,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		e.calls = r.Calls
 		put := func(holder string) {
 			record, err := store.ReadElection(t.Context(), electionLease)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			record.Holder, record.Duration, record.Renewed = holder, 15*time.Second, record.Renewed+1
 			if record, _, err = store.WriteElection(t.Context(), electionLease, record, time.Second); err != nil {
 				t.Fatal(err)

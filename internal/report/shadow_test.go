@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // numbered lists one object, at a version.
@@ -27,14 +28,10 @@ func TestExpectationCountsChanges(t *testing.T) {
 	for version, want := range map[numbered]int{"6": 1, "9": 0} {
 		e, err := NewExpectation(ExpectationEnv{Config: member.Config{Slots: 8, Key: slot.KeyName},
 			Kinds: []schema.GroupKind{kind}, From: version, Now: func() time.Duration { return 0 }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		changed := 0
 		for range 2 {
-			if err := e.count(t.Context(), kind); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, e.count(t.Context(), kind))
 		}
 		for _, n := range e.seen[kind].changed {
 			changed += n

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // network is a listener whose connections are in memory.
@@ -108,17 +110,13 @@ func TestUnknownConnectionsMakeRoom(t *testing.T) {
 	inMemory(t, 10, func(s *Server, n network) {
 		worker, other := n.dial("10.0.0.1"), n.dial("10.0.0.2")
 		for _, err := range []error{worker.ask("good"), other.ask("none")} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 		time.Sleep(time.Second)
 		var strangers []*peer
 		for range 7 {
 			p := n.dial("10.0.0.3")
-			if err := p.ask("none"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.ask("none"))
 			strangers = append(strangers, p)
 			time.Sleep(time.Millisecond)
 		}
@@ -170,13 +168,9 @@ func TestUnknownConnectionsEndSoon(t *testing.T) {
 	inMemory(t, 100, func(s *Server, n network) {
 		worker, reader, silent := n.dial("10.0.0.1"), n.dial("10.0.0.1"), n.dial("10.0.0.1")
 		defer silent.Close()
-		if err := worker.ask("good"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, worker.ask("good"))
 		for range 3 {
-			if err := reader.ask("none"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, reader.ask("none"))
 			time.Sleep(7 * time.Second)
 		}
 		if err := reader.ask("none"); err == nil {
@@ -196,13 +190,9 @@ func TestUnknownConnectionsEndSoon(t *testing.T) {
 func TestFull(t *testing.T) {
 	inMemory(t, 2, func(s *Server, n network) {
 		a := n.dial("10.0.0.1")
-		if err := a.ask("good"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.ask("good"))
 		b := n.dial("10.0.0.1")
-		if err := b.ask("good"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.ask("good"))
 		c := n.dial("10.0.0.2")
 		if err := c.ask("good"); err != errWaits || s.Connections().Full.IsZero() { //nolint:errorlint // it is never wrapped
 			t.Errorf("the third connection: %v; figures %+v", err, s.Connections())

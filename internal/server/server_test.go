@@ -28,6 +28,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) {
@@ -39,20 +40,14 @@ func TestMain(m *testing.M) {
 func pair(t *testing.T, serial int64) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), DNSNames: []string{"dispatch"}, NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
@@ -72,20 +67,14 @@ func (s *secret) write(certPEM, keyPEM []byte) {
 		os.WriteFile(filepath.Join(version, "tls.key"), keyPEM, 0o600),
 		os.Symlink(filepath.Base(version), filepath.Join(s.dir, "..new")),
 		os.Rename(filepath.Join(s.dir, "..new"), filepath.Join(s.dir, "..data")))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	if s.count == 1 {
 		for _, name := range []string{"tls.crt", "tls.key"} {
-			if err := os.Symlink(filepath.Join("..data", name), filepath.Join(s.dir, name)); err != nil {
-				s.t.Fatal(err)
-			}
+			require.NoError(s.t, os.Symlink(filepath.Join("..data", name), filepath.Join(s.dir, name)))
 		}
 		return
 	}
-	if err := os.RemoveAll(filepath.Join(s.dir, fmt.Sprintf("..%d", s.count-1))); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, fmt.Sprintf("..%d", s.count-1))))
 }
 
 func newSecret(t *testing.T) *secret {
@@ -99,9 +88,7 @@ func start(t *testing.T, o Options) *Server {
 	t.Helper()
 	o.Address, o.Logger = "127.0.0.1:0", logr.Discard()
 	s, err := Listen(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ran := make(chan error, 1)
 	go func() { ran <- s.Run() }()
 	t.Cleanup(func() {
@@ -246,14 +233,11 @@ func TestSlowClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer conn.Close()
 			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.WriteString(conn, text); err != nil {
-				t.Fatal(err)
-			}
+			_, err = io.WriteString(conn, text)
+			require.NoError(t, err)
 			begun := time.Now()
 			answer, err := io.ReadAll(conn) // until it is closed
 			var late net.Error
@@ -320,18 +304,14 @@ func TestStuckReader(t *testing.T) {
 	})
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(
 		t.Context(), "tcp", s.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer conn.Close()
 	// Preface, SETTINGS with a large window, WINDOW_UPDATE, and HEADERS: GET / of https://a.
 	_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
 		"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x7f\xff\xff\xff" +
 		"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x7f\xff\x00\x00" +
 		"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x87\x84\x41\x01a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):

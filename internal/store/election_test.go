@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -32,22 +33,17 @@ func TestElectionLease(t *testing.T) {
 	testElection(t, k.store(t), k.store(t), lease, func(change func(*coordinationv1.Lease)) {
 		leases := k.admin.CoordinationV1().Leases(lease.Namespace)
 		obj, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		change(obj)
-		if _, err := leases.Update(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = leases.Update(t.Context(), obj, metav1.UpdateOptions{})
+		require.NoError(t, err)
 	}, func() {
 		leases := k.admin.CoordinationV1().Leases(lease.Namespace)
 		obj, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
 		if err != nil || obj.Labels["team"] != "a" || *obj.Spec.HolderIdentity != "" || *obj.Spec.LeaseDurationSeconds != 1 {
 			t.Errorf("%+v (%v), want it released, and its label kept", obj, err)
 		}
-		if err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{}))
 	})
 }
 
@@ -127,9 +123,7 @@ func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName
 		}
 	}
 	last, err := a.ReadElection(ctx, lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	last.Holder, last.Duration = "", time.Second
 	released, o, err := a.WriteElection(ctx, lease, last, time.Second)
 	if err != nil || o != member.OutcomeDone {

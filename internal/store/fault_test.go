@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/storetest"
 )
 
@@ -40,9 +41,7 @@ func fake(t *testing.T, handle http.HandlerFunc) (*store.Kubernetes, *atomic.Int
 
 func newStore(t *testing.T, config *rest.Config) *store.Kubernetes {
 	s, err := store.NewKubernetes(config, store.Options{Namespace: "ns", Name: "web"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/election"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestBackoff(t *testing.T) {
@@ -61,9 +62,7 @@ func TestElectionWatchMayBeForbidden(t *testing.T) {
 			}
 			k, err := NewKubernetes(&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTrip(server)}, Options{
 				Namespace: "operators", Name: "website", Report: func(_ string, err error) { told = append(told, err) }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), test.refuses)
 			defer cancel()
 			lease := types.NamespacedName{Namespace: "operators", Name: "operator.example.com"}

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/storetest"
 )
 
@@ -56,9 +57,7 @@ type kubeTamper struct {
 func newTamper(t *testing.T) *kubeTamper {
 	plane := controlplane.For(t)
 	config, err := plane.UserConfig(userName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	k := &kubeTamper{admin: kubernetes.NewForConfigOrDie(plane.Config()), namespace: plane.Namespace(t), config: config}
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -77,9 +76,7 @@ func (k *kubeTamper) store(t *testing.T) *store.Kubernetes {
 		Namespace: k.namespace, Name: rotaName, Instance: "web-0-x7k2p",
 		Report: func(what string, err error) { t.Logf("reported: %s: %v", what, err) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -94,9 +91,7 @@ func (k *kubeTamper) grant(t *testing.T, rules []rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "rota"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: userName}},
 	}, metav1.CreateOptions{})
-	if err := errors.Join(errRole, errBinding); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(errRole, errBinding))
 	if len(rules) == 0 {
 		return
 	}
@@ -125,16 +120,12 @@ func poll(t *testing.T, try func() error) {
 
 func (k *kubeTamper) configMap(t *testing.T) *corev1.ConfigMap {
 	cm, err := k.admin.CoreV1().ConfigMaps(k.namespace).Get(t.Context(), rotaName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return cm
 }
 
 func (k *kubeTamper) RemoveTable(t *testing.T) {
-	if err := k.admin.CoreV1().ConfigMaps(k.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.admin.CoreV1().ConfigMaps(k.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 }
 
 func (k *kubeTamper) Text(t *testing.T) map[string]string { return k.configMap(t).Data }
@@ -142,47 +133,38 @@ func (k *kubeTamper) Text(t *testing.T) map[string]string { return k.configMap(t
 func (k *kubeTamper) EditTable(t *testing.T, edit func(map[string]string)) {
 	cm := k.configMap(t)
 	edit(cm.Data)
-	if _, err := k.admin.CoreV1().ConfigMaps(k.namespace).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := k.admin.CoreV1().ConfigMaps(k.namespace).Update(t.Context(), cm, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 func (k *kubeTamper) RestoreTable(t *testing.T, text map[string]string) {
 	k.RemoveTable(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: rotaName}, Data: text}
-	if _, err := k.admin.CoreV1().ConfigMaps(k.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := k.admin.CoreV1().ConfigMaps(k.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
+	require.NoError(t, err)
 }
 
 func (k *kubeTamper) RemoveLease(t *testing.T, id string) {
-	if err := k.admin.CoordinationV1().Leases(k.namespace).Delete(t.Context(), names.Lease(rotaName, id), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, k.admin.CoordinationV1().Leases(k.namespace).Delete(t.Context(), names.Lease(rotaName, id),
+		metav1.DeleteOptions{}))
 }
 
 func (k *kubeTamper) TouchLease(t *testing.T, id string) {
 	leases := k.admin.CoordinationV1().Leases(k.namespace)
 	lease, err := leases.Get(t.Context(), names.Lease(rotaName, id), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lease.Annotations["example.com/touched"] = time.Now().String()
-	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 func (k *kubeTamper) HoldLease(t *testing.T, id, holder string) {
 	leases := k.admin.CoordinationV1().Leases(k.namespace)
 	lease, err := leases.Get(t.Context(), names.Lease(rotaName, id), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lease.Spec.HolderIdentity = ptr.To(holder)
-	if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+	require.NoError(t, err)
 }
 
 func (k *kubeTamper) Disconnect(*testing.T) {
@@ -203,20 +185,15 @@ func TestForeignMetadataStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease, _, err := s.CreateLease(ctx, member.Lease{ID: "a"}, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cm := k.configMap(t)
 	cm.Labels["example.com/team"] = "blue"
-	if _, err := k.admin.CoreV1().ConfigMaps(k.namespace).Update(ctx, cm, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = k.admin.CoreV1().ConfigMaps(k.namespace).Update(ctx, cm, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	k.TouchLease(t, "a")
 
 	snapshot, err := s.ReadTable(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, _, err := s.SwapTable(ctx, storetest.Table(2), snapshot.UID, snapshot.Version, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -227,9 +204,7 @@ func TestForeignMetadataStays(t *testing.T) {
 		t.Errorf("labels of the table: %v, want %v", got, want)
 	}
 	obj, err := k.admin.CoordinationV1().Leases(k.namespace).Get(ctx, names.Lease(rotaName, "a"), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := slices.Sorted(maps.Keys(obj.Annotations))
 	want := []string{"example.com/touched", names.AnnotationEpoch, names.AnnotationFormat, names.AnnotationGate, names.AnnotationTableUID}
 	if !slices.Equal(got, want) || obj.Labels[names.LabelRota] != rotaName || *obj.Spec.HolderIdentity != "a" || *obj.Spec.LeaseDurationSeconds != 15 {
@@ -248,9 +223,7 @@ func TestPermissions(t *testing.T) {
 		default:
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer s.Close()
 	lease := member.Lease{ID: "a", UID: "1", Version: "1"}
 	calls := map[string]func(context.Context) (member.Outcome, error){
@@ -337,17 +310,13 @@ func TestNotify(t *testing.T) {
 	k.grant(t, permission.Rules(rotaName))
 	s := k.store(t)
 	created, _, err := s.CreateTable(t.Context(), storetest.Table(1), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel() // the last words of a member come when its context has ended
 	s.Notify(ended, member.Notify{Reason: "Expelled", Message: strings.Repeat("é", 1000), Warning: true})
 	s.Close()
 	events, err := k.admin.CoreV1().Events(k.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(events.Items) != 1 {
 		t.Fatalf("%d events, want 1", len(events.Items))
 	}

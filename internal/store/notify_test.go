@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // events is an API server that takes events, but fails first.
@@ -43,9 +44,7 @@ func notifier(t *testing.T, e *events) *Kubernetes {
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
 	k, err := NewKubernetes(&rest.Config{Host: server.URL}, Options{Namespace: "operators", Name: "website"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return k
 }
 

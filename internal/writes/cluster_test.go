@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // What is written in another cluster than that of the informers is not noted as if it were one of their objects.
@@ -33,18 +34,14 @@ func TestWritesInOtherClustersAreNotNoted(t *testing.T) {
 		"not read yet":               {nil, true},
 	} {
 		share := delivery.New(delivery.Options{Slots: 256, Key: slot.KeyName, Mode: sharding.Filter})
-		if err := share.Shard(schema.GroupKind{Kind: "Secret"}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, share.Shard(schema.GroupKind{Kind: "Secret"}))
 		w := New(Env{Share: share})
 		for _, c := range test.read {
 			w.resources.reads(schema.GroupResource{Resource: "secrets"}, c)
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete,
 			"https://10.0.0.1/api/v1/namespaces/a/secrets/b", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if noted := w.noting(req, work.Admitted{Slot: 3}, false, home) != nil; noted != test.noted {
 			t.Errorf("%s: noted %t, want %t", name, noted, test.noted)
 		}

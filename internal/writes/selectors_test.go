@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // joined returns the selectors that arrive in a request whose informer wants some and whose ListerWatcher wrote others.
@@ -19,9 +20,7 @@ func joined(t *testing.T, wrote, want sharding.Selectors) (label, field string) 
 	query := url.Values{"labelSelector": {wrote.Label}, "fieldSelector": {wrote.Field}}
 	ctx := delivery.WithSelectors(t.Context(), want)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := withSelectors(req).URL.Query()
 	return got.Get("labelSelector"), got.Get("fieldSelector")
 }
@@ -59,9 +58,7 @@ func TestSelectorsOfTheUser(t *testing.T) {
 		query := url.Values{"labelSelector": {c.sent}, "fieldSelector": {"spec.type=x,metadata.name=y"}}
 		ctx := delivery.WithSelectors(t.Context(), sharding.Selectors{Label: c.own, Field: "metadata.name=y"})
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got, want := usersSelectors(req), (sharding.Selectors{Label: c.user, Field: "spec.type=x"}); got != want {
 			t.Errorf("%q without %q: %+v, want %+v", c.sent, c.own, got, want)
 		}

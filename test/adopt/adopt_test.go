@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/adopt"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func slow(t *testing.T) {
@@ -56,17 +57,11 @@ func TestOperators(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			var module struct{ Dir string }
-			if err := json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", version)), &module); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", version)), &module))
 			dir := filepath.Join(t.TempDir(), "operator")
-			if err := os.CopyFS(dir, os.DirFS(module.Dir)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.CopyFS(dir, os.DirFS(module.Dir)))
 			r, err := adopt.Run(t.Context(), adopt.Options{Dir: dir})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := map[string]string{}
 			for _, c := range r.Controllers {
 				got[c.Name] = c.Becomes
@@ -84,13 +79,9 @@ func TestOperators(t *testing.T) {
 func TestScaffold(t *testing.T) {
 	slow(t)
 	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "memcached")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	kubebuilder := func(args string) {
 		run(t, dir, "go", append([]string{"run", "sigs.k8s.io/kubebuilder/v4@v4.16.0"}, strings.Fields(args)...)...)
 	}
@@ -104,9 +95,7 @@ func TestScaffold(t *testing.T) {
 
 	report := func() (r *adopt.Report, must []string) {
 		r, err := adopt.Run(t.Context(), adopt.Options{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, f := range r.Findings {
 			if f.Level == adopt.Must {
 				must = append(must, f.Code)
@@ -120,15 +109,9 @@ func TestScaffold(t *testing.T) {
 		t.Fatalf("what must be changed (-want +got):\n%s%v", diff, r.Broken)
 	}
 	changes, err := r.Changes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Check(t.Context(), changes); err != nil {
-		t.Fatal(err)
-	}
-	if err := adopt.Write(changes); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, r.Check(t.Context(), changes))
+	require.NoError(t, adopt.Write(changes))
 	run(t, dir, "go", "mod", "tidy")
 	run(t, dir, "go", "vet", "./...")
 	if _, must := report(); len(must) > 0 {
@@ -147,29 +130,20 @@ func shares(t *testing.T, dir, lease string) {
 		t.Fatal(crds, err)
 	}
 	crd, err := os.ReadFile(crds[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.InstallCRDs(t.Context(), crd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, plane.InstallCRDs(t.Context(), crd))
 	c, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	namespace := plane.Namespace(t)
 	// A Lease that nobody holds: no leader can be at work, so the first start need not wait for one (docs/migrate.md).
-	if err := c.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lease, Namespace: namespace}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: lease, Namespace: namespace}}))
 	start := func(pod string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(dir, "bin", "manager"), "--kubeconfig", plane.Kubeconfig(), "--metrics-bind-address=0",
 			"--health-probe-bind-address=0", "--leader-elect")
 		cmd.Env = append(os.Environ(), "POD_NAMESPACE="+namespace, "POD_NAME="+pod, "MEMCACHED_IMAGE=memcached:1.6.26-alpine")
 		cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-		if err := controlplane.Spawn(cmd); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, controlplane.Spawn(cmd))
 		t.Cleanup(func() {
 			if cmd.ProcessState == nil {
 				_ = cmd.Process.Kill()
@@ -180,9 +154,7 @@ func shares(t *testing.T, dir, lease string) {
 	}
 	eventually := func(wrong func() string) {
 		t.Helper()
-		if err := await.Until(t.Context(), 100*time.Millisecond, 2*time.Minute, wrong); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, await.Until(t.Context(), 100*time.Millisecond, 2*time.Minute, wrong))
 	}
 	owners := func(want int) func() string {
 		return func() string {
@@ -210,13 +182,11 @@ func shares(t *testing.T, dir, lease string) {
 	deployed := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i++ {
-			if err := c.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			require.NoError(t, c.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
 				"metadata": map[string]any{"name": fmt.Sprintf("m-%d", i), "namespace": namespace},
 				"spec":     map[string]any{"size": int64(1), "containerPort": int64(11211)},
-			}}); err != nil {
-				t.Fatal(err)
-			}
+			}}))
 		}
 		eventually(func() string {
 			var list appsv1.DeploymentList
@@ -233,9 +203,7 @@ func shares(t *testing.T, dir, lease string) {
 	start("memcached-b")
 	eventually(owners(2))
 	deployed(0, 12)
-	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.Process.Signal(syscall.SIGTERM))
 	if err := a.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}

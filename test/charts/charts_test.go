@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const root = "../.."
@@ -32,9 +33,7 @@ func TestMain(m *testing.M) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -64,9 +63,7 @@ func parse(t *testing.T, text []byte) (out []*unstructured.Unstructured) {
 func into[T any](t *testing.T, obj *unstructured.Unstructured) *T {
 	t.Helper()
 	text, err := yaml.Marshal(obj.Object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := new(T)
 	if err := yaml.UnmarshalStrict(text, out); err != nil {
 		t.Fatalf("%s %s: %v", obj.GetKind(), obj.GetName(), err)

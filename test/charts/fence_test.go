@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestFence: the fence is the one that `rota fence` prints, but for the chart's labels.
@@ -33,9 +34,7 @@ func TestFence(t *testing.T) {
 			ServiceAccount: types.NamespacedName{Namespace: "operators", Name: "website-operator"},
 			Resources:      resources,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, want := range parse(t, text) {
 			if want.GetName() == "rota-fence-keeper" && name == "fence-kinds" { // fence.keeper is false
 				continue

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/skew"
 )
 
@@ -18,15 +19,11 @@ func TestOlderOperators(t *testing.T) {
 		t.Skip("builds operators from git's history: SLOW=1 (make check WHAT=skew)")
 	}
 	all, err := skew.Before()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	args := into[appsv1.Deployment](t, only(rendered(t, "website"), "Deployment")[0]).Spec.Template.Spec.Containers[0].Args
 	for _, before := range all {
 		programs, err := skew.Programs(t.Context(), root, before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		// It ends at the kubeconfig, which comes after the flags.
 		none := filepath.Join(t.TempDir(), "none")
 		for _, c := range []struct {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestApply: the API server takes everything that the chart renders, and refuses fields that a kind does not have. It
@@ -42,9 +43,7 @@ func TestPodSecurity(t *testing.T) {
 	patch := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 	namespaces := w.typed.CoreV1().Namespaces()
 	_, err := namespaces.Patch(t.Context(), w.namespace, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.install("website")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: w.namespace}, Spec: w.deployment.Spec.Template.Spec}
 	if err := w.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
@@ -113,9 +112,7 @@ func (w *world) works(prefix string) {
 		t.Helper()
 		for i := range objects {
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"content":"`+content+`"}}`))
-			if err := w.Patch(t.Context(), site(i), patch); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, w.Patch(t.Context(), site(i), patch))
 		}
 	}
 	share := func(replicas ...*replica) func() string {
@@ -134,9 +131,7 @@ func (w *world) works(prefix string) {
 	}
 	a, b := w.start(), w.start()
 	for i := range objects {
-		if err := w.Create(t.Context(), site(i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Create(t.Context(), site(i)))
 	}
 	w.eventually(2*time.Minute, share(a, b))
 	w.eventually(2*time.Minute, wrong)
@@ -150,9 +145,7 @@ func (w *world) works(prefix string) {
 	change("two")
 	w.eventually(2*time.Minute, wrong)
 	for i := range objects {
-		if err := w.Delete(t.Context(), site(i)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Delete(t.Context(), site(i)))
 	}
 	w.eventually(2*time.Minute, func() string {
 		for i := range objects {

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var (
@@ -72,9 +73,7 @@ func operatorRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	first, _, _ := bytes.Cut(config.Role, []byte("\n---\n"))
 	var role rbacv1.ClusterRole
-	if err := yaml.UnmarshalStrict(first, &role); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(first, &role))
 	return role.Rules
 }
 

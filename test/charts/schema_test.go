@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // valueSchema is what this test needs of a JSON schema.
@@ -41,12 +43,8 @@ func (s *valueSchema) walk(path string, do func(path string, s *valueSchema)) {
 func readSchema(t *testing.T, chart string) (*valueSchema, map[string]any) {
 	t.Helper()
 	s, defaults := &valueSchema{}, map[string]any{}
-	if err := json.Unmarshal(read(t, "charts/"+chart+"/values.schema.json"), s); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(read(t, "charts/"+chart+"/values.yaml"), &defaults); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(read(t, "charts/"+chart+"/values.schema.json"), s))
+	require.NoError(t, yaml.UnmarshalStrict(read(t, "charts/"+chart+"/values.yaml"), &defaults))
 	return s, defaults
 }
 
@@ -105,9 +103,7 @@ func TestValuesInDocs(t *testing.T) {
 			}
 			value, _ := at(defaults, path)
 			text, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			about := s.Description
 			if len(s.Enum) > 0 {
 				about += " One of `" + strings.Join(s.Enum, "`, `") + "`."
@@ -121,9 +117,7 @@ func TestValuesInDocs(t *testing.T) {
 		page = between.ReplaceAllString(page, "${1}"+strings.ReplaceAll(table.String(), "$", "$$")+"${2}")
 	}
 	if *update {
-		if err := os.WriteFile(filepath.Join(root, "docs/deploy.md"), []byte(page), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(root, "docs/deploy.md"), []byte(page), 0o600))
 	}
 	if page != string(read(t, "docs/deploy.md")) {
 		t.Error("docs/deploy.md is stale: go test ./test/charts -update writes it")

@@ -31,6 +31,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -49,19 +50,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	plane := controlplane.For(t)
-	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plane.InstallCRDs(t.Context(), config.CRD))
 	c, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg := plane.Config()
 	cfg.QPS = -1
 	typed, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &world{Client: c, typed: typed, t: t, plane: plane, namespace: controlplane.Namespace(t), pages: t.TempDir()}
 }
 
@@ -102,9 +97,7 @@ func (w *world) install(name string) {
 	var objects []*unstructured.Unstructured
 	for _, obj := range rendered(w.t, name) {
 		text, err := yaml.Marshal(obj.Object)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		here := strings.NewReplacer("namespace: operators", "namespace: "+w.namespace, "website-operator", "website-"+w.namespace,
 			"operators", w.namespace)
 		objects = append(objects, parse(w.t, []byte(here.Replace(string(text))))...)
@@ -146,9 +139,7 @@ var operator = sync.OnceValues(func() (string, error) {
 func (w *world) start() *replica {
 	w.t.Helper()
 	binary, err := operator()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.replicas++
 	template := w.deployment.Spec.Template
 	pod, err := w.typed.CoreV1().Pods(w.namespace).Create(w.t.Context(), &corev1.Pod{
@@ -157,9 +148,7 @@ func (w *world) start() *replica {
 			Labels: template.Labels},
 		Spec: template.Spec,
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	manager := pod.Spec.Containers[0]
 	args := append([]string{"-kubeconfig", w.kubeconfig(pod)}, manager.Args...)
 	for i, arg := range args { // what is the machine's, not the Pod's
@@ -190,9 +179,7 @@ func (w *world) start() *replica {
 		r.cmd.Env = append(r.cmd.Env, e.Name+"="+value)
 	}
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.SysProcAttr = &r.log, &r.log, process.Attributes()
-	if err := controlplane.Spawn(r.cmd); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, controlplane.Spawn(r.cmd))
 	w.t.Cleanup(func() {
 		if r.cmd.ProcessState == nil {
 			_ = r.cmd.Process.Kill()
@@ -216,18 +203,14 @@ func (w *world) kubeconfig(pod *corev1.Pod) string {
 	k.AuthInfos["u"] = &api.AuthInfo{Token: token}
 	k.Contexts["x"], k.CurrentContext = &api.Context{Cluster: "c", AuthInfo: "u"}, "x"
 	path := filepath.Join(w.t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, clientcmd.WriteToFile(*k, path))
 	return path
 }
 
 // leave ends the replica as a kubelet does, and waits until it has handed over.
 func (r *replica) leave() {
 	r.t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		r.t.Fatal(err)
-	}
+	require.NoError(r.t, r.cmd.Process.Signal(syscall.SIGTERM))
 	if err := r.cmd.Wait(); err != nil {
 		r.t.Errorf("%s after SIGTERM: %v", r.pod, err)
 	}
@@ -236,9 +219,7 @@ func (r *replica) leave() {
 // eventually polls until wrong returns "".
 func (w *world) eventually(limit time.Duration, wrong func() string) {
 	w.t.Helper()
-	if err := await.Until(w.t.Context(), 100*time.Millisecond, limit, wrong); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, await.Until(w.t.Context(), 100*time.Millisecond, limit, wrong))
 }
 
 // owners returns how many slots each Pod owns, by the table.
@@ -276,22 +257,16 @@ func (w *world) requests() (out []request) {
 	w.t.Helper()
 	for _, path := range w.plane.AuditLogs() {
 		file, err := os.Open(path)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		text, err := io.ReadAll(file)
 		_ = file.Close()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, err)
 		for line := range bytes.Lines(text) {
 			var e request
 			if !bytes.HasSuffix(line, []byte("\n")) || !bytes.Contains(line, []byte(w.account())) {
 				continue
 			}
-			if err := json.Unmarshal(line, &e); err != nil {
-				w.t.Fatal(err)
-			}
+			require.NoError(w.t, json.Unmarshal(line, &e))
 			if e.User.Username == w.account() {
 				out = append(out, e)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/test/conformance"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // asProgram has this test's binary be the Go client's program.
@@ -101,9 +102,7 @@ func handle(ctx context.Context, t *client.Take) (client.Result, error) {
 
 func goProgram(t testing.TB, mode string) conformance.Program {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return conformance.Program{Command: []string{self}, Env: []string{asProgram + "=" + mode}, Concurrency: 4}
 }
 
@@ -131,9 +130,7 @@ func needs(t testing.TB, programs ...string) {
 func clients(t testing.TB, elements ...string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(append([]string{"..", "..", "clients"}, elements...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/conformance"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // many is more than fit into one request.
@@ -20,9 +21,7 @@ const many = wire.MaxTakes + 50
 func newTier(t *testing.T) *conformance.Tier {
 	t.Helper()
 	tier, err := conformance.NewTier(time.Minute, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(tier.Close)
 	tier.Extra = true
 	for i := range many {
@@ -55,9 +54,7 @@ func TestGoSeveral(t *testing.T) {
 	t.Parallel()
 	tier := newTier(t)
 	c, err := client.New(client.Options{URLs: []string{tier.URL()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	takes, err := c.Take(t.Context(), wire.TakeRequest{Worker: "w", Max: wire.MaxKeys})
 	if err != nil || len(takes) != many {
 		t.Fatal(len(takes), err)

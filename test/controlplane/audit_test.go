@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // auditEvent has the fields of an audit line that the built-in policy promises.
@@ -37,9 +39,7 @@ func auditEvents(t *testing.T, c *ControlPlane, userAgent string) []auditEvent {
 	var events []auditEvent
 	for _, path := range c.AuditLogs() {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for line := range bytes.Lines(b) {
 			var e auditEvent
 			if err := json.Unmarshal(line, &e); err != nil {
@@ -82,28 +82,21 @@ func widget(name string) *unstructured.Unstructured {
 func TestAuditLog(t *testing.T) {
 	c := For(t)
 	ns := Namespace(t)
-	if err := c.InstallCRDs(t.Context(), widgetCRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.InstallCRDs(t.Context(), widgetCRD))
 	config := c.Config()
 	config.UserAgent = ns // of this run of the test only
 	maps := clientset(t, config).CoreV1().ConfigMaps(ns)
 	cm, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	updated := cm.DeepCopy()
 	updated.Data["k"] = "w"
 	if updated, err = maps.Update(t.Context(), updated, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w, err := dynamicClient(t, config).Resource(widgets).Namespace(ns).Create(t.Context(), widget("b"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = maps.List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
 
 	want := []struct {
 		verb, resource, name, requestVersion, responseVersion string

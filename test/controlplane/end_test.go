@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A footprint is what must be gone after the end of a control plane.
@@ -108,9 +109,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Skip("only with SLOW=1: make check WHAT=slow")
 			}
 			c, err := Start(t.Context(), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer c.Stop()
 			f := footprintOf(c)
 			begin := time.Now()
@@ -134,9 +133,7 @@ func TestKilledSupervisorAndParent(t *testing.T) {
 	}
 	t.Parallel()
 	_, first := startHelper(t)
-	if err := syscall.Kill(first.Supervisor, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(first.Supervisor, syscall.SIGKILL))
 	eventually(t, 20*time.Second, func() error {
 		// A parallel test may have swept the folder already.
 		return footprint{first.Supervisor, first.Servers, "/nowhere"}.left()
@@ -161,12 +158,8 @@ func startHelper(t *testing.T) (*exec.Cmd, footprint) {
 	cmd.Env = append(os.Environ(), envHelper+"=1")
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -183,21 +176,15 @@ func TestUpForPeople(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	binary, err := build.Binary(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tmp := t.TempDir()
 	config := filepath.Join(tmp, "my kubeconfig")
 	cmd := exec.Command(binary, "up", "--dir", filepath.Join(tmp, "data"), "--kubeconfig", config)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Spawn(cmd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, Spawn(cmd))
 	defer cmd.Process.Kill()
 	var text strings.Builder
 	for scan := bufio.NewScanner(stdout); scan.Scan(); {
@@ -213,9 +200,7 @@ func TestUpForPeople(t *testing.T) {
 	if out, err := kubectl(t, config, "get", "--raw", "/readyz"); err != nil || out != "ok" {
 		t.Errorf("kubectl get --raw /readyz: %v: %s", err, out)
 	}
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
@@ -227,9 +212,8 @@ func TestUpForPeople(t *testing.T) {
 // TestGivingUpLeavesNothing: a start that is cancelled halfway cleans up, too.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	skipIfShort(t)
-	if _, err := build.Binary(t.Context(), os.Stderr); err != nil {
-		t.Fatal(err)
-	}
+	_, err := build.Binary(t.Context(), os.Stderr)
+	require.NoError(t, err)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
@@ -249,9 +233,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 func TestUpRefusesWhatIsNotItsOwn(t *testing.T) {
 	skipIfShort(t)
 	binary, err := build.Binary(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, tc := range []struct{ flag, file, content, want string }{
 		{"--dir", "notes/today", "precious", "not empty"},
 		{"--kubeconfig", "config", "apiVersion: v1\nkind: Config\ncurrent-context: production\n", "something else"},
@@ -262,9 +244,7 @@ func TestUpRefusesWhatIsNotItsOwn(t *testing.T) {
 			tmp := t.TempDir()
 			file := filepath.Join(tmp, tc.file)
 			os.MkdirAll(filepath.Dir(file), 0o755)
-			if err := os.WriteFile(file, []byte(tc.content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(tc.content), 0o644))
 			arg := filepath.Join(tmp, strings.Split(tc.file, "/")[0])
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // User is a user as the subject of a binding.
@@ -65,21 +67,15 @@ func (c *ControlPlane) TokenOf(tb testing.TB, namespace, account string, of auth
 	tb.Helper()
 	request, err := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().ServiceAccounts(namespace).CreateToken(tb.Context(),
 		account, &authenticationv1.TokenRequest{Spec: of}, metav1.CreateOptions{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	return request.Status.Token
 }
 
 func (c *ControlPlane) create(tb testing.TB, objects ...client.Object) {
 	tb.Helper()
 	api, err := client.New(c.Config(), client.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	for _, o := range objects {
-		if err := api.Create(tb.Context(), o); err != nil {
-			tb.Fatal(err)
-		}
+		require.NoError(tb, api.Create(tb.Context(), o))
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestOptions has several options at once, so that it takes one control plane.
@@ -23,9 +25,7 @@ func TestOptions(t *testing.T) {
 
 func testEnv(t *testing.T, c *ControlPlane) {
 	metrics, err := clientset(t, c.Config()).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !bytes.Contains(metrics, []byte("\ngo_gc_gogc_percent 234\n")) {
 		t.Error("the API server runs without the variable of Options.Env")
 	}
@@ -39,9 +39,7 @@ func TestTwoAPIServers(t *testing.T) {
 		writer, reader := c.ConfigFor(i), c.ConfigFor(1-i)
 		name := fmt.Sprintf("by-%d", i)
 		cm, err := clientset(t, writer).CoreV1().ConfigMaps(ns).Create(t.Context(), configMap(name), metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := clientset(t, reader).CoreV1().ConfigMaps(ns).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || got.ResourceVersion != cm.ResourceVersion {
 			t.Errorf("API server %d sees %v, %v of a write through %d", 1-i, got, err, i)
@@ -50,13 +48,9 @@ func TestTwoAPIServers(t *testing.T) {
 	if n := len(c.AuditLogs()); n != 2 {
 		t.Errorf("%d audit logs, want one per API server", n)
 	}
-	if err := c.InstallCRDs(t.Context(), widgetCRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.InstallCRDs(t.Context(), widgetCRD))
 	// One goes, the other serves; it comes back where it was.
-	if err := c.StopServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.StopServer("apiserver-0"))
 	first := clientset(t, c.ConfigFor(0)).CoreV1().ConfigMaps(ns)
 	if _, err := first.Get(t.Context(), "by-0", metav1.GetOptions{}); err == nil {
 		t.Error("a stopped API server answers")
@@ -65,9 +59,7 @@ func TestTwoAPIServers(t *testing.T) {
 	if _, err := second.Create(t.Context(), configMap("meanwhile"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("the other API server: %v", err)
 	}
-	if err := c.StartServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.StartServer("apiserver-0"))
 	if _, err := first.Get(t.Context(), "meanwhile", metav1.GetOptions{}); err != nil {
 		t.Errorf("after its restart: %v", err)
 	}
@@ -78,22 +70,16 @@ func TestKilledServers(t *testing.T) {
 	t.Parallel()
 	skipIfShort(t)
 	c, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Stop()
 	left := footprintOf(c)
 	ns := c.Namespace(t)
 	maps := clientset(t, c.Config()).CoreV1().ConfigMaps(ns)
 	before, err := maps.Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range []string{"apiserver-0", "etcd-0"} {
 		pid := c.PID(name)
-		if err := c.KillServer(name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.KillServer(name))
 		if c.PID(name) != 0 || alive(pid) {
 			t.Errorf("%s runs after KillServer", name)
 		}
@@ -119,9 +105,7 @@ func TestKilledServers(t *testing.T) {
 
 	// Now one dies by itself. The error of Stop has the end of its log.
 	left.Servers = c.PIDs()
-	if err := syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL))
 	select {
 	case <-c.Done():
 	case <-time.After(20 * time.Second):
@@ -145,17 +129,12 @@ func testControllerManager(t *testing.T, c *ControlPlane) {
 		return err
 	})
 	owner, err := client.ConfigMaps(ns).Create(t.Context(), configMap("owner"), metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	child := configMap("child")
 	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
-	if _, err := client.ConfigMaps(ns).Create(t.Context(), child, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.ConfigMaps(ns).Create(t.Context(), child, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, client.ConfigMaps(ns).Delete(t.Context(), "owner", metav1.DeleteOptions{}))
 	gone := func(err error) error {
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -166,9 +145,7 @@ func testControllerManager(t *testing.T, c *ControlPlane) {
 		_, err := client.ConfigMaps(ns).Get(t.Context(), "child", metav1.GetOptions{})
 		return gone(err)
 	})
-	if err := client.Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 	eventually(t, 20*time.Second, func() error { // the namespace controller
 		_, err := client.Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return gone(err)

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // shared is the control plane of this test binary.
@@ -103,9 +105,7 @@ func New(tb testing.TB, o Options) *ControlPlane {
 	tb.Helper()
 	skipIfShort(tb)
 	c, err := Start(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			tb.Errorf("stop the control plane: %v", err)
@@ -125,9 +125,7 @@ func Namespace(tb testing.TB) string {
 func (c *ControlPlane) Namespace(tb testing.TB) string {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(tb.Name())}}
 	if ns, err = client.CoreV1().Namespaces().Create(tb.Context(), ns, metav1.CreateOptions{}); err != nil {
 		tb.Fatalf("make a namespace: %v", err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // root is the module's directory.
@@ -45,9 +47,7 @@ func (c check) tests(t *testing.T) (all string) {
 	files, _ := filepath.Glob(filepath.Join(root, c.pkg, "*_test.go")) // the pattern is right
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all += string(text)
 	}
 	return all
@@ -57,9 +57,7 @@ func (c check) tests(t *testing.T) (all string) {
 func (b bug) apply(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, b.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if n := strings.Count(string(text), b.old); n != 1 {
 		t.Errorf("%s occurs %d times in %s, not once: correct this row\n%s", b.name, n, b.file, b.old)
 	}
@@ -104,18 +102,12 @@ func (b bug) run(t *testing.T) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	file, err := filepath.Abs(filepath.Join(root, b.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, text := range map[string]string{changed: b.apply(t), overlay: string(text)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-vet=off", "-failfast", "-timeout=5m",
 		"-overlay="+overlay, "-run="+b.found.run, "./"+b.found.pkg)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
@@ -24,17 +25,12 @@ func TestReadAudit(t *testing.T) {
 	read := func(text string) (versions []string) {
 		t.Helper()
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer file.Close()
-		if _, err := file.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
+		_, err = file.WriteString(text)
+		require.NoError(t, err)
 		var log judge.Log
-		if err := c.ReadAudit(&log, "chaos"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.ReadAudit(&log, "chaos"))
 		for _, w := range log.Writes {
 			if w.User != "sa/web-1" {
 				t.Errorf("written by %q", w.User)

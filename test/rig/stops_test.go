@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A process that was not told to stop, or not here, goes on, and what it writes is what it was. That one stops is seen
@@ -34,13 +36,9 @@ func TestStopsElsewhere(t *testing.T) {
 			t.Errorf("told %q, it stopped in a write of a", where)
 		}
 		req, err := http.NewRequestWithContext(ended, http.MethodPatch, "http://x/apis/web.example.com/v1/namespaces/n/"+path, strings.NewReader("text"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		resp.Body.Close()
 	}
 	if strings.Join(sent, "; ") != strings.TrimSuffix(strings.Repeat("PATCH text; ", 5), "; ") {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -12,9 +13,7 @@ import (
 func crowd(t *testing.T, n int) *sim.Crowd {
 	t.Helper()
 	c, err := sim.NewCrowd(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 

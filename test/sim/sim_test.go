@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -17,9 +18,7 @@ import (
 func TestChaos(t *testing.T) {
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		repeat(t, seed)
 		return
 	}
@@ -68,9 +67,7 @@ func TestGraveyard(t *testing.T) {
 			continue
 		}
 		seed, err := strconv.ParseUint(words[0], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if w := sim.RunChaos(seed, nil); w.Failed() {
 			t.Errorf("seed %d (%s): %v", seed, strings.Join(words[1:], " "), w.Violations()[0])
 		}

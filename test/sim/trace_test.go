@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A life in which everything is deleted, and lists of any version are wrong.
@@ -26,13 +28,9 @@ func TestTrace(t *testing.T) {
 func checkTrace(t *testing.T, life *Timeline, wants ...string) {
 	t.Helper()
 	var out bytes.Buffer
-	if err := life.WriteTrace(&out); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, life.WriteTrace(&out))
 	var trace struct{ TraceEvents []traceEvent }
-	if err := json.Unmarshal(out.Bytes(), &trace); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &trace))
 	for _, want := range wants {
 		if !slices.ContainsFunc(trace.TraceEvents, func(e traceEvent) bool { return strings.Contains(e.Name, want) }) {
 			t.Errorf("no %q in the trace", want)

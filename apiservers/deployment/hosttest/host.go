@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A Host is a folder with the files that the manifest of a static kube-apiserver names, as kubeadm and an administrator
@@ -81,30 +83,22 @@ rules:
 func (h *Host) Write(name, text string) {
 	h.t.Helper()
 	file := filepath.Join(h.Root, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, os.MkdirAll(filepath.Dir(file), 0o700))
+	require.NoError(h.t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // Read reads a file, by its path on the host.
 func (h *Host) Read(name string) string {
 	h.t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.Root, name))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	return string(text)
 }
 
 // Remove removes a file, by its path on the host.
 func (h *Host) Remove(name string) {
 	h.t.Helper()
-	if err := os.Remove(filepath.Join(h.Root, name)); err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, os.Remove(filepath.Join(h.Root, name)))
 }
 
 // WriteKey writes a private key.
@@ -125,9 +119,7 @@ func (h *Host) template(name string) *x509.Certificate {
 func (h *Host) Key() *ecdsa.PrivateKey {
 	h.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	return key
 }
 
@@ -175,22 +167,16 @@ func (h *Host) AccountKey(path string) {
 	key := h.Key()
 	h.WriteKey(path+".key", key)
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	h.Write(path+".pub", encode("PUBLIC KEY", public))
 }
 
 func (h *Host) sign(c, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) *x509.Certificate {
 	h.t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, public, key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	return cert
 }
 
@@ -201,8 +187,6 @@ func encode(kind string, der []byte) string {
 func encodeKey(t testing.TB, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return encode("EC PRIVATE KEY", der)
 }

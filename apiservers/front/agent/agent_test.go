@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/apiservers/front"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestWaits: an agent without credentials waits for them, and looks after HAProxy meanwhile.
@@ -50,9 +51,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	before := a.haproxyProcess(t)
 	blocked := filepath.Join(a.dir, front.ServersFile) // root may write everywhere, but not a file over a folder
-	if err := os.Mkdir(blocked, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(blocked, 0o700))
 	s := front.Server{Address: "10.0.2.7:6443"}
 	a.update(t.Context(), []front.Server{s})
 	if seen, err := a.haproxy.look(t.Context()); err != nil || len(seen[front.Backend]) != 2 || !a.unsaved {
@@ -67,9 +66,7 @@ func TestFullDisk(t *testing.T) {
 	if now := a.haproxyProcess(t); now != before || !a.noReload.IsZero() {
 		t.Error("HAProxy was reloaded with a file from before")
 	}
-	if err := os.Remove(blocked); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(blocked))
 	a.tick(t.Context())
 	a.info(t, "description: "+a.front.Description(a.certificates))
 	if known, err := readKnown(a.dir); err != nil || len(known) != 1 || a.unsaved || a.unwritten != "" {
@@ -110,9 +107,7 @@ func TestOtherFront(t *testing.T) {
 	f := *theirs.front
 	f.Listen, f.Dir = "127.0.0.1:8443", t.TempDir()
 	a := &agent{front: &f, dir: f.Dir, log: t.Logf, haproxy: &running{front: &f, admin: theirs.haproxy.admin, log: t.Logf}}
-	if err := a.first(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.first(t.Context(), nil))
 	if err := await.Until(t.Context(), again/20, limit, func() string {
 		a.noReload = a.noReload.Add(-again / 4)
 		a.tick(t.Context())
@@ -133,13 +128,9 @@ func TestOtherFront(t *testing.T) {
 	}
 
 	text, err := f.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, front.FrontFile), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, front.FrontFile), text, 0o600))
 	if err := Run(t.Context(), Options{Dir: dir, Log: t.Logf}); err == nil || !strings.Contains(err.Error(), f.Dir) ||
 		!strings.Contains(err.Error(), "one front") {
 		t.Errorf("a description of another folder: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/haproxy"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // alone is a real HAProxy without any API server, and an agent that has begun. change may be nil.
@@ -30,17 +31,13 @@ func alone(t *testing.T, change func(*front.Front)) *agent {
 	}
 	a := &agent{front: f, dir: dir, log: t.Logf}
 	a.haproxy = &running{front: f, admin: filepath.Join(dir, front.AdminSocket), log: t.Logf}
-	if err := a.first(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.first(t.Context(), nil))
 	cmd := exec.Command(path, "-W", "-db", "-S", filepath.Join(dir, front.MasterSocket), "-f",
 		filepath.Join(dir, front.HAProxyFile))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out := &lines{log: func(s string) { t.Log("haproxy:", s) }}
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := controlplane.Spawn(cmd); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.Spawn(cmd))
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -61,9 +58,7 @@ func alone(t *testing.T, change func(*front.Front)) *agent {
 func authority(t *testing.T, path string) {
 	t.Helper()
 	cert, _ := fronttest.Certificate(t, "localhost")
-	if err := os.WriteFile(path, cert, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, cert, 0o600))
 }
 
 // info waits until HAProxy tells a line of itself.
@@ -107,9 +102,7 @@ func TestReload(t *testing.T) {
 	f.MaxConnections, f.Static = 1234, append(f.Static, "10.0.2.8:6443")
 	a.settled(t)
 	later := &agent{front: &f, dir: a.dir, log: t.Logf, haproxy: &running{front: &f, admin: a.haproxy.admin, log: t.Logf}}
-	if err := later.first(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, later.first(t.Context(), nil))
 	later.info(t, "Maxconn: 1334")
 	if later.noReload.IsZero() {
 		t.Error("it could reload again at once")
@@ -134,9 +127,7 @@ func (a *agent) settled(t *testing.T) {
 // TestReloadFails: what HAProxy does not take is tried again, but less and less often.
 func TestReloadFails(t *testing.T) {
 	a := alone(t, nil)
-	if err := os.WriteFile(a.front.CA, []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(a.front.CA, []byte("no certificate"), 0o600))
 	var last time.Duration
 	for range 8 {
 		a.noReload = time.Time{}
@@ -169,10 +160,8 @@ func TestHalfAdded(t *testing.T) {
 	a := alone(t, nil)
 	s := front.Server{Address: "10.0.2.7:6443"}
 	id := front.ServerID(s.Address)
-	if err := a.haproxy.do(t.Context(), "add server %s/%s %s %s", front.Backend, id, s.Address,
-		a.front.ServerLine(front.Server{Address: s.Address, Draining: true})); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.haproxy.do(t.Context(), "add server %s/%s %s %s", front.Backend, id, s.Address,
+		a.front.ServerLine(front.Server{Address: s.Address, Draining: true})))
 	seen, err := a.haproxy.look(t.Context())
 	if err != nil || !seen[front.Backend][id].maint {
 		t.Fatalf("%+v, %v: want it in maintenance", seen, err)
@@ -191,9 +180,7 @@ func TestAddedInOneLine(t *testing.T) {
 	a := alone(t, nil)
 	for address, weight := range map[string]int{"10.0.2.7:6443": 1, "10.0.2.6:6443": 0} {
 		s := front.Server{Address: address, Draining: weight == 0}
-		if err := a.haproxy.add(t.Context(), front.Backend, s); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.haproxy.add(t.Context(), front.Backend, s))
 		seen, err := a.haproxy.look(t.Context())
 		if is := seen[front.Backend][front.ServerID(address)]; err != nil || is.maint || is.weight != weight {
 			t.Errorf("%s: %+v, %v", address, is, err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const (
@@ -70,9 +71,7 @@ func (l *load) client(t *testing.T) *http.Client {
 	c := rest.CopyConfig(l.config)
 	c.Dial = dialer.DialContext // clients with a function of their own share no connections
 	transport, err := rest.TransportFor(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &http.Client{Transport: transport}
 }
 

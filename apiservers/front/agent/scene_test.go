@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/apiservers/front"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // failOver is what the front promises for the time until a client's request is answered by another server. With
@@ -34,9 +35,7 @@ func TestFront(t *testing.T) {
 	one.start(t) // they take seconds, meanwhile
 	two.start(t)
 	// As on a host whose kubeconfig is of before: the agent has to see that there is another.
-	if err := w.plane.WriteUserKubeconfig(w.credentials, "nobody"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.plane.WriteUserKubeconfig(w.credentials, "nobody"))
 	w.startFront()
 	l := startLoad(t, w.plane.Config(), w.front.Listen)
 	phase := func(what string) outcome {
@@ -114,13 +113,9 @@ func TestFront(t *testing.T) {
 	w.rowsAre("one is killed", deployed(two))
 	phase("killed " + one.address)
 	one.start(t)
-	if err := w.plane.KillServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.plane.KillServer("apiserver-0"))
 	w.rowsAre("the static one is killed", func(r map[string]row) bool { return r[static].status == "DOWN" })
-	if err := w.plane.StartServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.plane.StartServer("apiserver-0"))
 	w.rowsAre("the static one is back", func(r map[string]row) bool { return r[static].status == "UP" })
 	w.rowsAre("one is back", deployed(both...))
 	calm("killed the static one, and back")
@@ -188,15 +183,11 @@ func TestFront(t *testing.T) {
 
 	// Cold again: nothing answers, and what was known is still there.
 	w.stopFront()
-	if err := w.plane.KillServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.plane.KillServer("apiserver-0"))
 	w.startFront()
 	w.rowsAre("the servers known from before", func(r map[string]row) bool {
 		return len(r) == 3 && r[two.address].status == "DOWN" && r[static].status == "DOWN"
 	})
-	if err := w.plane.StartServer("apiserver-0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.plane.StartServer("apiserver-0"))
 	w.rowsAre("the static one serves", func(r map[string]row) bool { return r[static].sessions >= clients })
 }

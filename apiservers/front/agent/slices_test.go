@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/apiservers/front"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func slice(kind discoveryv1.AddressType, port string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
@@ -66,9 +67,7 @@ func TestKnown(t *testing.T) {
 	}
 	want := []front.Server{{Address: "10.0.0.1:6443"}, {Address: "10.0.0.2:6443", Draining: true}}
 	for range 2 {
-		if err := writeKnown(dir, want); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writeKnown(dir, want))
 	}
 	got, err := readKnown(dir)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -80,9 +79,7 @@ func TestKnown(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, bad := range []string{"servers: 3\n", "{", "other: []\n"} {
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(bad), 0o600))
 		if got, err := readKnown(dir); got != nil || err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%q: %v, %v", bad, got, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
 	"github.com/rota-dev/rota/apiservers/front/haproxy"
 	"github.com/rota-dev/rota/internal/await"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // backendServer answers checks as a test tells it to, which no API server does on demand.
@@ -61,9 +62,7 @@ func serve(t *testing.T, address string, certificate tls.Certificate) *backendSe
 	s := &backendServer{address: address}
 	s.status.Store(http.StatusOK)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	server := &http.Server{ReadHeaderTimeout: time.Minute, ErrorLog: nil, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/readyz" {
@@ -93,9 +92,7 @@ func connect(t *testing.T, f *front.Front) *connection {
 	t.Helper()
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: limit}, "tcp", f.Listen,
 		&tls.Config{InsecureSkipVerify: true}) // the test's own server
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	c := &connection{conn: conn, reader: bufio.NewReader(conn)}
 	if c.at, err = c.ask(); err != nil {
@@ -138,15 +135,11 @@ func (c *connection) isCut(t *testing.T, why string) {
 func TestNotReady(t *testing.T) {
 	cert, key := fronttest.Certificate(t, "kubernetes")
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a := alone(t, func(f *front.Front) {
 		f.Static = []string{"10.0.4.9:6443"}
 		f.Interval.Duration, f.Timeout.Duration = time.Second, time.Second // for busy machines
-		if err := os.WriteFile(f.CA, cert, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(f.CA, cert, 0o600))
 	})
 	static, one, two := serve(t, "10.0.4.9:6443", pair), serve(t, "10.0.4.1:6443", pair), serve(t, "10.0.4.2:6443", pair)
 	tick := func() {
@@ -188,15 +181,13 @@ func TestNotReady(t *testing.T) {
 
 	// An answer may take longer than TLS, as when the API server waits for etcd.
 	well.after.Store(int64(2 * a.front.Timeout.Duration))
-	if err := await.Until(t.Context(), 10*time.Millisecond, limit, func() string {
+	require.NoError(t, await.Until(t.Context(), 10*time.Millisecond, limit, func() string {
 		seen, err := a.column(t, "check_duration")
 		if d, _ := time.ParseDuration(seen[well.address] + "ms"); d < 2*a.front.Timeout.Duration {
 			return fmt.Sprint("checks take ", d, err)
 		}
 		return ""
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	are("UP", well)
 	well.after.Store(0)
 
@@ -288,9 +279,7 @@ func TestMaintenance(t *testing.T) {
 	ids := []string{front.ServerID(s.Address), front.StaticID(a.front.Static[0])}
 	for _, backend := range []string{front.Backend, front.Unchecked} {
 		for _, id := range ids {
-			if err := a.haproxy.do(t.Context(), "set server %s/%s state maint", backend, id); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, a.haproxy.do(t.Context(), "set server %s/%s state maint", backend, id))
 		}
 	}
 	for want, look := range []func(context.Context){func(context.Context) {}, a.tick} {

@@ -27,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/haproxy"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // world is a control plane with one static API server and two of a Deployment, and a front before them.
@@ -74,13 +75,9 @@ func newWorld(t *testing.T) *world {
 	w.front.Static = []string{strings.TrimPrefix(config.Host, "https://")}
 	w.front.CA = filepath.Join(dir, "ca.crt")
 	w.front.Dir, w.front.RunDir = filepath.Join(dir, "etc"), filepath.Join(dir, "run")
-	if err := errors.Join(os.WriteFile(w.front.CA, config.CAData, 0o600), os.Mkdir(w.front.Dir, 0o700),
-		os.Mkdir(w.front.RunDir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Reach(t.Context(), w.front, 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.WriteFile(w.front.CA, config.CAData, 0o600), os.Mkdir(w.front.Dir, 0o700),
+		os.Mkdir(w.front.RunDir, 0o700)))
+	require.NoError(t, Reach(t.Context(), w.front, 10*time.Second))
 	w.credentials = filepath.Join(dir, "agent.conf")
 	w.describe(func(*front.Front) {})
 	w.useKubeconfig()
@@ -93,29 +90,21 @@ func (w *world) describe(change func(*front.Front)) {
 	w.t.Helper()
 	change(w.front)
 	files, err := w.front.Files(front.FormFiles, front.DefaultPrograms(front.HAProxy), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for _, f := range files {
 		if f.Path == front.HAProxyFile && w.haproxy != nil {
 			continue // it is the agent's
 		}
-		if err := os.WriteFile(filepath.Join(w.front.Dir, f.Path), f.Text, 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		require.NoError(w.t, os.WriteFile(filepath.Join(w.front.Dir, f.Path), f.Text, 0o600))
 	}
 }
 
 func (w *world) newServer(i int) *apiServer {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.plane.PID("apiserver-0")))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	words := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 	binary, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", w.plane.PID("apiserver-0")))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	ip := fmt.Sprintf("10.0.1.%d", i+1)
 	config := w.plane.Config()
 	config.Host, config.ServerName = "https://"+ip+":6443", "kubernetes"
@@ -161,9 +150,7 @@ func (s *apiServer) lingers() string {
 func (w *world) stallEtcd(d time.Duration, what string, check func() string) {
 	w.t.Helper()
 	etcd := w.plane.PID("etcd-0")
-	if err := syscall.Kill(etcd, syscall.SIGSTOP); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, syscall.Kill(etcd, syscall.SIGSTOP))
 	defer func() { _ = syscall.Kill(etcd, syscall.SIGCONT) }()
 	end := time.Now().Add(d)
 	w.until(what, check)
@@ -172,9 +159,7 @@ func (w *world) stallEtcd(d time.Duration, what string, check func() string) {
 
 func (s *apiServer) signal(t *testing.T, sig syscall.Signal) {
 	t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.cmd.Process.Signal(sig))
 }
 
 // kill ends it with SIGKILL.
@@ -207,9 +192,7 @@ func (w *world) startFront() {
 		}
 	}}
 	w.haproxy.Stdout, w.haproxy.Stderr = out, out
-	if err := controlplane.Spawn(w.haproxy); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, controlplane.Spawn(w.haproxy))
 }
 
 func (w *world) startAgent() {
@@ -238,9 +221,7 @@ func (w *world) useKubeconfig() {
 	if err == nil {
 		_, err = replace(w.credentials, text)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 }
 
 // says returns how many lines of the agent have a text.
@@ -350,9 +331,7 @@ func (w *world) publish(states ...*endpoint) {
 	if err != nil {
 		_, err = all.Create(w.t.Context(), slice, metav1.CreateOptions{})
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 }
 
 // lines calls log for each line.

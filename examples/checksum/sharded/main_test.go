@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{}, main) }
@@ -34,9 +35,8 @@ func (s *secrets) write(t *testing.T, data string) {
 	for name := range s.data {
 		secret := applycorev1.Secret(name, s.namespace).WithData(map[string][]byte{"password": []byte(data)}).
 			WithAnnotations(map[string]string{controller.Annotation: "true"})
-		if _, err := s.client.CoreV1().Secrets(s.namespace).Apply(t.Context(), secret, metav1.ApplyOptions{FieldManager: "test"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.client.CoreV1().Secrets(s.namespace).Apply(t.Context(), secret, metav1.ApplyOptions{FieldManager: "test"})
+		require.NoError(t, err)
 		s.data[name] = data
 	}
 }
@@ -44,9 +44,7 @@ func (s *secrets) write(t *testing.T, data string) {
 func (s *secrets) delete(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 		delete(s.data, name)
 	}
 }
@@ -65,18 +63,14 @@ func (s *secrets) published(t *testing.T) {
 		}
 		return cmp.Diff(want, got)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // configMaps returns the ConfigMaps with checksums.
 func (s *secrets) configMaps(t *testing.T) []corev1.ConfigMap {
 	t.Helper()
 	list, err := s.client.CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return slices.DeleteFunc(list.Items, func(cm corev1.ConfigMap) bool { return !strings.HasSuffix(cm.Name, controller.Suffix) })
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -52,9 +53,7 @@ func manifest[T any](t *testing.T, file string) (out T) {
 func TestScales(t *testing.T) {
 	plane, namespace, ctx := controlplane.For(t), controlplane.Namespace(t), t.Context()
 	c, err := client.New(plane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var pending atomic.Int64
 	server := httptest.NewTLSServer(newHandler(told(func() dispatch.Stats {
 		kind := dispatch.KindStats{Kind: "Website.web.example.com", Pending: int(pending.Load())}
@@ -85,9 +84,7 @@ func TestScales(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "scaling"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}, service, workers, hpa} {
-		if err := c.Create(ctx, obj); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Create(ctx, obj))
 	}
 	controllerManager(t, plane.Kubeconfig())
 	for _, step := range []struct {
@@ -119,13 +116,9 @@ func TestScales(t *testing.T) {
 func controllerManager(t *testing.T, kubeconfig string) {
 	t.Helper()
 	binary, err := build.Binary(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	port, err := process.FreePort(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	p, err := process.Start(process.Options{
 		Name: "kube-controller-manager", Log: filepath.Join(dir, "log"), Variable: "ROTA_UNUSED",
@@ -135,9 +128,7 @@ func controllerManager(t *testing.T, kubeconfig string) {
 			"--controllers=horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=1s",
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // variable makes a test binary run the example: it is built with the same modfile as the tests.
@@ -46,12 +47,9 @@ func Start(t *testing.T, namespace, pod string, args ...string) *Replica {
 	r.cmd.Env = append(os.Environ(), variable+"=1", "POD_NAME="+pod, "POD_UID=", "CONTAINER_NAME=",
 		"POD_NAMESPACE="+namespace)
 	r.cmd.Stdout, r.cmd.Stderr = &r.log, &r.log
-	if _, err := r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
 		r.Kill()
 		if t.Failed() {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 var shop = cache.ObjectName{Namespace: "shop", Name: "cart"}
@@ -90,15 +92,11 @@ func TestSync(t *testing.T) {
 	defer queue.ShutDown()
 	client := fake.NewClientset()
 	c, err := New(client, informer, queue, server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	step := func(what string, obj *unstructured.Unstructured, answers []int, wantErr string, wantTaken int) {
 		t.Helper()
 		if obj != nil {
-			if err := informer.GetStore().Update(obj); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, informer.GetStore().Update(obj))
 		}
 		r.answers = answers
 		err := c.Sync(t.Context(), shop)

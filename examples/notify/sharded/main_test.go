@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/examples/notify/controller"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{}, main) }
@@ -88,9 +89,8 @@ func (w *world) change(available corev1.ConditionStatus) {
 		}
 		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: available,
 			LastTransitionTime: metav1.NewTime(time.Now().Add(time.Duration(w.changes-60) * time.Minute))}}
-		if _, err := api.UpdateStatus(w.Context(), d, metav1.UpdateOptions{}); err != nil {
-			w.Fatal(err)
-		}
+		_, err = api.UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
+		require.NoError(w, err)
 	}
 }
 
@@ -107,9 +107,7 @@ func (w *world) until(what string, done func() bool) {
 // members is how many replicas have a Lease.
 func (w *world) members() int {
 	list, err := w.client.CoordinationV1().Leases(w.namespace).List(w.Context(), metav1.ListOptions{LabelSelector: "rota.dev/rota=notify"})
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 	return len(list.Items)
 }
 

@@ -34,6 +34,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/controller"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -102,9 +103,7 @@ func (w *world) key(name string) types.NamespacedName {
 
 func (w *world) do(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 }
 
 // python reconciles a Website and wants it to return something.

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // world is the Websites of a test, and what is right about them.
@@ -36,9 +37,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	plane := controlplane.For(t)
-	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plane.InstallCRDs(t.Context(), config.CRD))
 	scheme := runtime.NewScheme()
 	check(clientgoscheme.AddToScheme(scheme))
 	check(webv1.AddToScheme(scheme))
@@ -54,9 +53,7 @@ func (w *world) named(name string) metav1.ObjectMeta {
 
 func (w *world) do(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	require.NoError(w, err)
 }
 
 func (w *world) addSite(name, secret string) {

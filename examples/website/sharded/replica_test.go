@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/examples/internal/replica"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { replica.Main(m, controlplane.Options{Audit: true}, main) }
@@ -43,9 +44,7 @@ func writes(t *testing.T, plane *controlplane.ControlPlane, namespace string) []
 	var out []write
 	for _, path := range plane.AuditLogs() {
 		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer file.Close()
 		for lines := bufio.NewReader(file); ; {
 			line, err := lines.ReadBytes('\n')
@@ -58,9 +57,7 @@ func writes(t *testing.T, plane *controlplane.ControlPlane, namespace string) []
 				RequestReceivedTimestamp time.Time
 				ResponseStatus           struct{ Code int }
 			}
-			if err := json.Unmarshal(line, &e); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal(line, &e))
 			pod, _, _ := strings.Cut(e.UserAgent, "/")
 			object := e.ObjectRef
 			if !strings.HasPrefix(pod, "replica-") || object.Namespace != namespace || e.ResponseStatus.Code > 299 {
@@ -88,9 +85,7 @@ func writes(t *testing.T, plane *controlplane.ControlPlane, namespace string) []
 func files(t *testing.T, pages string) map[string]bool {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(pages, "*.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]bool{}
 	for _, path := range paths {
 		out[filepath.Base(path)] = true

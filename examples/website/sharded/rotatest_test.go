@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestSurvivesSharding: Websites become what they become with one replica, whatever happens to two.
@@ -28,9 +29,7 @@ func TestSurvivesSharding(t *testing.T) {
 	}
 	ctrl.SetLogger(logr.Discard())
 	plane := controlplane.For(t) // others use envtest
-	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, plane.InstallCRDs(t.Context(), config.CRD))
 	scheme := runtime.NewScheme()
 	check(clientgoscheme.AddToScheme(scheme))
 	check(webv1.AddToScheme(scheme))

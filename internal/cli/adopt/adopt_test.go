@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestCheck: a change with which the source would not compile is refused, and so is one that cannot be type-checked.
@@ -61,13 +63,9 @@ func TestRotaName(t *testing.T) {
 func TestSupported(t *testing.T) {
 	for i, name := range []string{"go.mod", "go.latest.mod"} {
 		text, err := os.ReadFile("../../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		mod, err := modfile.Parse(name, text, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, s := range supported {
 			want := []string{s.lowest, s.newest}[i]
 			if !slices.ContainsFunc(mod.Require, func(r *modfile.Require) bool { return r.Mod.Path == s.module && r.Mod.Version == want }) {
@@ -80,9 +78,7 @@ func TestSupported(t *testing.T) {
 // TestPage: docs/adopt.md has a row of each code.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/adopt.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for code, e := range codes {
 		if !strings.Contains(string(page), "`"+code+"`") || e.why == "" {
 			t.Errorf("docs/adopt.md has no row of %s, or codes.txt no reason", code)
@@ -93,7 +89,5 @@ func TestPage(t *testing.T) {
 // writeFile writes a file of a test, and the folders above.
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)))
 }

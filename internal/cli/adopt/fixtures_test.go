@@ -12,6 +12,8 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/tools/go/analysis/analysistest"
 	"golang.org/x/tools/txtar"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write into testdata what is written")
@@ -25,13 +27,9 @@ func fixtures(t *testing.T) (dir string, archives map[string]*txtar.Archive) {
 	t.Helper()
 	const root = "../../.."
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mod, err := modfile.Parse("go.mod", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	abs, err := filepath.Abs(root)
 	if err == nil {
 		err = mod.AddModuleStmt("example.com/fixtures")
@@ -45,25 +43,17 @@ func fixtures(t *testing.T) (dir string, archives map[string]*txtar.Archive) {
 	if err == nil {
 		text, err = mod.Format()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir, archives = t.TempDir(), map[string]*txtar.Archive{}
 	writeFile(t, filepath.Join(dir, "go.mod"), string(text))
 	writeFile(t, filepath.Join(dir, "go.sum"), string(sum))
 	names, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range names {
 		a, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		folder := strings.TrimSuffix(filepath.Base(name), ".txtar")
 		archives[folder] = a
 		for _, f := range a.Files {
@@ -139,9 +129,7 @@ func transcript(t *testing.T, r *Report, changes []Change) string {
 	}
 	for _, c := range changes {
 		patch, err := c.Diff()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text.WriteString(patch)
 	}
 	return text.String()

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/permission"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The header Date of an answer tells how far this machine's clock is from the server's, whichever way.
@@ -36,13 +37,9 @@ func TestClockOfThisMachine(t *testing.T) {
 		}))
 		d := &dates{}
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		answer, err := d.wrap(http.DefaultTransport).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_ = answer.Body.Close()
 		server.Close()
 		r := &run{lines: map[string][]Line{}}

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var start = time.Unix(1_763_712_345, 0)
@@ -296,9 +297,7 @@ func TestAccountOfManyMembers(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
 		}))
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := &run{client: client, lines: map[string][]Line{}}
 		r.accountOf(t.Context(), make1000())
 		server.Close()

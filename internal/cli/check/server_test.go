@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // apiServer answers as an API server does that has, or lacks, these.
@@ -62,9 +64,7 @@ func (a apiServer) run(t *testing.T) (*run, *discovery.DiscoveryClient) {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := &run{client: client, lines: map[string][]Line{}}
 	r.Rota = types.NamespacedName{Namespace: "operators", Name: "web"}
 	return r, discovery.NewDiscoveryClient(client.CoreV1().RESTClient())
@@ -135,13 +135,9 @@ func TestFencesNeedV1(t *testing.T) {
 // TestTried: the versions that `rota check` and the README claim are those that passed, by docs/kubernetes.md.
 func TestTried(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, claimed, _ := strings.Cut(string(readme), "\n| Kubernetes API server |")
 	claimed, _, _ = strings.Cut(claimed, "\n")
 	_, table, _ := strings.Cut(string(text), "\n### What works\n")

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A webhook that the operator's own Pods serve must be there before one of them is ready, if a member waits for it.
@@ -61,9 +63,7 @@ func TestWebhooksThatWaitForThemselves(t *testing.T) {
 		server := httptest.NewServer(w)
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
 			ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := &run{client: client, mapper: mapper, lines: map[string][]Line{}, Options: Options{
 			Rota: types.NamespacedName{Namespace: "ns", Name: "web"}, Account: types.NamespacedName{Namespace: "ns", Name: "operator"},
 			Kinds: []schema.GroupKind{website.GroupKind()},
@@ -104,9 +104,7 @@ func TestSlowWebhooks(t *testing.T) {
 		server := httptest.NewServer(w)
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1,
 			ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r := &run{client: client, mapper: mapper, lines: map[string][]Line{},
 			Options: Options{Kinds: []schema.GroupKind{website.GroupKind()}}}
 		r.slowWebhooks(func() ([]admission, error) { return r.admissionWebhooks(t.Context()) })

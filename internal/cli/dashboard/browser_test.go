@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // tab is a page in headless Chromium, driven by the DevTools protocol over a pipe.
@@ -41,24 +42,16 @@ func openTab(t *testing.T, url string) *tab {
 		t.Skip(text)
 	}
 	commands, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	from, answers, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	profile, err := os.MkdirTemp("", "chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
 		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles, cmd.WaitDelay = []*os.File{commands, answers}, 10*time.Second // file descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	_, _ = commands.Close(), answers.Close()
 	p := &tab{t: t, to: to, from: bufio.NewReader(from), host: url}
 	t.Cleanup(func() {
@@ -91,12 +84,9 @@ func (p *tab) send(method string, params map[string]any, into any) {
 		command["sessionId"] = p.session
 	}
 	text, err := json.Marshal(command)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.to.Write(append(text, 0)); err != nil {
-		p.t.Fatal(err)
-	}
+	require.NoError(p.t, err)
+	_, err = p.to.Write(append(text, 0))
+	require.NoError(p.t, err)
 	for {
 		text, err := p.from.ReadBytes(0)
 		if err != nil {
@@ -111,9 +101,7 @@ func (p *tab) send(method string, params map[string]any, into any) {
 				Request struct{ URL string }
 			}
 		}
-		if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
-			p.t.Fatal(err)
-		}
+		require.NoError(p.t, json.Unmarshal(text[:len(text)-1], &m))
 		switch {
 		case m.Method == "Runtime.exceptionThrown" || m.Method == "Runtime.consoleAPICalled" ||
 			m.Method == "Log.entryAdded" || m.Method == "Page.javascriptDialogOpening":
@@ -123,9 +111,7 @@ func (p *tab) send(method string, params map[string]any, into any) {
 		case m.ID == p.id && m.Error.Message != "":
 			p.t.Fatalf("%s: %s", method, m.Error.Message)
 		case m.ID == p.id && into != nil:
-			if err := json.Unmarshal(m.Result, into); err != nil {
-				p.t.Fatal(err)
-			}
+			require.NoError(p.t, json.Unmarshal(m.Result, into))
 			return
 		case m.ID == p.id:
 			return

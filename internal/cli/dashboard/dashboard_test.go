@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const evil = `<img src=x onerror=alert(1)>`
@@ -68,21 +69,15 @@ func serve(t *testing.T, o Options) *httptest.Server {
 func ask(t *testing.T, method, url string, change func(*http.Request)) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if change != nil {
 		change(req)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return resp.StatusCode, resp.Header, string(body)
 }
 
@@ -92,13 +87,9 @@ type stream struct{ lines *bufio.Scanner }
 func open(t *testing.T, ctx context.Context, url string) *stream { //nolint:revive // of two contexts t's is the longer one
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || got != "text/event-stream" {
 		t.Fatalf("%s, %s", resp.Status, got)
@@ -118,9 +109,7 @@ func (s *stream) next(t *testing.T) (string, message) {
 		}
 		if data, ok := strings.CutPrefix(s.lines.Text(), "data: "); ok && event != "alive" {
 			var m message
-			if err := json.Unmarshal([]byte(data), &m); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, json.Unmarshal([]byte(data), &m))
 			return event, m
 		}
 	}
@@ -147,9 +136,7 @@ func TestEvents(t *testing.T) {
 	src.tell <- func(tell func(*view.Rota, error)) { tell(rota, nil) }
 	event, m := first.next(t)
 	var got view.Rota
-	if err := json.Unmarshal(m.Rota, &got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(m.Rota, &got))
 	want := *rota
 	got.At, want.At = want.At.Round(0), want.At.Round(0)
 	if diff := cmp.Diff(want, got); event != "rota" || m.Age == nil || diff != "" {
@@ -388,9 +375,7 @@ func TestListen(t *testing.T) {
 	}
 	src := newSource()
 	s, err := Listen(t.Context(), "localhost:0", Options{Watch: src.watch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if s.Exposed {
 		t.Error("localhost is said to be exposed")
 	}
@@ -410,9 +395,7 @@ func TestListen(t *testing.T) {
 		t.Error("the watch goes on")
 	}
 	all, err := Listen(t.Context(), "0.0.0.0:0", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer all.server.Close()
 	if !all.Exposed || !strings.HasPrefix(all.URL(), "http://localhost:") {
 		t.Errorf("%v, %s", all.Exposed, all.URL())

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Pods on dead nodes, whose logs never come, do not keep the others' out of the archive.
@@ -34,9 +36,7 @@ func TestDeadNodes(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var pods []corev1.Pod
 	for i := range 2 * atOnce {
 		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("dead-%d", i)},
@@ -48,23 +48,17 @@ func TestDeadNodes(t *testing.T) {
 	var out bytes.Buffer
 	c := &collector{o: Options{Logs: true, LogBytes: 1000, LogTimeout: time.Second}, client: client, a: NewArchive(&out, "d", time.Now())}
 	c.words(t.Context(), append(slices.Clone(pods), alive))
-	if err := c.a.Close("test"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.a.Close("test"))
 	files := map[string]string{}
 	zip, err := gzip.NewReader(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for r := tar.NewReader(zip); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		text, readErr := io.ReadAll(r)
-		if err := errors.Join(err, readErr); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(err, readErr))
 		files[h.Name] = string(text)
 	}
 	if files["d/logs/alive.manager.log"] != "I am alive\n" || files["d/metrics/alive.txt"] != "rota_epoch 43\n" {

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -201,9 +202,7 @@ func TestRestOf(t *testing.T) {
 	if diff := cmp.Diff(want, orders.RestOf(tab, "a-1")); diff != "" {
 		t.Error(diff)
 	}
-	if err := orders.Drain(tab, "b-1", by); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, orders.Drain(tab, "b-1", by))
 	tab.Update(slot.SetOf(slot.Range{First: 2, Last: 3}), func(r *table.Run) { r.Next = "b-1" })
 	if r := orders.RestOf(tab, "a-1"); !r.Alone || r.Done() {
 		t.Errorf("the other is drained: %+v", r)
@@ -221,9 +220,8 @@ func TestRestOf(t *testing.T) {
 
 func TestLongTexts(t *testing.T) {
 	tab := pair()
-	if err := orders.Pause(tab, orders.By{At: by.At, User: strings.Repeat("ü", 200), Reason: strings.Repeat("x y\n", 200)}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, orders.Pause(tab, orders.By{At: by.At, User: strings.Repeat("ü", 200),
+		Reason: strings.Repeat("x y\n", 200)}))
 	tab.Seal(5)
 	if err := tab.Valid(); err != nil {
 		t.Error(err)
@@ -237,9 +235,7 @@ func TestUndrain(t *testing.T) {
 		"c": ": there is no member c: the members are b-1",
 	} {
 		tab := pair()
-		if err := orders.Drain(tab, "a-1", by); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, orders.Drain(tab, "a-1", by))
 		tab.Lose("a-1", 5)
 		tab.Remove("a-1")
 		id, err := orders.Undrain(tab, name)

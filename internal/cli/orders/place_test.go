@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // keyed is pair with another key, and without objects' names in it.
@@ -23,13 +24,9 @@ func keyed(key slot.Key) *table.Table {
 func TestStartCanary(t *testing.T) {
 	tab := keyed(slot.KeyNamespace)
 	want := orders.Canary{Build: "v8", Namespaces: []string{"b", "a", "b"}, Steps: []int{0, 20, 100}, Every: time.Minute, Expect: true}
-	if err := orders.StartCanary(tab, want, by); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, orders.StartCanary(tab, want, by))
 	tab.Seal(9)
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Valid())
 	got := table.Canary{
 		Build: "v8", Namespaces: []string{"a", "b"}, Steps: []int{0, 20, 100}, Every: 60, Since: 1_763_712_000, By: "ada", Reason: "a look",
 	}
@@ -125,9 +122,7 @@ func TestPin(t *testing.T) {
 		return orders.Pin(tab, object, labels, have, expect, by)
 	}
 	tab := keyed(slot.KeyName)
-	if err := pin(tab, "team/site", "pool=large", false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, pin(tab, "team/site", "pool=large", false))
 	if err := pin(tab, "team/site", "pool=large", false); !errors.Is(err, orders.ErrAsItIs) {
 		t.Errorf("again: %v", err)
 	}

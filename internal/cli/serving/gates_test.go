@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestParseGates: metrics.txt is cut from the metrics of an API server of v1.36.3.
 func TestParseGates(t *testing.T) {
 	recorded, err := os.Open("testdata/metrics.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer recorded.Close()
 	got, err := parseGates(recorded)
 	want := Gates{GateConsistentLists: true, GatePages: true, "CBORServingAndStorage": false}

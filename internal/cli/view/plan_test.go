@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // loaded is healthy, with 2 Websites in each slot of a, and 1 in each of b. b joined last.
@@ -115,9 +116,7 @@ func TestPlanFor(t *testing.T) {
 				c.change(&in)
 			}
 			p, err := new(memory).look(in).PlanFor(c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if got := p.lines(); got != c.want {
 				t.Errorf("got\n%swant\n%s", got, c.want)
 			}

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var now = time.Unix(1_763_712_345, 0)
@@ -59,9 +61,7 @@ func healthy(t testing.TB) input {
 		{Slots: slot.Range{First: 128, Last: 255}, Owner: "b", Epoch: 42},
 		{Slots: slot.Range{First: 256, Last: 256}, Owner: "b", Epoch: 43},
 	}
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Valid())
 	in := input{
 		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, listed: listedAt(now), table: tab, uid: "uid", told: 43, fence: "none",
 		leases: map[string]coordinationv1.Lease{},
@@ -93,9 +93,7 @@ func TestProblems(t *testing.T) {
 	lease := func(in *input, id string, change func(*coordinationv1.Lease)) {
 		l := in.leases[id]
 		l.Annotations = map[string]string{}
-		for k, v := range in.leases[id].Annotations {
-			l.Annotations[k] = v
-		}
+		maps.Copy(l.Annotations, in.leases[id].Annotations)
 		change(&l)
 		in.leases[id] = l
 	}
@@ -313,15 +311,11 @@ func TestBuildExpels(t *testing.T) {
 			in.table.Expels = append(in.table.Expels, table.Expel{Pod: e.Pod, At: e.At.Unix()})
 		}
 		text, err := json.Marshal(new(memory).look(in))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var got struct {
 			Expels []Expel `json:"expels"` // nil for null, and without the field
 		}
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(text, &got))
 		if diff := cmp.Diff(want, got.Expels); diff != "" {
 			t.Errorf("of %v (-want +got):\n%s", in.table.Expels, diff)
 		}

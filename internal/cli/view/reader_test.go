@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -51,9 +52,7 @@ func newStored(t *testing.T) *stored {
 
 func (s *stored) check(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 }
 
 // put writes the table.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestRepeat: reads follow changes at once, but no faster than the gap; without changes they follow the time.
@@ -133,9 +134,7 @@ func TestNews(t *testing.T) {
 func TestWatch(t *testing.T) {
 	plane := controlplane.New(t, controlplane.Options{})
 	client, err := kubernetes.NewForConfig(plane.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const rota = "website"
 	ns := plane.Namespace(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -156,9 +155,7 @@ func TestWatch(t *testing.T) {
 	}
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	next("the first read")
 	maps, leases := client.CoreV1().ConfigMaps(ns), client.CoordinationV1().Leases(ns)

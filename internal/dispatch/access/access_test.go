@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const audience = "rota.dev/dispatch"
@@ -67,9 +68,7 @@ func newServer() *server {
 func (s *server) guard(t *testing.T, limits Limits) *Guard {
 	t.Helper()
 	g, err := newGuard(s, nil, Options{Audience: audience, Limits: limits, Logger: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return g
 }
 
@@ -184,9 +183,8 @@ func TestRevoked(t *testing.T) {
 		s := newServer()
 		g := s.guard(t, Limits{})
 		r := request("10.0.0.1", "Bearer good")
-		if _, err := g.Authenticate(r); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Authenticate(r)
+		require.NoError(t, err)
 		s.revoked.Store(true)
 		time.Sleep(tokenTTL)
 		if _, err := g.Authenticate(r); problem(err) != wire.ProblemUnauthenticated {
@@ -211,15 +209,13 @@ func TestServerDown(t *testing.T) {
 		s := newServer()
 		g := s.guard(t, Limits{})
 		known, other := request("10.0.0.1", "Bearer good"), request("10.0.0.1", "Bearer good-2")
-		if _, err := g.Authenticate(known); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Authenticate(known)
+		require.NoError(t, err)
 		s.down.Store(true)
 		for range tokenTTL/time.Second - 1 {
 			time.Sleep(time.Second)
-			if _, err := g.Authenticate(known); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Authenticate(known)
+			require.NoError(t, err)
 		}
 		time.Sleep(time.Second)
 		for _, r := range []*http.Request{known, other} {
@@ -245,9 +241,8 @@ func TestFlood(t *testing.T) {
 		s := newServer()
 		g := s.guard(t, Limits{Reviews: 50})
 		known := request("10.0.0.1", "Bearer good")
-		if _, err := g.Authenticate(known); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Authenticate(known)
+		require.NoError(t, err)
 		const seconds, each = 60, 1000
 		outcomes := map[string]int{}
 		for second := range seconds {
@@ -304,9 +299,8 @@ func TestAddress(t *testing.T) {
 		}
 		time.Sleep(e.RetryAfter)
 		for i := range 4 * addressBurst { // valid ones do not count
-			if _, err := g.Authenticate(request("10.0.0.9", "Bearer good-"+strconv.Itoa(i))); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Authenticate(request("10.0.0.9", "Bearer good-"+strconv.Itoa(i)))
+			require.NoError(t, err)
 			time.Sleep(20 * time.Millisecond)
 		}
 		if n := s.asked.Load(); n != addressBurst+1+4*addressBurst-1 {
@@ -367,9 +361,8 @@ func TestExpiry(t *testing.T) {
 		end := time.Now().Add(30 * time.Second)
 		r := request("10.0.0.1", "Bearer "+jwt("x", audience, end))
 		for time.Now().Before(end) {
-			if _, err := g.Authenticate(r); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Authenticate(r)
+			require.NoError(t, err)
 			time.Sleep(time.Second)
 		}
 		if n := s.asked.Load(); n != 1 {
@@ -377,9 +370,8 @@ func TestExpiry(t *testing.T) {
 		}
 		// The API server's clock is behind. What it says is kept.
 		for range 10 {
-			if _, err := g.Authenticate(r); err != nil {
-				t.Fatal(err)
-			}
+			_, err := g.Authenticate(r)
+			require.NoError(t, err)
 		}
 		if n := s.asked.Load(); n != 2 {
 			t.Errorf("asked %d times", n)
@@ -389,9 +381,8 @@ func TestExpiry(t *testing.T) {
 		s := newServer()
 		g := s.guard(t, Limits{})
 		r := request("10.0.0.1", "Bearer "+jwt("x", audience, time.Now().Add(30*time.Second)))
-		if _, err := g.Authenticate(r); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Authenticate(r)
+		require.NoError(t, err)
 		time.Sleep(30 * time.Second)
 		s.revoked.Store(true)
 		if _, err := g.Authenticate(r); problem(err) != wire.ProblemUnauthenticated {
@@ -483,9 +474,7 @@ func TestManyUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newServer().guard(t, Limits{Rate: 1, Burst: 2})
 		release, err := g.Admit(User{Name: "busy"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		refused := 0
 		for i := range 2 * maxUsers {
 			if release, err := g.Admit(User{Name: "user-" + strconv.Itoa(i)}); err == nil {
@@ -538,9 +527,7 @@ func FuzzBearer(f *testing.F) {
 		f.Add(header)
 	}
 	g, err := newGuard(newServer(), nil, Options{Audience: audience, Logger: logr.Discard()})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, header string) {
 		token, problem := g.bearer(request("10.0.0.1", header))
 		form := len(token) > 0 && len(token) <= maxToken && !strings.ContainsFunc(token, notOfToken)

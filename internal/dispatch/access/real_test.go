@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -91,9 +92,7 @@ func wants(t *testing.T, err error, problem string, texts ...string) {
 func TestTokens(t *testing.T) {
 	c := newCluster(t)
 	account, err := c.CoreV1().ServiceAccounts(c.namespace).Get(t.Context(), "worker", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	user, err := c.authenticate(c.token(audience))
 	if want := "system:serviceaccount:" + c.namespace + ":worker"; err != nil || user.Name != want ||
 		user.UID != string(account.UID) || len(user.Groups) == 0 {
@@ -109,9 +108,7 @@ func TestTokens(t *testing.T) {
 	_, err = c.authenticate("nonsense")
 	wants(t, err, wire.ProblemUnauthenticated, audience)
 	left, other := c.token(audience), c.token(audience)
-	if err := c.CoreV1().ServiceAccounts(c.namespace).Delete(t.Context(), "worker", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.CoreV1().ServiceAccounts(c.namespace).Delete(t.Context(), "worker", metav1.DeleteOptions{}))
 	// The API server takes accounts from a watch, and remembers for 10 s whom it let in.
 	if err := await.Until(t.Context(), 50*time.Millisecond, 3*time.Minute, func() string {
 		review, err := c.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
@@ -134,9 +131,7 @@ func TestTokens(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	c := newCluster(t)
 	user, err := c.authenticate(c.token(audience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	may := func(namespaces ...string) error { return c.guard.Authorize(t.Context(), user, configMap, namespaces) }
 	wants(t, may(c.namespace), wire.ProblemForbidden, user.Name+" may not take configmaps in namespace "+c.namespace,
 		`resources: ["configmaps"]`, `verbs: ["take"]`, "Role there")
@@ -174,13 +169,9 @@ func TestPermissions(t *testing.T) {
 func TestGuardWithoutPermissions(t *testing.T) {
 	c := newCluster(t)
 	user, err := c.authenticate(c.token(audience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	config, err := controlplane.For(t).UserConfig("nobody-of-" + c.namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var logged []string
 	logger := funcr.New(func(_, text string) { logged = append(logged, text) }, funcr.Options{})
 	if c.guard, err = access.New(config, access.Options{Audience: audience, Logger: logger}); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // valid is a configuration to which tests add something.
@@ -27,9 +28,7 @@ func TestDefaults(t *testing.T) {
 	if err == nil {
 		err = c.Check()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := &Config{
 		Name: "website", Kinds: []Kind{{Kind: "Website.web.example.com"}}, TokenFile: "/token",
 		Server:   Server{Listen: ":8443", TLS: TLS{CertFile: "a", KeyFile: "b"}},
@@ -72,9 +71,7 @@ metrics: :9090
 	if err == nil {
 		err = c.Check()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q, o, l := c.queue(), c.rota(), c.limits()
 	for _, f := range []struct{ name, got, want string }{
 		{"takes", time.Duration.String(q.Length) + q.MinLength.String() + q.MaxLength.String() + q.BaseDelay.String() +
@@ -100,9 +97,7 @@ metrics: :9090
 
 func TestWrong(t *testing.T) {
 	text, err := os.ReadFile("testdata/refused.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var cases []struct{ Text, Add, Replace, By, Want string }
 	if err := yaml.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
 		t.Fatal(err)
@@ -163,9 +158,7 @@ func TestLoad(t *testing.T) {
 	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("no file: error %v", err)
 	}
-	if err := os.WriteFile(file, []byte("a: b"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("a: b"), 0o600))
 	if _, err := Load(file); err == nil || !strings.HasPrefix(err.Error(), file+": line 1") {
 		t.Errorf("error %v", err)
 	}
@@ -200,9 +193,7 @@ func FuzzParse(f *testing.F) {
 // TestREADME: the example's table has every field.
 func TestREADME(t *testing.T) {
 	readme, err := os.ReadFile("../../../examples/dispatch/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(readme), "| field | default | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var has func(of reflect.Type, prefix string)

@@ -35,6 +35,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) {
@@ -71,9 +72,7 @@ func newCluster(t *testing.T) *cluster {
 	plane.MakeAccount(t, c.namespace, "stranger")
 	c.file("token", []byte(c.token("dispatcher", audience)))
 	chain, key, err := cert.GenerateSelfSignedCertKey("tier.svc", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.file("tls.crt", chain)
 	c.file("tls.key", key)
 	c.roots.AppendCertsFromPEM(chain)
@@ -82,9 +81,7 @@ func newCluster(t *testing.T) *cluster {
 
 func (c *cluster) file(name string, content []byte) {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, name), content, 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
 }
 
 // delegate lets the dispatchers review tokens and permissions.
@@ -95,9 +92,7 @@ func (c *cluster) delegate() {
 		Subjects:   []rbacv1.Subject{controlplane.Account(c.namespace, "dispatcher")},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 }
 
 func (c *cluster) token(account string, audiences ...string) string {
@@ -122,9 +117,7 @@ func (c *cluster) config(change func(*app.Config)) *app.Config {
 	if change != nil {
 		change(config)
 	}
-	if err := config.Check(); err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, config.Check())
 	return config
 }
 
@@ -143,9 +136,7 @@ func (c *cluster) start(config *app.Config) *running {
 	cfg.BearerToken, cfg.QPS = c.token("dispatcher"), -1
 	identity := rota.Identity{Pod: "tier-" + strconv.Itoa(int(c.replicas.Add(1)))}
 	d, err := app.New(c.t.Context(), cfg, config, identity, funcr.New(func(_, _ string) {}, funcr.Options{}))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	app.SetLook(d, 200*time.Millisecond)
 	ctx, leave := context.WithCancel(context.Background())
 	r := &running{d, c.t, leave, make(chan error, 1)}
@@ -223,21 +214,15 @@ func (c *cluster) client(token string) *client {
 func (c *client) post(url string, in, out any) (code int) {
 	c.t.Helper()
 	text, err := json.Marshal(in)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, url, bytes.NewReader(text))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	r.Header.Set("Content-Type", wire.TypeJSON)
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	answer, err := c.Do(r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	defer answer.Body.Close()
 	if text, err = io.ReadAll(answer.Body); err != nil {
 		c.t.Fatal(err)
@@ -282,9 +267,7 @@ func (c *cluster) object(name string) {
 	_, err := c.CoreV1().ConfigMaps(c.namespace).Create(c.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tier": "yes"}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 }
 
 // TestServe: two dispatchers serve workers with tokens. One leaves while a worker has a key of it: the worker can still
@@ -443,9 +426,7 @@ func TestPermissions(t *testing.T) {
 	if !strings.Contains(detail, ":stranger may not take configmaps in namespace "+c.namespace) {
 		t.Errorf("detail %q", detail)
 	}
-	if err := c.RbacV1().ClusterRoleBindings().Delete(t.Context(), c.namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.RbacV1().ClusterRoleBindings().Delete(t.Context(), c.namespace, metav1.DeleteOptions{}))
 	d.until("not ready", func() string {
 		if code, text := d.get("/readyz"); code == http.StatusOK || !strings.Contains(text, "tokenreviews") {
 			return fmt.Sprintf("%d %s", code, text)

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/feed"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
@@ -35,9 +36,7 @@ func source(t *testing.T, resource schema.GroupVersionResource, namespace string
 ) cache.ListerWatcherWithContext {
 	t.Helper()
 	client, err := metadata.NewForConfig(controlplane.For(t).Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects := client.Resource(resource).Namespace(namespace)
 	return cache.ToListerWatcherWithContext(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -100,9 +99,7 @@ func (s *seen) has(names ...string) func() string {
 
 func eventually(t *testing.T, problem func() string) {
 	t.Helper()
-	if err := await.Until(t.Context(), 10*time.Millisecond, 30*time.Second, problem); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, await.Until(t.Context(), 10*time.Millisecond, 30*time.Second, problem))
 }
 
 func run(t *testing.T, f *feed.Feed) {
@@ -122,9 +119,7 @@ func names(t *testing.T, f *feed.Feed) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
@@ -133,16 +128,13 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 func TestFollows(t *testing.T) {
 	namespace := controlplane.Namespace(t)
 	client, err := kubernetes.NewForConfig(controlplane.For(t).Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects := client.CoreV1().ConfigMaps(namespace)
 	create := func(name string) {
 		t.Helper()
 		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := objects.Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := objects.Create(t.Context(), obj, metav1.CreateOptions{})
+		require.NoError(t, err)
 	}
 	var want []string
 	for i := range 25 {
@@ -163,9 +155,7 @@ func TestFollows(t *testing.T) {
 	}
 	create("b")
 	eventually(t, s.has("b"))
-	if err := objects.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, objects.Delete(t.Context(), "b", metav1.DeleteOptions{}))
 	eventually(t, s.has("-b"))
 	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -236,9 +226,7 @@ func TestServedLater(t *testing.T) {
 	if got := names(t, f); len(got) > 0 {
 		t.Errorf("listed %v", got)
 	}
-	if err := controlplane.For(t).InstallCRDs(t.Context(), []byte(widgets)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, controlplane.For(t).InstallCRDs(t.Context(), []byte(widgets)))
 	eventually(t, func() string {
 		s.mu.Lock()
 		defer s.mu.Unlock()

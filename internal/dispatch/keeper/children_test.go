@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // scopes maps the kinds of these tests.
@@ -47,9 +48,7 @@ func TestOwns(t *testing.T) {
 				got[0].UID != "1" || got[0].Class != queue.Changed {
 				t.Fatalf("a child was %s: takes %+v", name, got)
 			}
-			if err := d.Done(got[0].ID, "w", queue.Result{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Done(got[0].ID, "w", queue.Result{}))
 		}
 		for name, change := range map[string]func(*metav1.OwnerReference){
 			"not controlled":        func(o *metav1.OwnerReference) { o.Controller = nil },
@@ -83,9 +82,7 @@ func TestOwns(t *testing.T) {
 func TestResync(t *testing.T) {
 	inTimeWith(t, Options{Resync: time.Hour}, map[string]*server{"Pod": {list: fine}}, func(t *testing.T, d *Dispatcher) {
 		d.SetDeadline(24 * time.Hour)
-		if err := d.Load(t.Context(), all, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Load(t.Context(), all, true, nil))
 		d.Open(all, 1)
 		for range 3 {
 			finish(t, d, false)

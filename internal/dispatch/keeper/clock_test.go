@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestClockIsSet: a wall clock that is set forward ends no take before its worker's count does, and no take promises
@@ -21,9 +22,7 @@ func TestClockIsSet(t *testing.T) {
 		Slots: 8, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) + ahead },
 		Reported: func() bool { return true },
 	}, Options{Kinds: []Kind{{Kind: schema.GroupKind{Kind: "Pod"}}}, Logger: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var all slot.Set
 	for s := range slot.Slot(8) {
 		all.Add(s)

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/elapsed"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestMain is for tests of which some have simulated time.
@@ -63,15 +64,11 @@ func (x *tier) start() *replica {
 		RetryPeriod: 500 * time.Millisecond, WriteTimeout: time.Second, FenceDelay: 1500 * time.Millisecond,
 		Identity: rota.Identity{Pod: "tier-" + strconv.Itoa(x.started)},
 	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, err)
 	d, err := keeper.New(x.config, r, keeper.Options{
 		Kinds: []keeper.Kind{{Kind: configMap, Namespaces: []string{x.namespace}, Selector: "tier=yes"}},
 	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, err)
 	ctx, leave := context.WithCancel(context.Background())
 	life, end := context.WithCancel(context.Background())
 	m := &replica{Dispatcher: d, leave: leave, done: make(chan error, 1)}
@@ -169,9 +166,7 @@ func TestTier(t *testing.T) {
 	config := controlplane.For(t).Config()
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	objects := client.CoreV1().ConfigMaps(namespace)
 	x := &tier{t: t, config: config, namespace: namespace, holds: map[string]string{}, seen: map[string]string{}}
 	const count = 100
@@ -200,9 +195,7 @@ func TestTier(t *testing.T) {
 				want[name] = obj.ResourceVersion
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	load := func(d time.Duration) {
 		t.Helper()

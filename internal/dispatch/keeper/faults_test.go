@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // server has one object of a kind, and answers lists as the function says.
@@ -115,9 +116,7 @@ func inTimeWith(t *testing.T, o Options, servers map[string]*server, test func(*
 		d, err := NewOf(adapter.Parts{
 			Slots: 16, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) },
 		}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for name, s := range servers {
 			s.watches = make(chan *watch.RaceFreeFakeWatcher, 1)
 			d.follow(name, s.source())
@@ -139,9 +138,7 @@ func inTimeWith(t *testing.T, o Options, servers map[string]*server, test func(*
 func take(t *testing.T, d *Dispatcher, wait time.Duration) []queue.Take {
 	t.Helper()
 	takes, err := d.Take(t.Context(), Ask{Worker: "w", Max: 10, Wait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return takes
 }
 
@@ -157,9 +154,7 @@ func TestDeletionInList(t *testing.T) {
 	}
 	inTime(t, map[string]*server{"Pod": s}, func(t *testing.T, d *Dispatcher) {
 		all := slot.Count(16).All()
-		if err := d.Load(t.Context(), all, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Load(t.Context(), all, true, nil))
 		d.Open(all, 1)
 		if got := take(t, d, time.Second); len(got) != 1 || !got[0].Gone || got[0].Version != "8" {
 			t.Errorf("takes %+v, want one of a deleted object", got)
@@ -171,18 +166,12 @@ func TestDeletionInList(t *testing.T) {
 func TestDeletionInAHandover(t *testing.T) {
 	inTime(t, map[string]*server{"Pod": {list: fine}}, func(t *testing.T, d *Dispatcher) {
 		all := slot.Count(16).All()
-		if err := d.Load(t.Context(), all, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Load(t.Context(), all, true, nil))
 		d.Open(all, 1)
 		for _, one := range take(t, d, time.Second) {
-			if err := d.Done(one.ID, "w", queue.Result{}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Done(one.ID, "w", queue.Result{}))
 		}
-		if err := d.CatchUp(t.Context(), all); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.CatchUp(t.Context(), all))
 		var left []table.Gone
 		d.Drain(all, func(_ slot.Slot, gone []table.Gone) { left = append(left, gone...) })
 		if len(left) != 1 || left[0].Name != "b" {
@@ -199,17 +188,13 @@ func TestDeletionAfterTheDrain(t *testing.T) {
 	s := &server{list: fine, empty: true}
 	inTime(t, map[string]*server{"Pod": s}, func(t *testing.T, d *Dispatcher) {
 		all := slot.Count(16).All()
-		if err := d.Warm(t.Context(), all); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Warm(t.Context(), all))
 		(<-s.watches).Delete(object("8"))
 		synctest.Wait()
 		if got := take(t, d, time.Second); len(got) != 0 {
 			t.Errorf("takes %+v of slots that are not open", got)
 		}
-		if err := d.Load(t.Context(), all, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Load(t.Context(), all, true, nil))
 		d.Open(all, 1)
 		if got := take(t, d, time.Second); len(got) != 1 || !got[0].Gone {
 			t.Errorf("takes %+v, want one of a deleted object", got)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The slots are shut, as in a lapse of the Lease, while nobody has finished work on a deletion. It comes again, even if
@@ -18,9 +19,7 @@ func TestDeletionOutlivesShut(t *testing.T) {
 		"in back-off": func(t *testing.T, d *Dispatcher) {
 			t.Helper()
 			got := take(t, d, time.Minute)
-			if err := d.Done(got[0].ID, "w", queue.Result{Retry: true, After: time.Minute}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Done(got[0].ID, "w", queue.Result{Retry: true, After: time.Minute}))
 		},
 	} {
 		for _, remember := range []bool{true, false} {
@@ -34,15 +33,11 @@ func TestDeletionOutlivesShut(t *testing.T) {
 						before(t, d)
 						d.Shut(all)
 						d.Shut(all) // a release follows
-						if err := d.Load(t.Context(), all, handed, nil); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, d.Load(t.Context(), all, handed, nil))
 						d.Open(all, 2)
 						finish(t, d, true)
 						d.Shut(all)
-						if err := d.Load(t.Context(), all, handed, nil); err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, d.Load(t.Context(), all, handed, nil))
 						d.Open(all, 3)
 						none(t, d, "it is done")
 					})
@@ -73,9 +68,7 @@ func TestCreatedAfterShut(t *testing.T) {
 					}
 					return nil
 				}, nil)
-				if err := d.Load(t.Context(), all, false, nil); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, d.Load(t.Context(), all, false, nil))
 				d.Open(all, 2)
 				for _, got := range take(t, d, time.Minute) {
 					if got.Gone {

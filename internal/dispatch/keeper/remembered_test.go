@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var all = slot.Count(16).All()
@@ -21,9 +22,7 @@ var all = slot.Count(16).All()
 func opened(t *testing.T, s *server, remember bool, test func(*testing.T, *Dispatcher)) {
 	t.Helper()
 	inTimeWith(t, Options{RememberNames: remember}, map[string]*server{"Pod": s}, func(t *testing.T, d *Dispatcher) {
-		if err := d.Load(t.Context(), all, true, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, d.Load(t.Context(), all, true, nil))
 		d.Open(all, 1)
 		finish(t, d, false)
 		test(t, d)
@@ -38,9 +37,7 @@ func finish(t *testing.T, d *Dispatcher, gone bool) {
 		t.Errorf("takes %+v, want one, gone: %t", got, gone)
 		return
 	}
-	if err := d.Done(got[0].ID, "w", queue.Result{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, d.Done(got[0].ID, "w", queue.Result{}))
 }
 
 func none(t *testing.T, d *Dispatcher, when string) {
@@ -151,9 +148,7 @@ func TestDeletionInASlotOfOthers(t *testing.T) {
 				(<-s.watches).Delete(object("8"))
 				synctest.Wait()
 				c.between(s)
-				if err := d.Load(t.Context(), all, c.handed, nil); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, d.Load(t.Context(), all, c.handed, nil))
 				d.Open(all, 1)
 				got := take(t, d, time.Second)
 				if len(got) != c.want || c.want > 0 && (!got[0].Gone || got[0].Version != "8") {

@@ -7,22 +7,19 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Of many workers that ask with Affine, only so many get the same keys again. The others get what nobody is preferred
 // for, and a key that has waited for long.
 func TestMaxAffine(t *testing.T) {
 	q, err := queue.New(queue.Config{Slots: 1, Kinds: []string{"Pod"}, MaxAffine: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	q.SetDeadline(0, time.Hour)
 	q.Open(0, slot.Count(1).All(), 1)
 	for i, worker := range []string{"first", "second"} {
 		err := q.Ask(0, queue.Ask{ID: uint64(i), Worker: worker, Max: 100, Affine: true, Stream: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	got := func(now time.Duration) map[string]int {
 		out := map[string]int{}
@@ -37,9 +34,7 @@ func TestMaxAffine(t *testing.T) {
 		t.Helper()
 		for i := range 100 {
 			err := q.Change(now, queue.Change{Key: queue.Key{Kind: "Pod", Name: strconv.Itoa(from + i)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 	}
 	change(0, 0)

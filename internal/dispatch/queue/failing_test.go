@@ -8,14 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Keys that fail are listed with the reason, the one that has failed for longest first, until they succeed or go.
 func TestFailing(t *testing.T) {
 	q, err := New(Config{Slots: 2, Kinds: []string{"A", "B"}, BaseDelay: time.Second, Length: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const day = 24 * time.Hour
 	all := slot.SetOf(slot.Range{First: 0, Last: 1})
 	q.Open(0, all, 1)
@@ -24,13 +23,9 @@ func TestFailing(t *testing.T) {
 	// fail takes a key and ends it; nil: the take expires.
 	work := func(now time.Duration, key Key, of slot.Slot, r *Result) {
 		t.Helper()
-		if err := q.Change(now, Change{Key: key, Slot: of}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, q.Change(now, Change{Key: key, Slot: of}))
 		ask++
-		if err := q.Ask(now, Ask{ID: ask, Worker: "w", Kinds: []string{key.Kind}, Max: 1}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, q.Ask(now, Ask{ID: ask, Worker: "w", Kinds: []string{key.Kind}, Max: 1}))
 		given, _ := q.Actions(now)[0].(Given)
 		if len(given.Takes) != 1 || given.Takes[0].Key != key {
 			t.Fatalf("got %v, want %v", given.Takes, key)
@@ -39,9 +34,7 @@ func TestFailing(t *testing.T) {
 			q.Actions(now + 5*time.Second)
 			return
 		}
-		if err := q.Done(now, given.Takes[0].ID, "w", *r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, q.Done(now, given.Takes[0].ID, "w", *r))
 	}
 	expect := func(now time.Duration, kinds []string, most, count int, want ...Failing) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // model is what a queue should do, in the simplest form.
@@ -53,9 +54,7 @@ func TestRandomly(t *testing.T) {
 		cfg := queue.Config{Slots: 8, Kinds: []string{"Pod", "Site"}, MaxAffine: rapid.IntRange(0, 3).Draw(t, "affine"),
 			MaxTaken: map[string]int{"Pod": rapid.IntRange(0, 3).Draw(t, "most")}}
 		q, err := queue.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		cfg.SetDefaults()
 		m := &model{t: t, q: q, cfg: cfg, keys: map[queue.Key]*modelKey{}, takes: map[uint64]*modelTake{},
 			ended: map[uint64]modelDone{},
@@ -87,9 +86,7 @@ func (m *model) change(t *rapid.T) {
 		Class:   queue.Class(rapid.IntRange(0, 2).Draw(t, "class")),
 		Related: rapid.IntRange(0, 3).Draw(t, "related") == 0,
 	}
-	if err := m.q.Change(m.now, c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.q.Change(m.now, c))
 	if !m.slots[s].held {
 		return
 	}
@@ -119,9 +116,7 @@ func (m *model) ask(t *rapid.T) {
 	if rapid.Bool().Draw(t, "one kind") {
 		a.Kinds = []string{"Pod"}
 	}
-	if err := m.q.Ask(m.now, a); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, m.q.Ask(m.now, a))
 	m.asks[a.ID] = a
 	m.seesAffine()
 	m.act(t)
@@ -488,15 +483,11 @@ func (m *model) finish(t *rapid.T) {
 		m.q.SetDeadline(m.now, m.deadline)
 		m.lastAsk++
 		m.asks[m.lastAsk] = queue.Ask{ID: m.lastAsk, Worker: "last", Max: 100, Until: m.now + time.Second, Length: time.Second}
-		if err := m.q.Ask(m.now, m.asks[m.lastAsk]); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, m.q.Ask(m.now, m.asks[m.lastAsk]))
 		m.act(t)
 		for id, take := range m.takes {
 			if take.Worker == "last" {
-				if err := m.q.Done(m.now, id, "last", queue.Result{}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, m.q.Done(m.now, id, "last", queue.Result{}))
 				m.end(take)
 				if take.key.attempts = 0; !take.key.pending {
 					delete(m.keys, take.Key)

@@ -6,23 +6,18 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A done that is sent again succeeds for a while, and changes nothing. One that differs, or comes too late, does not.
 func TestDoneAgain(t *testing.T) {
 	q, err := New(Config{Slots: 1, Kinds: []string{"K"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := slot.SetOf(slot.Range{First: 0, Last: 0})
 	q.Open(0, all, 1)
 	q.SetDeadline(0, time.Hour)
-	if err := q.Change(0, Change{Key: Key{Kind: "K", Name: "a"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Ask(0, Ask{ID: 1, Worker: "w", Max: 1}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, q.Change(0, Change{Key: Key{Kind: "K", Name: "a"}}))
+	require.NoError(t, q.Ask(0, Ask{ID: 1, Worker: "w", Max: 1}))
 	given, _ := q.Actions(0)[0].(Given)
 	id, retry := given.Takes[0].ID, Result{Retry: true, Reason: "r", After: time.Second}
 	for i, c := range []struct {

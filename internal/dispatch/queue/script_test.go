@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print into them")
@@ -40,14 +41,10 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := transcript(t, string(text))
 			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 				return
 			}
 			if diff := cmp.Diff(string(text), got); diff != "" {
@@ -146,25 +143,19 @@ func (s *script) duration(text string) time.Duration {
 		return 0
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return d
 }
 
 func (s *script) number(text string) int {
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return n
 }
 
 func (s *script) slots(text string) slot.Set {
 	set, err := slot.ParseSet(text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return set
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // schema is what the document uses of JSON Schema.
@@ -71,9 +72,7 @@ func read(t *testing.T) (d document) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(wire.OpenAPI))
 	decoder.DisallowUnknownFields() // the tests below would not see them
-	if err := decoder.Decode(&d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, decoder.Decode(&d))
 	return d
 }
 
@@ -216,9 +215,7 @@ func constants(t *testing.T, prefix string) map[string]string {
 	out := map[string]string{}
 	for _, file := range []string{"problem.go", "wire.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.ValueSpec)
 			if ok && strings.HasPrefix(spec.Names[0].Name, prefix) {
@@ -226,9 +223,7 @@ func constants(t *testing.T, prefix string) map[string]string {
 			}
 			return err == nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return out
 }

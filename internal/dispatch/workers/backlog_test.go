@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // model is a tier with queues, and workers, in simulated time.
@@ -34,9 +35,7 @@ func newModel(t *testing.T, dispatchers int) *model {
 	}
 	for range dispatchers {
 		q, err := queue.New(queue.Config{Slots: 8, Kinds: []string{modelKind}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all := slot.SetOf(slot.Range{First: 0, Last: 7})
 		q.SetDeadline(0, 24*time.Hour)
 		q.Open(0, all, 1)
@@ -52,9 +51,7 @@ func (m *model) change(at int, class queue.Class) {
 	err := m.queues[at].Change(m.now, queue.Change{
 		Key: queue.Key{Kind: modelKind, Namespace: "default", Name: strconv.Itoa(m.names)}, Class: class,
 	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, err)
 }
 
 // oldest is for how long the oldest key of a queue has waited.
@@ -88,16 +85,12 @@ func (m *model) look(at int) {
 func (m *model) take(at int) bool {
 	m.asks++
 	q := m.queues[at]
-	if err := q.Ask(m.now, queue.Ask{ID: m.asks, Worker: "w", Max: 1, Until: m.now}); err != nil {
-		m.t.Fatal(err)
-	}
+	require.NoError(m.t, q.Ask(m.now, queue.Ask{ID: m.asks, Worker: "w", Max: 1, Until: m.now}))
 	found := false
 	for _, a := range q.Actions(m.now) {
 		if g, ok := a.(queue.Given); ok && len(g.Takes) > 0 {
 			found = true
-			if err := q.Done(m.now, g.Takes[0].ID, "w", queue.Result{}); err != nil {
-				m.t.Fatal(err)
-			}
+			require.NoError(m.t, q.Done(m.now, g.Takes[0].ID, "w", queue.Result{}))
 			m.taken[at]++
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/dispatch/access"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // anyone lets everybody in.
@@ -83,9 +84,7 @@ func TestSlowBody(t *testing.T) {
 				begun := time.Now()
 				in := bufio.NewReader(mine)
 				answer, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer func() { _ = answer.Body.Close() }()
 				text, _ := io.ReadAll(answer.Body)
 				if answer.Status != c.status || !strings.Contains(string(text), wire.ProblemBase+c.problem) || !answer.Close {
@@ -112,9 +111,8 @@ func TestNoEmptyAnswer(t *testing.T) {
 		mine, theirs := net.Pipe()
 		defer mine.Close()
 		listener <- theirs
-		if _, err := io.WriteString(mine, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(mine, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+		require.NoError(t, err)
 		if text, err := io.ReadAll(mine); err != nil || len(text) > 0 {
 			t.Errorf("got %q, %v", text, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // kindOf is the type of a problem; "" if there is none.
@@ -44,9 +45,7 @@ func TestSeveralTakes(t *testing.T) {
 	for _, token := range []string{atB[0].Token, atA[0].Token, "abc", lost, atB[1].Token, atA[1].Token} {
 		in.Takes = append(in.Takes, wire.ExtendRequest{Token: token, LengthSeconds: 20})
 	}
-	if err := post(t.Context(), worker, a.URL, wire.PathExtend, in, &extended); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, post(t.Context(), worker, a.URL, wire.PathExtend, in, &extended))
 	var got []string
 	for _, e := range extended.Takes {
 		if e.Problem == nil && (e.ExpiresInSeconds <= 0 || e.ExpiresInSeconds > 30) {
@@ -65,15 +64,11 @@ func TestSeveralTakes(t *testing.T) {
 	done := func(at *replica, takes ...wire.DoneRequest) (out []string) {
 		t.Helper()
 		text, err := json.Marshal(wire.DoneAllRequest{Takes: takes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		// In its short form, which a dispatcher passes on in a longer one.
 		body := strings.ReplaceAll(string(text), `\u2028`, "\u2028")
 		var answer wire.DoneAllResponse
-		if err := post(t.Context(), worker, at.URL, wire.PathDone, body, &answer); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, post(t.Context(), worker, at.URL, wire.PathDone, body, &answer))
 		for _, d := range answer.Takes {
 			out = append(out, kindOf(d.Problem))
 		}

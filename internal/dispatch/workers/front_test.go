@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // book notes who has which key.
@@ -54,9 +55,7 @@ func (b *book) wait(from, to int) {
 		}
 		return ""
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 }
 
 // poll takes keys at one dispatcher, and extends and ends the takes there.
@@ -115,9 +114,7 @@ func TestAnyDispatcher(t *testing.T) {
 		}
 		return ""
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stop()
 	workers.Wait()
 	ctx, stop = context.WithCancel(t.Context())

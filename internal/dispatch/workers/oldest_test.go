@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // alone has a dispatcher answer for itself only, as others ask it for the user worker.
@@ -33,9 +34,7 @@ func (x *tier) alone(at *replica, method, path string, in, out any) error {
 func (x *tier) own(at *replica) wire.KindStats {
 	x.t.Helper()
 	var stats wire.Stats
-	if err := x.alone(at, http.MethodGet, wire.PathStats, nil, &stats); err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, x.alone(at, http.MethodGet, wire.PathStats, nil, &stats))
 	return stats.Kinds[0]
 }
 
@@ -50,9 +49,7 @@ func TestOldestElsewhere(t *testing.T) {
 	a, b, worker := all[0], all[1], x.user("worker", true)
 	until := func(what func() string) {
 		t.Helper()
-		if err := await.Until(t.Context(), 50*time.Millisecond, time.Minute, what); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, await.Until(t.Context(), 50*time.Millisecond, time.Minute, what))
 	}
 	const old = 60
 	x.create(0, old)
@@ -69,17 +66,13 @@ func TestOldestElsewhere(t *testing.T) {
 			err = post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token}, nil)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	x.create(old, 2*old)
 
 	// ended ends a take, and says whether it is an old one that came although there were others.
 	ended := func(take wire.Take) bool {
 		t.Helper()
-		if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token}, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token}, nil))
 		left := x.own(a).Ready
 		if left == 0 {
 			t.Fatal("no key is left at the dispatcher that is asked, and none of the older ones came")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // exchange is a request of the page, and its answer.
@@ -35,9 +36,7 @@ var (
 func exchanges(t *testing.T) (out []exchange) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/dispatch.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, block := range httpBlock.FindAllSubmatch(page, -1) {
 		parts := strings.Split(strings.TrimSpace(string(block[1])), "\n\n")
 		if len(parts)%2 != 0 {
@@ -137,9 +136,7 @@ func TestPage(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, e.method, a.URL+e.path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Header.Set("Content-Type", wire.TypeJSON)
 		answer, err := worker.Do(r)
 		if err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // unstarted returns a dispatcher that does not run.
@@ -39,9 +40,7 @@ func unstarted(t *testing.T) *keeper.Dispatcher {
 	d, err := keeper.NewOf(adapter.Parts{
 		Slots: 16, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) },
 	}, keeper.Options{Kinds: []keeper.Kind{{Kind: schema.GroupKind{Kind: "ConfigMap"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return d
 }
 
@@ -63,9 +62,7 @@ func TestPeers(t *testing.T) {
 				reports = append(reports, Address{At: at})
 			}
 			time.Sleep(time.Second)
-			if err := p.look(t.Context(), p.looked+1); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.look(t.Context(), p.looked+1))
 			if found != told {
 				t.Errorf("%q: told %d times, want %d", now, found, told)
 			}
@@ -92,9 +89,7 @@ func TestPeers(t *testing.T) {
 		reports = []Address{{At: at, Out: true}}
 		for range 2 * remembered / time.Second {
 			time.Sleep(time.Second)
-			if err := p.look(t.Context(), p.looked+1); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, p.look(t.Context(), p.looked+1))
 			if all := p.all(); len(all) > 0 || p.has(other) {
 				t.Fatalf("asked although it is not in the table: %v", all)
 			}
@@ -126,12 +121,8 @@ func alone(t *testing.T, others http.RoundTripper, read func()) *Front {
 		},
 		Client: &http.Client{Transport: others}, Logger: logr.Discard(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.peers.look(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, f.peers.look(t.Context(), 0))
 	return f
 }
 
@@ -139,9 +130,7 @@ func alone(t *testing.T, others http.RoundTripper, read func()) *Front {
 func answers(t *testing.T, f *Front, method, path string, in, out any) {
 	t.Helper()
 	text, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(text))
 	r.Header.Set("Content-Type", wire.TypeJSON)
 	w := httptest.NewRecorder()
@@ -250,9 +239,7 @@ func TestAddresses(t *testing.T) {
 			report.Setup[coverage.SettingDispatcher] = "at " + member
 		}
 		data, err := report.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Name: member, Labels: map[string]string{names.LabelCoverage: "x"}, Annotations: map[string]string{},
 		}}
@@ -271,9 +258,7 @@ func TestAddresses(t *testing.T) {
 	var known *table.Table
 	read, err := Reports(&rest.Config{Host: server.URL}, types.NamespacedName{Namespace: "ns", Name: "x"},
 		func() *table.Table { return known })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, c := range []struct {
 		table *table.Table
 		want  []Address

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // one takes a key.
@@ -28,9 +29,7 @@ func (x *tier) one(c *http.Client, at *replica, worker string) wire.Take {
 		}
 		return ""
 	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, err)
 	return out.Takes[0]
 }
 
@@ -45,9 +44,7 @@ func TestRefused(t *testing.T) {
 		t.Fatalf("%s was handed out twice", first.Name)
 	}
 	ended := x.one(worker, a, "w")
-	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: ended.Token}, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: ended.Token}, nil))
 	half := len(first.Token) / 2
 	mixed := first.Token[:half] + second.Token[half:]
 	foreign := strings.Replace(first.Token, first.Token[3:13], "AAAAAAAAAA", 1)
@@ -56,9 +53,7 @@ func TestRefused(t *testing.T) {
 		"bad bearer": {Transport: bearer{"abc", transport(t)}},
 	}
 	table, err := os.ReadFile("testdata/refused.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	vars := strings.NewReplacer("$FIRST", first.Token, "$SECOND", second.Token, "$ENDED", ended.Token, "$MIXED", mixed,
 		"$FOREIGN", foreign, "$254", strings.Repeat("a", 254), "$LONG", strings.Repeat("a", wire.MaxBody),
 		"$MANY", strings.Repeat(",{}", wire.MaxTakes))
@@ -117,16 +112,12 @@ func TestClientGone(t *testing.T) {
 		}()
 		time.Sleep(time.Duration(i) * time.Millisecond)
 		cancel()
-		if err := post(t.Context(), worker, a.URL, wire.PathRelease, wire.ReleaseRequest{Token: take.Token}, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, post(t.Context(), worker, a.URL, wire.PathRelease, wire.ReleaseRequest{Token: take.Token}, nil))
 		<-gone
 		if take = x.one(worker, a, "w"); take.Attempt > 1 {
 			expired++
-			if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: take.Token, AfterSeconds: 0.001},
-				nil); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, post(t.Context(), worker, a.URL, wire.PathDone,
+				wire.DoneRequest{Token: take.Token, AfterSeconds: 0.001}, nil))
 			take = x.one(worker, a, "w")
 		}
 	}
@@ -146,12 +137,9 @@ func TestNobodyWaits(t *testing.T) {
 		}
 		return ""
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := post(t.Context(), worker, a.URL, wire.PathTake, wire.TakeRequest{Worker: "w", Max: 5, WaitSeconds: 0.2}, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, post(t.Context(), worker, a.URL, wire.PathTake,
+		wire.TakeRequest{Worker: "w", Max: 5, WaitSeconds: 0.2}, nil))
 	x.create(0, 20) // the polls that a has sent to b still wait
 	for i := range 20 {
 		if take := x.one(worker, b, "w"); take.Attempt != 1 {
@@ -184,10 +172,8 @@ func TestExpired(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if err := post(t.Context(), worker, a.URL, wire.PathDone, wire.DoneRequest{Token: again.Token, Result: wire.ResultRetry},
-		nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, post(t.Context(), worker, a.URL, wire.PathDone,
+		wire.DoneRequest{Token: again.Token, Result: wire.ResultRetry}, nil))
 	if third := x.one(worker, a, "w"); third.Attempt != 3 {
 		t.Errorf("attempt %d", third.Attempt)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/workers"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const slots slot.Count = 16
@@ -145,9 +146,7 @@ func (x *tier) run() *replica {
 	d, err := keeper.NewOf(adapter.Parts{
 		Slots: slots, Key: slot.KeyName, Late: func() time.Duration { return time.Since(begun) },
 	}, o)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, err)
 	m := &replica{Server: httptest.NewUnstartedServer(nil), keys: d}
 	url, process := "https://"+m.Listener.Addr().String(), workers.NewProcess()
 	m.at = process.At(url)
@@ -155,9 +154,7 @@ func (x *tier) run() *replica {
 		Dispatcher: d, Kinds: kinds, Guard: x, Process: process, URL: url, Reports: x.reports, Client: x.peer,
 		Self: "dispatcher", Logger: logr.Discard(),
 	})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	require.NoError(x.t, err)
 	m.Config.Handler = f
 	m.EnableHTTP2 = true
 	m.StartTLS()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // talk is a conversation with a Candidate. Each line is a time in seconds and what happens then:
@@ -32,9 +33,7 @@ func talk(t *testing.T, lines string) {
 		line = strings.TrimSpace(line)
 		f := strings.Fields(line)
 		at, err := time.ParseDuration(f[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		now := member.Time{Mono: at, Wall: 1000 + int64(at/time.Second)}
 		later := member.Time{Mono: at + time.Second/10, Wall: now.Wall}
 		next := func(want ...Verb) (Request, bool) {

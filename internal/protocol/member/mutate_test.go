@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -24,9 +25,7 @@ import (
 // with a trace.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var scripts []*script
 	for _, file := range files {
 		scripts = append(scripts, readScript(t, file))

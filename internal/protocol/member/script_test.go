@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/sim"
 )
 
@@ -116,9 +117,7 @@ func scripts(t *testing.T, rule string) {
 func readScript(t *testing.T, file string) *script {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	s := &script{file: file}
 	for sc := bufio.NewScanner(f); sc.Scan(); {

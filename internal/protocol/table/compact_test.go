@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestLargeTablesAreAbbreviated(t *testing.T) {
@@ -106,9 +107,9 @@ func TestLargeTablesSurvive(t *testing.T) {
 			}
 		}
 		tab.Seal(table.MaxEpoch)
-		noError(t, tab.Valid())
+		require.NoError(t, tab.Valid())
 		decoded, err := table.Decode(table.Encode(tab))
-		noError(t, err)
+		require.NoError(t, err)
 		if diff := cmp.Diff(tab, decoded, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("Decode of Encode (-want +got):\n%s", diff)
 		}
@@ -152,9 +153,8 @@ func BenchmarkCodec(b *testing.B) {
 	})
 	b.Run("Decode", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := table.Decode(text); err != nil {
-				b.Fatal(err)
-			}
+			_, err := table.Decode(text)
+			require.NoError(b, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const (
@@ -39,7 +40,7 @@ func withDuties() *table.Table {
 func TestEncodeDuties(t *testing.T) {
 	tab := withDuties()
 	tab.Older = 1763711000
-	noError(t, tab.Valid())
+	require.NoError(t, tab.Valid())
 	text := table.Encode(tab)
 	for field, want := range map[string]string{
 		"format": "3", "older": "1763711000",
@@ -54,7 +55,7 @@ func TestEncodeDuties(t *testing.T) {
 		t.Errorf("duties among the runs:\n%s", text["runs"])
 	}
 	got, err := table.Decode(text)
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(tab, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
@@ -96,7 +97,7 @@ func TestDutiesKeepTheirSlots(t *testing.T) {
 	if _, ok := tab.DutySlot(""); ok {
 		t.Error("a slot without a duty has a name")
 	}
-	noError(t, tab.Valid())
+	require.NoError(t, tab.Valid())
 	m, _ := tab.Member(web1)
 	m.Duties = "a,b,d,e"
 	tab.Put(m)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // ordered is a table with orders: a pause, and two of three members drained.
@@ -24,7 +25,7 @@ func ordered(t *testing.T) *table.Table {
 	tab.PutDrain("b-1", 8, "ada", "")
 	tab.PutDrain("a-1", 9, "", "bad node")
 	tab.Seal(2)
-	noError(t, tab.Valid())
+	require.NoError(t, tab.Valid())
 	return tab
 }
 
@@ -35,7 +36,7 @@ func TestOrdersSurviveTheText(t *testing.T) {
 		t.Errorf("format %q, want 4", text["format"])
 	}
 	got, err := table.Decode(text)
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(want.Pause, got.Pause); diff != "" {
 		t.Error(diff)
 	}

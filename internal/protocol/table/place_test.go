@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // placed is a table with a canary and pins.
@@ -36,7 +37,7 @@ func placed(t *testing.T, key slot.Key) *table.Table {
 	tab.PutPin(pin)
 	tab.PutPin(table.Pin{Object: "alone", Labels: "pool=large,zone=b", Since: 9})
 	tab.Seal(2)
-	noError(t, tab.Valid())
+	require.NoError(t, tab.Valid())
 	return tab
 }
 
@@ -49,7 +50,7 @@ func TestPlacesSurviveTheText(t *testing.T) {
 				t.Fatalf("format %q, want 5", text["format"])
 			}
 			got, err := table.Decode(text)
-			noError(t, err)
+			require.NoError(t, err)
 			if diff := cmp.Diff([]any{want.Canary, want.Pins, want.Members}, []any{got.Canary, got.Pins, got.Members}); diff != "" {
 				t.Fatal(diff)
 			}
@@ -104,7 +105,7 @@ func TestPinsOutliveMembers(t *testing.T) {
 		t.Errorf("format %q, want 1", text["format"])
 	}
 	got, err := table.Decode(text)
-	noError(t, err)
+	require.NoError(t, err)
 	if got.Canary.On() || len(got.Pins) != 2 {
 		t.Errorf("canary %+v, and %d pins; want none, and 2", got.Canary, len(got.Pins))
 	}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // recorded returns the tables that builds of former times have written, by the names of the files: the format, and
@@ -24,9 +25,9 @@ func recorded(t *testing.T) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		noError(t, err)
+		require.NoError(t, err)
 		data := map[string]string{}
-		noError(t, yaml.Unmarshal(text, &data))
+		require.NoError(t, yaml.Unmarshal(text, &data))
 		all[strings.TrimSuffix(filepath.Base(path), ".yaml")] = data
 	}
 	return all
@@ -45,7 +46,7 @@ func TestRecordedTables(t *testing.T) {
 			t.Errorf("%s is written otherwise (-recorded +written):\n%s", name, d)
 		}
 		format, err := strconv.Atoi(name[:1])
-		noError(t, err)
+		require.NoError(t, err)
 		has := []bool{
 			len(tab.Members) >= 3 && tab.At(1).Ready && tab.At(255).Unsettled && tab.Notes[1763712000043].Versions["Job.batch"] == "list",
 			len(tab.Gone) == 2 && tab.Gone[1].Name == "system:b/c",
@@ -66,7 +67,7 @@ func TestRecordedTables(t *testing.T) {
 func TestRecordedTablesWithMore(t *testing.T) {
 	for name, data := range recorded(t) {
 		want, err := table.Decode(data)
-		noError(t, err)
+		require.NoError(t, err)
 		data["weather"] = "fine"
 		got, err := table.Decode(data)
 		if err != nil || !cmp.Equal(want, got) {
@@ -88,7 +89,7 @@ func TestOrdersThatEnd(t *testing.T) {
 	all := recorded(t)
 	for _, size := range []string{"small", "large"} {
 		tab, err := table.Decode(all["5-"+size])
-		noError(t, err)
+		require.NoError(t, err)
 		for _, format := range []int{table.PlaceFormat, table.OrderFormat} {
 			tab.DropOrders(format)
 			tab.Seal(tab.Epoch + 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The largest table there can be fits into a ConfigMap: every slot moves by itself, and its notes have all the room
@@ -40,7 +41,7 @@ func TestLargestTableFits(t *testing.T) {
 		for n := 0; table.GoneSize(tab.Gone) < table.MaxSize/16*15/8-100; n++ {
 			tab.Gone = append(tab.Gone, table.Gone{Slot: slot.Slot(n), Kind: "SomeKind.group.example.com", Namespace: "default", Name: fmt.Sprint("some-name-", n)})
 		}
-		noError(t, tab.Valid())
+		require.NoError(t, tab.Valid())
 		text, size := table.Encode(tab), 0
 		for _, part := range text {
 			size += len(part)

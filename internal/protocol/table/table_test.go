@@ -14,21 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
-
-// test is a testing.T or a rapid.T.
-type test interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// noError ends a test that has met an error.
-func noError(t test, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // sample is a table with something of everything.
 func sample() *table.Table {
@@ -72,12 +59,12 @@ func TestEncode(t *testing.T) {
 
 func TestDecode(t *testing.T) {
 	got, err := table.Decode(table.Encode(sample()))
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(sample(), got); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
 	got, err = table.Decode(table.Encode(table.New(1, slot.KeyUID, 7)))
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(table.New(1, slot.KeyUID, 7), got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
 	}
@@ -179,7 +166,7 @@ func TestRemove(t *testing.T) {
 	s := sample()
 	s.Remove("web-0-x7k2p")
 	s.Seal(44)
-	noError(t, s.Valid())
+	require.NoError(t, s.Valid())
 	if diff := cmp.Diff(map[string]int{"": 213, "web-1-p3m9q": 43}, s.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

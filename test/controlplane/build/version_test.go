@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // kube makes a folder like kube/, all of whose files are an hour old.
 func kube(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "versions"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "versions"), 0o755))
 	for name, text := range map[string]string{
 		"go.mod": "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n", "go.sum": "", "main.go": "package main\n",
 		"versions/1.9.mod": "", "versions/1.9.sum": "", "versions/1.37.mod": "", "versions/1.37.sum": "",
@@ -28,13 +28,9 @@ func kube(t *testing.T) string {
 
 func write(t *testing.T, path, text string, age time.Duration) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	at := time.Now().Add(-age)
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chtimes(path, at, at))
 }
 
 func TestVersionsOfAFolder(t *testing.T) {
@@ -89,21 +85,15 @@ func TestFresh(t *testing.T) {
 // TestModfiles: each modfile is of the version in its name, throughout.
 func TestModfiles(t *testing.T) {
 	root, err := Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all, byDefault, err := versionsIn(filepath.Join(root, "kube"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(all) < 7 {
 		t.Errorf("versions %v: some are missing", all)
 	}
 	for _, version := range all {
 		modfile, _, err := modfileOf(filepath.Join(root, "kube"), version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		text, err := exec.Command("go", "mod", "edit", "-print", filepath.Join(root, "kube", modfile)).Output()
 		if err != nil {
 			t.Fatalf("%s: %v", modfile, err)

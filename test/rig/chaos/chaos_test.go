@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -45,9 +46,7 @@ func TestFence(t *testing.T) {
 	}
 	o.Runs = len(o.Faults)
 	report, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(report.Failing) > 0 {
 		t.Errorf("%v", report.Failing)
 	}
@@ -84,9 +83,7 @@ func TestNoFence(t *testing.T) {
 	o := options(t)
 	o.Runs, o.Faults = 1, []string{"held-write"}
 	report, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if total := report.Total; len(report.Failing) > 0 || total.LateWrites != 1 || total.Refused != 0 {
 		t.Errorf("%+v, failing %v; want one late write", total, report.Failing)
 	}
@@ -153,9 +150,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("failing %v, faults %v", r.Failing, r.Faults)
 	}
 	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.WriteText(&b))
 	for _, want := range []string{
 		"with the fence", "1.5 s", "40 ms", "FAIL: 2 late writes", "late write: x", "not judged: no rest", "4.4 s", "9.1 s",
 		"1 late writes of duties; 2 overlaps of duties", "1 duties that nobody did for too long; 3 runs of duties",

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/journal"
 )
 
@@ -18,9 +19,7 @@ func TestJournal(t *testing.T) {
 		t.Fatalf("no file yet: %v, %v", all, err)
 	}
 	w, err := journal.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Close()
 	before := journal.Now()
 	_, end := w.Start(journal.Now(), types.NamespacedName{Namespace: "sites", Name: "a"}, "uid-a", 7, 41)
@@ -32,9 +31,7 @@ func TestJournal(t *testing.T) {
 	}
 	end()
 	all, err := reader.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for i := range all {
 		if all[i].Start < before || all[i].Start > journal.Now() {
 			t.Errorf("reconcile %d starts at %v, not between %v and now", i, all[i].Start, before)
@@ -59,17 +56,13 @@ func TestBadJournal(t *testing.T) {
 		"S 1 2 a/b uid 1 1\nT 1 x - 1\n", "S 1 2 a/b uid 1 1\nE 1 2\nT 1 2 - 1\n",
 	} {
 		path := filepath.Join(t.TempDir(), "web-1")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := journal.NewReader(path, "web-1").Read(); err == nil {
 			t.Errorf("%q was read", text)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "web-1")
-	if err := os.WriteFile(path, []byte("S 1 2 a/b uid 1 1\nE 1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte("S 1 2 a/b uid 1 1\nE 1"), 0o600))
 	if all, err := journal.NewReader(path, "web-1").Read(); err != nil || len(all) != 1 {
 		t.Errorf("a line cut short: %v, %v", all, err)
 	}

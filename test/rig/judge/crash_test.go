@@ -6,6 +6,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
 
@@ -23,9 +24,7 @@ func TestExcuses(t *testing.T) {
 		}
 		tab.Notes = map[uint64]table.Note{1: {Cause: table.CauseHanded}}
 		tab.Runs = runs
-		if err := tab.Valid(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tab.Valid())
 		return judge.Version{At: at, Table: tab}
 	}
 	owns := func(m string) table.Run { return table.Run{Owner: m + "-id"} }

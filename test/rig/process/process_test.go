@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
 
@@ -37,15 +38,11 @@ func start(t *testing.T) *process.Process {
 		Name: "child", Command: []string{os.Args[0]}, Variable: childEnv, Config: 1,
 		Log: filepath.Join(t.TempDir(), "log"), Answers: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Kill)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := p.Say("first"); err != nil { // its answer is not the one to wait for
-		t.Fatal(err)
-	}
+	require.NoError(t, p.Say("first"))
 	if answer, err := p.Ask(ctx, "second", "second:"); err != nil || answer != "you said it" {
 		t.Fatalf("it answers %q, %v", answer, err)
 	}
@@ -68,9 +65,7 @@ func TestEnds(t *testing.T) {
 			if !p.Running() || p.Lingers() == "" || p.Failure() != nil {
 				t.Fatalf("running %t, lingers %q, failure %v", p.Running(), p.Lingers(), p.Failure())
 			}
-			if err := c.end(p); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.end(p))
 			<-p.Done()
 			if _, ended := p.Ended(); !ended || p.Running() || p.Lingers() != "" {
 				t.Errorf("ended %t, running %t, lingers %q", ended, p.Running(), p.Lingers())

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
@@ -85,9 +86,7 @@ func newPair(t *testing.T, backends ...*backend) pair {
 		configs = append(configs, b.config())
 	}
 	p, err := proxy.New(1, configs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.CA())
@@ -125,13 +124,9 @@ func (p pair) must(t *testing.T, method, path, body string) {
 func (p pair) watch(t *testing.T) io.Reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Host()+"/x?watch=true", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp, err := p.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp.Body
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/demo/dispatch"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -20,9 +21,7 @@ func TestDispatch(t *testing.T) {
 				Progress: t.Output(), Command: []string{self},
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		report.RetakenBoundSeconds *= 10 // other tests may run beside this one
 		report.TakeOverBoundSeconds *= 10
 		if bad := report.Failures(); len(bad) > 0 {

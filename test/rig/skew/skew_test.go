@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/demo/dispatch"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) {
 
 func TestBefore(t *testing.T) {
 	all, err := Before()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, r := range all {
 		t.Logf("%s %s", r.Commit, r.About)
 	}
@@ -40,9 +39,7 @@ func TestBefore(t *testing.T) {
 // TestMissingCommit: the error says how to get a commit that the clone lacks, and nothing is left behind.
 func TestMissingCommit(t *testing.T) {
 	dir := t.TempDir()
-	if err := run(t.Context(), dir, "git", "init", "-q"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(t.Context(), dir, "git", "init", "-q"))
 	_, err := Programs(t.Context(), dir, Release{strings.Repeat("0", 40), "the release before"})
 	if err == nil || !strings.Contains(err.Error(), "git fetch --unshallow") {
 		t.Errorf("error %v", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 )
 
@@ -34,9 +35,7 @@ func chosen(t *testing.T) []Release {
 		t.Skip("builds releases before this one and runs them: make check WHAT=skew")
 	}
 	all, err := Before()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	digits := os.Getenv("BEFORE")
 	some := slices.DeleteFunc(all, func(r Release) bool { return !strings.HasPrefix(r.Commit, digits) })
 	if len(some) == 0 {
@@ -51,13 +50,9 @@ func withEach(t *testing.T, test func(t *testing.T, old *Build, self string)) {
 	for _, release := range chosen(t) {
 		t.Run(release.Commit[:short], func(t *testing.T) {
 			old, err := Programs(t.Context(), root, release)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			test(t, old, self)
 		})
 	}
@@ -67,9 +62,7 @@ func withEach(t *testing.T, test func(t *testing.T, old *Build, self string)) {
 func now(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rota")
-	if err := run(t.Context(), root, "go", "build", "-o", path, "./cmd/rota"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, run(t.Context(), root, "go", "build", "-o", path, "./cmd/rota"))
 	return path
 }
 
@@ -88,9 +81,7 @@ func TestReplicas(t *testing.T) {
 				Progress: t.Output(), Command: s.oldMember,
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		report.TakeOverBoundSeconds *= 10 // other tests may run beside this one
 		if bad := report.Failures(); len(bad) > 0 {
 			t.Errorf("%s", strings.Join(bad, "; "))

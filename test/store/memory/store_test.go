@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 	"github.com/rota-dev/rota/test/store/storetest"
 )
@@ -111,9 +112,7 @@ func TestMemoryCounts(t *testing.T) {
 	watch := storetest.WatchLeases(t, c, true)
 	watch.Next(t)
 	l, _, err := c.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, _, err = c.RenewLease(t.Context(), l, time.Second); err != nil {
 		t.Fatal(err)
 	}

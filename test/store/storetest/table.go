@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const timeout = 10 * time.Second
@@ -52,9 +53,7 @@ func sameTable(t *testing.T, got member.Snapshot, want *table.Table) {
 func read(t *testing.T, target Target) member.Snapshot {
 	t.Helper()
 	s, err := target.Other.ReadTable(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
