@@ -79,9 +79,7 @@ func (c *converter) install(t *testing.T, group string) {
 		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
 			Kind: "CustomResourceDefinition"})
 		definition.SetName("gauges." + group)
-		if err := adminClient(t).Delete(context.WithoutCancel(t.Context()), definition); err != nil {
-			t.Error(err)
-		}
+		noError(t, adminClient(t).Delete(context.WithoutCancel(t.Context()), definition))
 	})
 }
 

@@ -99,9 +99,7 @@ func TestWaysToAllObjectsOfAShardedKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mgr := electing(t, "elected-of-whole")
 			noError(t, build(mgr))
-			if err := startOnce(t, mgr); err != nil {
-				t.Error(err)
-			}
+			noError(t, startOnce(t, mgr))
 		})
 	}
 }
@@ -111,7 +109,5 @@ func TestADutyNamedAsAShardedController(t *testing.T) {
 	mgr := electing(t, "two-of-a-name")
 	err := ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing)
 	wantError(t, err, "duty controller configs", "a sharded controller of that name", "Named")
-	if err := ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("all").Complete(nothing); err != nil {
-		t.Error(err)
-	}
+	noError(t, ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("all").Complete(nothing))
 }

@@ -230,9 +230,7 @@ func start(t *testing.T, m manager.Manager) *replica {
 	go func() { out.done <- m.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-out.done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-out.done)
 	})
 	return out
 }

@@ -170,9 +170,7 @@ func ending(t *testing.T, run func(context.Context) error) (leave func()) {
 	go func() { done <- run(ctx) }()
 	end := sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 	t.Cleanup(end)
 	return end

@@ -136,9 +136,7 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 	}
 	wantError(t, newManager(rota.Options{}), `LeaderElectionID: "website-op", LeaderElectionNamespace: "operators"`,
 		"NoStockReplicas: true")
-	if err := newManager(rota.Options{NoStockReplicas: true}); err != nil {
-		t.Error(err)
-	}
+	noError(t, newManager(rota.Options{NoStockReplicas: true}))
 	_, err := rota.New(cfg, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op",
 		NoStockReplicas: true})
 	wantError(t, err, "LeaderElectionID", "NoStockReplicas", "leave one out")

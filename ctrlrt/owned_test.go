@@ -190,9 +190,7 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		return ok
 	}
 	keep := func(mgr *ctrlrt.Manager) {
-		if err := mgr.KeepWhole(&corev1.ConfigMap{}); err != nil {
-			t.Error(err)
-		}
+		noError(t, mgr.KeepWhole(&corev1.ConfigMap{}))
 	}
 	t.Run("owned", func(t *testing.T) {
 		mgr, err := build(t, nil)

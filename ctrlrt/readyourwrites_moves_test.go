@@ -179,9 +179,7 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 		return map[bool]string{false: "b does not see both"}[b.Rota().Status().Members == 2]
 	})
 	a.stop()
-	if err := <-read; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-read)
 	if err := <-a.done; err == nil { // it could not hand over what its watch does not tell of
 		t.Error("a has handed over everything")
 	}

@@ -165,9 +165,7 @@ func TestMissingPermission(t *testing.T) {
 		t.Error("not joined")
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	noError(t, <-done)
 }
 
 // Under SlotLabel a member that may not patch labels ends at the start, and says which rule to add.
@@ -245,9 +243,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := mgr.Start(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, mgr.Start(ctx))
 	}
 	t.Run("controller and runnable", func(t *testing.T) {
 		mgr := setup(t, managerOptions(), controller.Options{})
@@ -271,9 +267,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 func TestTheRotasReadinessCheckStays(t *testing.T) {
 	mgr, _ := offline(t, "readyz", ctrl.Options{})
 	wantError(t, mgr.AddReadyzCheck("rota", healthz.Ping), `"rota"`, "has joined", "another name")
-	if err := mgr.AddReadyzCheck("mine", healthz.Ping); err != nil {
-		t.Error(err)
-	}
+	noError(t, mgr.AddReadyzCheck("mine", healthz.Ping))
 }
 
 // A program that watches kinds by its users' configuration learns that a kind is sharded. It does not end because of

@@ -233,9 +233,7 @@ func testLeftInQueue(t *testing.T, mgr *Manager, name string, priorities bool) {
 			t.Errorf("run %d: depth %v, unfinished work %v: this says nothing", run, depth, work)
 		}
 		end()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-ended)
 		if n := limiter.NumRequeues(requestOf(failing)); n != 0 {
 			t.Errorf("run %d: an object that failed in it begins with the backoff of its %d failures", run, n)
 		}

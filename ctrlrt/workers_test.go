@@ -76,9 +76,7 @@ func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 	}
 	allowed.Store(true)
 	eventually(t, 60*time.Second, settled(a, b))
-	if err := b.Rota().Ready(nil); err != nil {
-		t.Error(err)
-	}
+	noError(t, b.Rota().Ready(nil))
 }
 
 // isReport says whether a request writes what a member holds.

@@ -46,9 +46,7 @@ func small(ctx context.Context, t *testing.T, o Options) *Report {
 	require.NoError(t, err)
 	report.TakeOverBoundSeconds *= 10
 	var text strings.Builder
-	if err := report.WriteText(&text); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, report.WriteText(&text))
 	t.Log(text.String())
 	if bad := report.Failures(); len(bad) > 0 || strings.Contains(text.String(), "FAIL") {
 		t.Errorf("%s", strings.Join(bad, "; "))

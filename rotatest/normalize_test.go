@@ -125,9 +125,7 @@ func TestFailsNow(t *testing.T) {
 		return object{schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Name: name}}
 	}
 	want := &state{failing: map[object]string{item("a"): "no"}}
-	if err := failsNow(want, &state{failing: map[object]string{item("a"): "not yet"}}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, failsNow(want, &state{failing: map[object]string{item("a"): "not yet"}}))
 	err := failsNow(want, &state{failing: map[object]string{item("a"): "no", item("b"): "no way"}})
 	if err == nil || !strings.Contains(err.Error(), "the reconcile of ConfigMap b fails: no way") ||
 		strings.Contains(err.Error(), "ConfigMap a") {

@@ -41,9 +41,7 @@ func try(t *testing.T, o habits.Operator, change func(*Options, *kit), names ...
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := k.close(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, k.close())
 	}()
 	if patience > 0 {
 		k.patience = patience

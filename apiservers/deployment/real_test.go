@@ -259,9 +259,7 @@ func ends(t *testing.T, config *rest.Config, server *process.Process) {
 	case <-time.After(time.Minute):
 		t.Error("it has not ended after a minute")
 	}
-	if err := server.Failure(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, server.Failure())
 }
 
 func eventually(t *testing.T, try func() error) {

@@ -34,9 +34,7 @@ func (w *written) startShadow(t *testing.T, pod string) {
 	go func() { done <- shadow.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-done)
 	})
 }
 

@@ -37,9 +37,7 @@ func TestDemo(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	var text bytes.Buffer
-	if err := report.WriteText(&text); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, report.WriteText(&text))
 	t.Log(text.String())
 	report.OverdueBoundSeconds *= 10
 	report.RetakenBoundSeconds *= 10

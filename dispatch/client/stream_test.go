@@ -62,9 +62,7 @@ func TestTooManyKeys(t *testing.T) {
 			t.Errorf("stream %t: nothing was released", stream)
 		}
 		stop()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-over)
 		server.Close()
 	}
 }

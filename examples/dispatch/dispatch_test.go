@@ -123,9 +123,7 @@ func TestManifests(t *testing.T) {
 	go func() { ended <- dispatcher.Run(running) }()
 	defer func() {
 		leave()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-ended)
 	}()
 	worker, err := dispatch.New(dispatch.Options{
 		URLs: []string{dispatcher.URL()}, CAFile: d.Server.TLS.CAFile,
@@ -140,7 +138,5 @@ func TestManifests(t *testing.T) {
 	if got := takes[0]; got.Kind != "Website.web.example.com" || got.Namespace != "default" || got.Name != "shop" {
 		t.Errorf("took %+v", got)
 	}
-	if err := worker.Done(ctx, takes[0], dispatch.Result{}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, worker.Done(ctx, takes[0], dispatch.Result{}))
 }

@@ -284,9 +284,7 @@ func TestR18DutyThatDoesNotReturn(t *testing.T) {
 			l.t.Errorf("%d slots have moved, want all", s.Owned.Len())
 		}
 		close(release)
-		if err := <-a.done; err != nil {
-			l.t.Error(err)
-		}
+		noError(l.t, <-a.done)
 		a.done <- nil
 		a.scraped = false
 		l.wait(scrapePeriod)

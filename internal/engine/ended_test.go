@@ -117,9 +117,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
 		}
 		w.leave()
-		if err := <-w.done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-w.done)
 	})
 }
 
@@ -137,9 +135,7 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 		w.signal()
 		begun := time.Now()
 		w.leave()
-		if err := <-w.done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-w.done)
 		if took := time.Since(begun); took > work.DeletionPatience/2 {
 			t.Errorf("the leave waited for %v", took)
 		}
@@ -208,9 +204,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 			t.Error("what waited for the new informer was not synced")
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }
 
@@ -245,9 +239,7 @@ func workFor(t *testing.T, r *Engine, run func(context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Minute, cancel)
-	if err := r.Work(ctx, run); err != nil {
-		t.Error(err)
-	}
+	noError(t, r.Work(ctx, run))
 }
 
 // Without a factory that can be shared, an informer of metadata holds the share, and a lister of it works as ever. Two

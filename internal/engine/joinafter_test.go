@@ -75,9 +75,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			t.Errorf("Duty once the member works: %v, want an error that says JoinAfter", err)
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }
 
@@ -100,9 +98,7 @@ func TestJoinAfterRefuses(t *testing.T) {
 		synctest.Wait()
 		wantErr(r.JoinAfter("other", make(chan struct{})), "Run was called before")
 		cancel() // while it waits
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-done)
 	})
 }
 

@@ -215,9 +215,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 func (m *labMember) stop() {
 	m.lab.t.Helper()
 	m.leave()
-	if err := <-m.done; err != nil {
-		m.lab.t.Error(err)
-	}
+	noError(m.lab.t, <-m.done)
 	m.done <- nil
 	m.scraped = false
 }

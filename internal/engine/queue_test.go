@@ -254,9 +254,7 @@ func TestItemsThatBounce(t *testing.T) {
 		failures(t, inner, second, 1)
 		return nil
 	})
-	if err := sync(t.Context(), first); err != nil {
-		t.Error(err)
-	}
+	noError(t, sync(t.Context(), first))
 	r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {
 		claimed := false
 		q.queue.Controller().Work.With(func(k *testKeys) { claimed = k.Claim(key, second) })

@@ -72,9 +72,7 @@ func TestR10Reset(t *testing.T) {
 			work := func() {
 				q.Add(testItem)
 				item, _ := q.Get()
-				if err := sync(t.Context(), item); err != nil {
-					t.Error(err)
-				}
+				noError(t, sync(t.Context(), item))
 				q.Done(item)
 			}
 			mine := own(r, testItem)

@@ -324,9 +324,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 			(<-made).store.Notify(t.Context(), member.Notify{Reason: "Leaving", Message: "m"})
 			end := time.Now()
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			noError(t, <-ended)
 			if took := time.Since(end); took > test.want {
 				t.Errorf("with LeaveTimeout %v it took %v, want %v at most", test.leave, took, test.want)
 			}
@@ -360,9 +358,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := shadow.Start(ctx); err != nil {
-			t.Error(err)
-		}
+		noError(t, shadow.Start(ctx))
 		if seen := made.account.Report(made.ID(), nil).Would; len(seen) != 1 || seen[0].Kind != secrets ||
 			seen[0].Changed != 0 || seen[0].Over == 0 { // it is older than the list before
 			t.Errorf("counted %+v", seen)

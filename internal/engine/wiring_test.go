@@ -356,9 +356,7 @@ func workOn(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectNa
 ) {
 	t.Helper()
 	item, _ := get()
-	if err := admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item); err != nil {
-		t.Error(err)
-	}
+	noError(t, admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item))
 	q.Done(item)
 }
 

@@ -95,12 +95,8 @@ func inMemory(t *testing.T, most int, do func(*Server, network)) {
 		go func() { ran <- s.Run() }()
 		do(s, n)
 		close(n)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, s.Close())
+		require.NoError(t, <-ran)
 	})
 }
 
@@ -156,9 +152,7 @@ func TestUnknownConnectionsOfAnAddress(t *testing.T) {
 			}
 		}
 		for range 30 { // those that are known do not count
-			if err := n.dial("10.0.0.3").ask("good"); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, n.dial("10.0.0.3").ask("good"))
 		}
 	})
 }

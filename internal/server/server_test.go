@@ -93,9 +93,7 @@ func start(t *testing.T, o Options) *Server {
 	go func() { ran <- s.Run() }()
 	t.Cleanup(func() {
 		_ = s.Close()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-ran)
 	})
 	return s
 }

@@ -42,9 +42,7 @@ func TestWrite(t *testing.T) {
 	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "old" {
 		t.Errorf("a is %q", text)
 	}
-	if err := Write([]Change{change("a")}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, Write([]Change{change("a")}))
 	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "new" {
 		t.Errorf("a is %q", text)
 	}

@@ -110,9 +110,7 @@ func TestWritten(t *testing.T) {
 			writeFile(t, filepath.Join("testdata", folder+".txtar"), string(txtar.Format(a)))
 		}
 	}
-	if err := (&Report{Dir: dir}).Check(t.Context(), all); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, (&Report{Dir: dir}).Check(t.Context(), all))
 }
 
 // transcript is what is written, and what is left.

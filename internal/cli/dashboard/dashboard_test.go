@@ -388,9 +388,7 @@ func TestListen(t *testing.T) {
 	open(t, t.Context(), strings.TrimSuffix(s.URL(), "/")) // a page that is open keeps nothing from ending
 	<-src.watches
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, <-done)
 	if <-src.watches {
 		t.Error("the watch goes on")
 	}

@@ -223,9 +223,7 @@ func TestLongTexts(t *testing.T) {
 	require.NoError(t, orders.Pause(tab, orders.By{At: by.At, User: strings.Repeat("ü", 200),
 		Reason: strings.Repeat("x y\n", 200)}))
 	tab.Seal(5)
-	if err := tab.Valid(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, tab.Valid())
 }
 
 // A mark whose member was expelled waits for its container. It is found by that member's ID and by the Pod's name.

@@ -110,9 +110,7 @@ func TestEndCanary(t *testing.T) {
 			t.Errorf("error %v, and %+v; want %+v", err, tab.Canary, step)
 		}
 		tab.Seal(tab.Epoch + 1)
-		if err := tab.Valid(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, tab.Valid())
 	}
 }
 

@@ -175,9 +175,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || c.Check() != nil {
 			return
 		}
-		if err := c.queue().Validate(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, c.queue().Validate())
 		if len(c.kinds()) == 0 {
 			t.Error("no kinds")
 		}

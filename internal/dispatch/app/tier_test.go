@@ -158,9 +158,7 @@ func (r *running) end() {
 	r.leave()
 	select {
 	case err := <-r.ended:
-		if err != nil {
-			r.t.Error(err)
-		}
+		require.NoError(r.t, err)
 	case <-time.After(time.Minute):
 		r.t.Fatal("a dispatcher does not end")
 	}
@@ -379,9 +377,7 @@ func sum(t *testing.T, metrics, name string) (total float64) {
 	for line := range strings.Lines(metrics) {
 		if labels, ok := strings.CutPrefix(line, name+"{"); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(labels[strings.LastIndex(labels, "}")+1:]), 64)
-			if err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, err)
 			total += v
 		}
 	}

@@ -163,9 +163,7 @@ func TestFollows(t *testing.T) {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err) // so that the server's version is ahead of the kind's
 	}
-	if err := f.CatchUp(soon); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, f.CatchUp(soon))
 	if s.missed != 0 || len(s.events) > 3 { // kube-root-ca.crt may be among them
 		t.Errorf("missed %d, events %v", s.missed, s.events)
 	}

@@ -91,9 +91,7 @@ func (m *replica) stop(t *testing.T) {
 	m.leave()
 	select {
 	case err := <-m.done:
-		if err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, err)
 		m.done <- nil
 		if _, err := m.Take(t.Context(), keeper.Ask{Worker: "w", Max: 1, Wait: time.Minute}); !errors.Is(err,
 			keeper.ErrOver) && t.Context().Err() == nil {
@@ -220,9 +218,7 @@ func TestTier(t *testing.T) {
 			}
 			return fmt.Sprintf("%s: %d objects were seen, want %d", when, len(x.seen), len(want))
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, err)
 	}
 	for range 100 { // these are there before
 		change()

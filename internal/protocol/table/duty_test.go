@@ -77,9 +77,7 @@ func TestOlderFormatWithoutDuties(t *testing.T) {
 	if text["format"] != "1" || text["duties"]+text["able"]+text["older"] != "" || tab.Total() != 256 {
 		t.Errorf("format %s, duties %q, %d slots", text["format"], text["duties"], tab.Total())
 	}
-	if err := tab.Valid(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, tab.Valid())
 }
 
 // A duty keeps its slot while somebody announces it. A slot without a duty is given to the next new one.

@@ -253,9 +253,7 @@ func TestPartitions(t *testing.T) {
 				t.Errorf("the server got %q", got)
 			}
 			p.Set(proxy.Faults{}) // what was held back arrives
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, <-done)
 			if got := b.requests(); len(got) != 2 {
 				t.Errorf("the server got %q", got)
 			}

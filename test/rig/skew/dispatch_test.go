@@ -28,9 +28,7 @@ func TestDispatch(t *testing.T) {
 			t.Errorf("%s", strings.Join(bad, "; "))
 		}
 		var text strings.Builder
-		if err := report.WriteText(&text); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, report.WriteText(&text))
 		t.Log(text.String())
 	})
 }

@@ -90,9 +90,7 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("report: %+v", report)
 		}
 		var text strings.Builder
-		if err := report.WriteText(&text); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, report.WriteText(&text))
 		t.Log(text.String())
 	})
 }
