@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestBuilderCalls: metadata only, an event filter, mapped events of another kind, and a raw source in one controller.
@@ -56,13 +57,9 @@ func TestBuilderCalls(t *testing.T) {
 	begin(t, mgr)
 	wait := func(why, want string) {
 		t.Helper()
-		select {
-		case got := <-seen:
-			if got != want {
-				t.Fatalf("%s: %s was reconciled, want %s", why, got, want)
-			}
-		case <-time.After(30 * time.Second):
-			t.Fatalf("%s: %s was not reconciled", why, want)
+		got := require.Receive(t, seen, 30*time.Second, "%s: %s was not reconciled", why, want)
+		if got != want {
+			t.Fatalf("%s: %s was reconciled, want %s", why, got, want)
 		}
 	}
 	wait("its slot came, and the filter accepts it", "first")

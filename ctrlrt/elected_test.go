@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Without leader election every replica is elected, so that work behind Elected would run on all of them.
@@ -42,12 +43,8 @@ func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
 	})))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(t.Context()) }()
-	select {
-	case err := <-ended:
-		wantError(t, err, "elected_test.go:", "every replica")
-	case <-time.After(time.Minute):
-		t.Fatal("the manager goes on")
-	}
+	err := require.Receive(t, ended, time.Minute, "the manager goes on")
+	wantError(t, err, "elected_test.go:", "every replica")
 }
 
 // leaderless runs on every replica.

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestPredicatesChooseWhatComes: of the objects of a slot that comes, a controller reconciles those that one of its
@@ -70,14 +71,10 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 	begin(t, mgr)
 	want := map[string]bool{"mine": true, "child-is-mine": true, "watch-is-mine": true, "gone": true}
 	for len(want) > 0 {
-		select {
-		case got := <-seen:
-			if !want[got] {
-				t.Errorf("%s was reconciled, waiting for %v", got, want)
-			}
-			delete(want, got)
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("not reconciled: %v", want)
+		got := require.Receive(t, seen, 2*time.Minute, "not reconciled: %v", want)
+		if !want[got] {
+			t.Errorf("%s was reconciled, waiting for %v", got, want)
 		}
+		delete(want, got)
 	}
 }

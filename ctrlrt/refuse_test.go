@@ -33,6 +33,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -159,11 +160,7 @@ func TestMissingPermission(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
-	select {
-	case <-r.Joined():
-	case <-time.After(time.Minute):
-		t.Error("not joined")
-	}
+	require.Receive(t, r.Joined(), time.Minute, "not joined")
 	cancel()
 	noError(t, <-done)
 }

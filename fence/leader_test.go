@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // candidate is a replica of an operator that is not sharded: all of it is the duty lead.
@@ -69,11 +70,7 @@ func TestR18LateWritesOfALeader(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	within := func(what string, c <-chan struct{}) {
 		t.Helper()
-		select {
-		case <-c:
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: not within a minute", what)
-		}
+		require.Receive(t, c, time.Minute, "%s", what)
 	}
 	write := func(c *candidate) error {
 		_, err := kubernetes.NewForConfigOrDie(c.cfg).CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("x"), dryRun)

@@ -254,11 +254,7 @@ func ends(t *testing.T, config *rest.Config, server *process.Process) {
 	if _, err := client.Get().AbsPath("/livez").DoRaw(t.Context()); err != nil {
 		t.Errorf("it is not ready and does not answer either: %v", err)
 	}
-	select {
-	case <-server.Done():
-	case <-time.After(time.Minute):
-		t.Error("it has not ended after a minute")
-	}
+	require.Receive(t, server.Done(), time.Minute, "it has not ended")
 	require.NoError(t, server.Failure())
 }
 

@@ -64,11 +64,7 @@ func (w *written) startMember(t *testing.T, pod string, change ...func(*rota.Opt
 		}
 	}
 	t.Cleanup(end)
-	select {
-	case <-r.Joined():
-	case <-time.After(time.Minute):
-		t.Fatalf("member %s has not joined after a minute", pod)
-	}
+	require.Receive(t, r.Joined(), time.Minute, "member %s has not joined", pod)
 	return r.ID(), end
 }
 

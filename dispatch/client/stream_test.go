@@ -53,13 +53,9 @@ func TestTooManyKeys(t *testing.T) {
 				return Result{}, nil
 			})
 		}()
-		select {
-		case token := <-released:
-			if token != "2" {
-				t.Errorf("stream %t: take %s was released, want the second", stream, token)
-			}
-		case <-time.After(10 * time.Second):
-			t.Errorf("stream %t: nothing was released", stream)
+		token := require.Receive(t, released, 10*time.Second, "stream %t: nothing was released", stream)
+		if token != "2" {
+			t.Errorf("stream %t: take %s was released, want the second", stream, token)
 		}
 		stop()
 		require.NoError(t, <-over)
@@ -112,13 +108,9 @@ func TestStreamsAreReplaced(t *testing.T) {
 	over := make(chan struct{})
 	go func() { defer close(over); r.stream(ctx) }()
 	for range 3 {
-		select {
-		case credit := <-opened:
-			if credit != 3 {
-				t.Errorf("a stream with credit for %d, want 3", credit)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("no other stream was opened")
+		credit := require.Receive(t, opened, 10*time.Second, "no other stream was opened")
+		if credit != 3 {
+			t.Errorf("a stream with credit for %d, want 3", credit)
 		}
 	}
 	stop()

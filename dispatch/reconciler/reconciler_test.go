@@ -101,13 +101,9 @@ func TestRunnable(t *testing.T) {
 	} {
 		tier.Change(step.name, step.gone)
 		for _, want := range step.want {
-			select {
-			case got := <-reconciled:
-				if got != want {
-					t.Errorf("reconciled %s, want %s", got, want)
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatalf("%s was not reconciled", want)
+			got := require.Receive(t, reconciled, 10*time.Second, "%s was not reconciled", want)
+			if got != want {
+				t.Errorf("reconciled %s, want %s", got, want)
 			}
 		}
 	}

@@ -310,11 +310,7 @@ func TestStuckReader(t *testing.T) {
 		"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x7f\xff\x00\x00" +
 		"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x87\x84\x41\x01a"))
 	require.NoError(t, err)
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the handler still writes")
-	}
+	require.Receive(t, ended, 20*time.Second, "the handler still writes")
 }
 
 // Shutdown waits for requests under way, and breaks them off when its time is over.

@@ -99,13 +99,9 @@ func testElection(t *testing.T, a, b store.Elections, lease types.NamespacedName
 	hear := func(want string) {
 		t.Helper()
 		for { // a version may come twice
-			select {
-			case got := <-heard:
-				if got == want {
-					return
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatalf("nothing heard of %s", want)
+			got := require.Receive(t, heard, 10*time.Second, "nothing heard of %s", want)
+			if got == want {
+				return
 			}
 		}
 	}

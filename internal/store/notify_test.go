@@ -54,11 +54,7 @@ func TestNotifyAgain(t *testing.T) {
 	k := notifier(t, e)
 	defer k.Close()
 	k.Notify(t.Context(), member.Notify{Reason: "Lapsed", Warning: true, Message: "m"})
-	select {
-	case <-e.taken:
-	case <-time.After(time.Minute):
-		t.Fatal("the event was not sent again")
-	}
+	require.Receive(t, e.taken, time.Minute, "the event was not sent again")
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.seen) != 3 || e.seen[0] != e.seen[2] {

@@ -114,12 +114,8 @@ func TestNothingIsLeft(t *testing.T) {
 			f := footprintOf(c)
 			begin := time.Now()
 			tc.end(t, c)
-			select {
-			case <-c.Done():
-				t.Logf("ended after %s", time.Since(begin))
-			case <-time.After(20 * time.Second):
-				t.Fatal("it does not end")
-			}
+			require.Receive(t, c.Done(), 20*time.Second, "it does not end")
+			t.Logf("ended after %s", time.Since(begin))
 			f.mustBeGone(t)
 		})
 	}

@@ -106,11 +106,7 @@ func TestKilledServers(t *testing.T) {
 	// Now one dies by itself. The error of Stop has the end of its log.
 	left.Servers = c.PIDs()
 	require.NoError(t, syscall.Kill(c.PID("apiserver-0"), syscall.SIGKILL))
-	select {
-	case <-c.Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
+	require.Receive(t, c.Done(), 20*time.Second, "it does not end")
 	err = c.Stop()
 	if err == nil || !strings.Contains(err.Error(), "apiserver-0 died") || !strings.Contains(err.Error(), "last lines of its log") {
 		t.Errorf("Stop: %v, want who died and its log", err)

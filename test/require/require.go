@@ -1,10 +1,16 @@
 // Package require ends a test that cannot go on.
 package require
 
+import (
+	"fmt"
+	"time"
+)
+
 // T is a test: *testing.T, *testing.B, *rapid.T, or what wraps one.
 type T interface {
 	Helper()
 	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
 
 // NoError ends a test that has met an error.
@@ -13,4 +19,18 @@ func NoError(t T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Receive returns what comes from a channel, or the zero value if the channel is closed. It ends a test that has waited
+// for the limit.
+func Receive[V any](t T, from <-chan V, limit time.Duration, format string, args ...any) (v V) {
+	t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case v = <-from:
+	case <-timer.C:
+		t.Fatalf("after %v: %s", limit, fmt.Sprintf(format, args...))
+	}
+	return v
 }

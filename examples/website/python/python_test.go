@@ -262,13 +262,9 @@ func TestWorker(t *testing.T) {
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	w.do(cmd.Start())
-	select {
-	case end := <-done:
-		if end.Token != take.Token || end.Result != wire.ResultOK && end.Result != "" || end.AfterSeconds != 0 {
-			t.Errorf("it ends with %+v", end)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it does not end its take")
+	end := require.Receive(t, done, time.Minute, "it does not end its take")
+	if end.Token != take.Token || end.Result != wire.ResultOK && end.Result != "" || end.AfterSeconds != 0 {
+		t.Errorf("it ends with %+v", end)
 	}
 	w.do(cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {

@@ -156,12 +156,8 @@ func (c *cluster) start(config *app.Config) *running {
 func (r *running) end() {
 	r.t.Helper()
 	r.leave()
-	select {
-	case err := <-r.ended:
-		require.NoError(r.t, err)
-	case <-time.After(time.Minute):
-		r.t.Fatal("a dispatcher does not end")
-	}
+	err := require.Receive(r.t, r.ended, time.Minute, "a dispatcher does not end")
+	require.NoError(r.t, err)
 }
 
 // get returns what the side server answers.
@@ -394,14 +390,10 @@ func TestMissingPermissions(t *testing.T) {
 		}
 		return ""
 	})
-	select {
-	case err := <-d.ended:
-		var missing *permission.MissingError
-		if !errors.As(err, &missing) || !strings.Contains(err.Error(), "kind: ClusterRoleBinding") {
-			t.Errorf("error %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it does not end")
+	err := require.Receive(t, d.ended, time.Minute, "it does not end")
+	var missing *permission.MissingError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "kind: ClusterRoleBinding") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -448,13 +440,9 @@ func TestWrongToken(t *testing.T) {
 				c.file("token-"+x.name, []byte(x.token+"\n"))
 			}
 			d := c.start(c.config(func(o *app.Config) { o.TokenFile = filepath.Join(c.dir, "token-"+x.name) }))
-			select {
-			case err := <-d.ended:
-				if err == nil || !strings.Contains(err.Error(), x.want) {
-					t.Errorf("error %v, want %q", err, x.want)
-				}
-			case <-time.After(time.Minute):
-				t.Error("it does not end")
+			err := require.Receive(t, d.ended, time.Minute, "it does not end")
+			if err == nil || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("error %v, want %q", err, x.want)
 			}
 		})
 	}

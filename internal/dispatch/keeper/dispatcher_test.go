@@ -89,16 +89,12 @@ func (x *tier) start() *replica {
 
 func (m *replica) stop(t *testing.T) {
 	m.leave()
-	select {
-	case err := <-m.done:
-		require.NoError(t, err)
-		m.done <- nil
-		if _, err := m.Take(t.Context(), keeper.Ask{Worker: "w", Max: 1, Wait: time.Minute}); !errors.Is(err,
-			keeper.ErrOver) && t.Context().Err() == nil {
-			t.Errorf("a take of a dispatcher that has ended: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("a dispatcher does not end")
+	err := require.Receive(t, m.done, time.Minute, "a dispatcher does not end")
+	require.NoError(t, err)
+	m.done <- nil
+	if _, err := m.Take(t.Context(), keeper.Ask{Worker: "w", Max: 1, Wait: time.Minute}); !errors.Is(err,
+		keeper.ErrOver) && t.Context().Err() == nil {
+		t.Errorf("a take of a dispatcher that has ended: %v", err)
 	}
 }
 
