@@ -69,11 +69,18 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	}
 	for _, r := range items {
 		r = q.about(r)
-		if add(r.NamespacedName) {
+		switch own := o; {
+		case !add(r.NamespacedName):
+		case o.After > 0 && !o.RateLimited:
+			own.After = q.controller.Work.Spread(r.NamespacedName, o.After)
+			q.priorities.AddWithOpts(own, r)
+		default:
 			mine = append(mine, r)
 		}
 	}
-	q.priorities.AddWithOpts(o, mine...)
+	if len(mine) > 0 {
+		q.priorities.AddWithOpts(o, mine...)
+	}
 }
 
 // GetWithPriority implements priorityqueue.PriorityQueue. controller-runtime requeues an item with the priority that it

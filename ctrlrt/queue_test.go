@@ -1,6 +1,7 @@
 package ctrlrt
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -128,5 +130,46 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 			t.Errorf("counted %v and logged %d times, want 2, and once", counted, logged)
 		}
 		q.ShutDown()
+	}
+}
+
+// recorder is a priority queue that notes the delays of what is added.
+type recorder struct {
+	prioritized
+	after []time.Duration
+}
+
+func (r *recorder) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
+	r.after = append(r.after, slices.Repeat([]time.Duration{o.After}, len(items))...)
+}
+
+// What a reconcile asks for with RequeueAfter after its slot came is spread. Short delays are not.
+func TestPriorityQueuesSpreadTimers(t *testing.T) {
+	r, err := rota.New(nil, rota.Options{Solo: true})
+	noError(t, err)
+	noError(t, shareOf(r).Shard(configMaps.GroupKind()))
+	all := slot.Count(256).All()
+	shareOf(r).Hold(all)
+	parts := r.Adapt(adapter.Grant())
+	parts.Gate.SetDeadline(100000 * time.Hour)
+	parts.Gate.Open(all, 1)
+	c, err := parts.NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
+	noError(t, err)
+	c.Work.Opened(all, nil, nil)
+	inner := &recorder{}
+	q := wrapQueue(controller.Options{
+		NewQueue: func(string, workqueue.TypedRateLimiter[request]) plainQueue { return inner },
+	}, c, func(key types.NamespacedName) types.NamespacedName { return key }, func(plainQueue) {})("test", nil).(*priorityQueue)
+	key := types.NamespacedName{Namespace: "a", Name: "b"}
+	if _, ok := c.Admit(t.Context(), key); !ok {
+		t.Fatal("not admitted")
+	}
+	for _, delay := range []time.Duration{time.Minute, time.Second} {
+		q.AddWithOpts(priorityqueue.AddOpts{After: delay}, request{NamespacedName: key})
+	}
+	c.Done(key)
+	q.AddWithOpts(priorityqueue.AddOpts{After: time.Minute}, request{NamespacedName: key}) // no reconcile asks for it
+	if got := inner.after; len(got) != 3 || got[0] <= 0 || got[0] >= time.Minute || got[1] != time.Second || got[2] != time.Minute {
+		t.Errorf("delays %v, want a part of 1m, 1s and 1m", got)
 	}
 }

@@ -133,10 +133,10 @@ func (q *Queue[T]) Add(item T) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface.
+// AddAfter implements workqueue.TypedDelayingInterface. What a sync adds may come sooner; see work.Controller.Spread.
 func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 	if key, ok := q.about(item); ok && q.controller.AddLater(key) {
-		q.TypedRateLimitingInterface.AddAfter(item, d)
+		q.TypedRateLimitingInterface.AddAfter(item, q.controller.Work.Spread(key, d))
 	}
 }
 

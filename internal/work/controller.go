@@ -174,6 +174,34 @@ func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stran
 	return waited, !queued
 }
 
+// Spread returns how long a key waits that asks for a delay. The objects of a slot are all reconciled when it opens. If
+// they ask for the same delay, as with RequeueAfter, they would stay in step from then on. So a delay that a reconcile
+// asks for ends at the key's own part of it after the slot was opened, unless that is over.
+func (c *Controller) Spread(key types.NamespacedName, delay time.Duration) time.Duration {
+	if delay < leastSpread {
+		return delay
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	opened, flies := c.keys.OpenedSince(key)
+	if !flies || opened == 0 {
+		return delay
+	}
+	if due := opened + time.Duration(part(key)*float64(delay)) - c.env.Now(); due > 0 {
+		return due
+	}
+	return delay
+}
+
+// leastSpread is the least delay that is spread. A shorter one may be the least time between two tries.
+const leastSpread = 10 * time.Second
+
+// part returns a number from 0 to 1 that is another one for each object of a slot.
+func part(key types.NamespacedName) float64 {
+	const slotBits = 12 // which the objects of a slot have in common
+	return float64(slot.KeyName.Hash(key.Namespace, key.Name, "")<<slotBits) / (1 << 64)
+}
+
 // Drop notes that the worker does not have a key any more, and reports whether it had.
 func (c *Controller) Drop(key types.NamespacedName) (had bool) {
 	s, known := c.Slot(key)
@@ -316,7 +344,7 @@ func (c *Controller) Opened(set slot.Set, urgent []types.NamespacedName, parked 
 		}
 	}
 	c.mu.Lock()
-	owed := c.keys.Opened(set)
+	owed := c.keys.Opened(set, c.env.Now())
 	c.mu.Unlock()
 	for _, key := range owed {
 		wait(key)

@@ -35,6 +35,8 @@ type inSlot[K comparable, F any] struct {
 	entries map[K]*entry[K, F]
 	// deleted is when a deletion was last reconciled; 0: never.
 	deleted time.Duration
+	// opened is when it was last opened; 0: never.
+	opened time.Duration
 	// met is what is known of the keys that were reconciled here since the slot came; nil if nobody asks.
 	met *met[K]
 }
@@ -217,10 +219,11 @@ func (k *Keys[K, F]) Paid(key K) {
 	}
 }
 
-// Opened returns the keys that were owed to slots that are open now.
-func (k *Keys[K, F]) Opened(set slot.Set) []K {
+// Opened notes that slots are open since now, and returns the keys that were owed to them.
+func (k *Keys[K, F]) Opened(set slot.Set, now time.Duration) []K {
 	var all []K
 	for _, s := range set.Slots() {
+		k.in(s).opened = now
 		keys := k.ask(s, func(e *entry[K, F]) bool { return e.owed })
 		for _, key := range keys {
 			k.Paid(key)
@@ -228,6 +231,15 @@ func (k *Keys[K, F]) Opened(set slot.Set) []K {
 		all = append(all, keys...)
 	}
 	return all
+}
+
+// OpenedSince returns when the slot of a key in flight was last opened; 0: never.
+func (k *Keys[K, F]) OpenedSince(key K) (opened time.Duration, flies bool) {
+	e := k.flying[key]
+	if e == nil {
+		return 0, false
+	}
+	return k.in(e.flight.Slot).opened, true
 }
 
 // Await has the key wait for a kind to be listed.

@@ -27,7 +27,7 @@ type model struct {
 	since                       map[key]time.Duration
 	flights                     map[key]work.Flight[int]
 	claims                      map[key]int
-	deleted                     map[slot.Slot]time.Duration
+	deleted, opened             map[slot.Slot]time.Duration
 	resets                      map[slot.Slot]set
 	shown                       map[slot.Slot]bool
 	met                         map[slot.Slot]set
@@ -46,6 +46,7 @@ func newModel() *model {
 	return &model{
 		slot: map[key]slot.Slot{}, queued: set{}, arrives: set{}, taken: set{}, owed: set{}, awaits: set{}, since: map[key]time.Duration{},
 		flights: map[key]work.Flight[int]{}, claims: map[key]int{}, deleted: map[slot.Slot]time.Duration{},
+		opened: map[slot.Slot]time.Duration{},
 		resets: map[slot.Slot]set{}, shown: map[slot.Slot]bool{}, failedAt: map[key]slot.Slot{}, counted: set{},
 		ailments: map[key]work.Ailment{}, met: map[slot.Slot]set{}, lost: map[key]slot.Slot{}, called: set{},
 	}
@@ -198,7 +199,10 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"opened": func(t *rapid.T) {
 				set := several.Draw(t, "set")
-				same("owed", sorted(k.Opened(set)), m.take(m.owed, set.Has))
+				same("owed", sorted(k.Opened(set, now)), m.take(m.owed, set.Has))
+				for _, s := range set.Slots() {
+					m.opened[s] = now
+				}
 			},
 			"await": func(t *rapid.T) {
 				s, key := at.Draw(t, "in"), some.Draw(t, "of")
@@ -403,7 +407,12 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				same("sum", k.Sum(), sum)
 				for n := range 6 {
 					key := key(fmt.Sprint(n))
-					_, flies := m.flights[key]
+					f, flies := m.flights[key]
+					opened, flying := k.OpenedSince(key)
+					same("flying", flying, flies)
+					if flies {
+						same("opened", opened, m.opened[f.Slot])
+					}
 					s, known := k.Slot(key)
 					same("known", known, m.waits(key) || flies)
 					if known {
