@@ -146,7 +146,7 @@ func (e *elector) send(ctx context.Context, req election.Request) {
 }
 
 func (e *elector) call(ctx context.Context, req election.Request) (member.Outcome, election.Record, error) {
-	timeout := e.config.WriteTimeout
+	timeout := e.config.RenewDeadline / 2 // as in controller-runtime
 	if req.Verb != election.Get {
 		record, outcome, err := e.Store.WriteElection(ctx, e.Lease, req.Record, timeout)
 		return outcome, record, err

@@ -192,7 +192,7 @@ func TestIncidents(t *testing.T) {
 }
 
 func (r *results) run(t *testing.T, plane *controlplane.ControlPlane, i incident) {
-	n := newNight(t, plane)
+	n := newNight(t, plane, func(*rig.Operator) {})
 	i.happens(n)
 	said := n.hear(i.questions)
 	r.mu.Lock()
@@ -203,12 +203,15 @@ func (r *results) run(t *testing.T, plane *controlplane.ControlPlane, i incident
 	}
 	i.repaired(n)
 	n.until("all is well again", n.wrong)
-	n.until("the tools say that all is well again", func() string {
-		if a := n.ask(check); a.code != 0 {
-			return a.text
-		}
-		return ""
-	})
+	n.until("the tools say that all is well again", n.ill)
+}
+
+// ill is what is wrong by the tools.
+func (n *night) ill() string {
+	if a := n.ask(check); a.code != 0 {
+		return a.text
+	}
+	return ""
 }
 
 // table is for docs/results.md.

@@ -11,12 +11,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
@@ -24,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/rig"
+	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
 const (
@@ -56,9 +63,15 @@ type night struct {
 	client    client.Client
 	fleet     *rig.Fleet
 	rota      string
+	// version is the one in which Websites are read and changed.
+	version string
+	// fault is that of all replicas' proxies. converts is false while a title cannot be converted.
+	fault    proxy.Faults
+	converts atomic.Bool
 }
 
-func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
+// newNight starts the operator; change says how it differs from that of other nights.
+func newNight(t *testing.T, plane *controlplane.ControlPlane, change func(*rig.Operator)) *night {
 	t.Helper()
 	path, err := command()
 	if err != nil {
@@ -68,26 +81,24 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(plane.Config(), client.Options{Scheme: rig.Scheme()})
-	if err != nil {
+	scheme := rig.Scheme()
+	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
+	if err := errors.Join(err, apiextensionsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
 		t.Fatal(err)
 	}
-	n := &night{t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path}
-	operator, err := plane.UserConfig(n.user())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := &night{t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path, version: webv1.GroupVersion.Version}
 	n.fleet = &rig.Fleet{
 		Dir: t.TempDir(), Command: []string{self}, Restart: true,
 		Operator: rig.Operator{
 			Rota: name, Namespace: n.namespace, Sites: n.namespace, Slots: slots, Lease: *lease, StatusOnly: true,
 			Titles: true, NoDuties: true,
 		},
-		Identify: func(context.Context, string) (rig.Identity, error) { return rig.Identity{Config: operator}, nil },
+		Identify: n.identify,
 	}
+	change(&n.fleet.Operator)
 	plane.MakeAccount(t, n.namespace, "operator")
 	n.permit()
 	for i := range websites {
@@ -101,8 +112,27 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane) *night {
 	return n
 }
 
-// user is the name that the API server has for the operator's ServiceAccount.
-func (n *night) user() string { return "system:serviceaccount:" + n.namespace + ":operator" }
+// identify gives a replica the operator's token, and a proxy of its own.
+func (n *night) identify(ctx context.Context, _ string) (rig.Identity, error) {
+	request := &authenticationv1.TokenRequest{}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: "operator"}}
+	if err := n.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return rig.Identity{}, err
+	}
+	id, err := rig.Through(1, request.Status.Token, n.plane.Config())
+	if err == nil {
+		id.Proxy.Set(n.fault)
+	}
+	return id, err
+}
+
+// faults are those of all replicas' proxies from now on.
+func (n *night) faults(f proxy.Faults) {
+	n.fault = f
+	for _, r := range n.fleet.All() {
+		r.Proxy.Set(f)
+	}
+}
 
 // permit gives the operator what it needs.
 func (n *night) permit() {
@@ -127,10 +157,17 @@ func (n *night) create(site, title string) {
 func (n *night) change(site, title string) {
 	n.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"title":%q}}`, title))
-	obj := &webv1.Website{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: site}}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(n.kind("Website"))
+	obj.SetNamespace(n.namespace)
+	obj.SetName(site)
 	if err := n.client.Patch(n.t.Context(), obj, patch); err != nil {
 		n.t.Fatal(err)
 	}
+}
+
+func (n *night) kind(kind string) schema.GroupVersionKind {
+	return webv1.GroupVersion.WithKind(kind).GroupKind().WithVersion(n.version)
 }
 
 // start starts a replica in a new Pod: web-1, web-2 and so on.
@@ -178,14 +215,16 @@ func (n *night) end() {
 
 // wrong says which Websites are not reconciled, and "" if all are.
 func (n *night) wrong() string {
-	var list webv1.WebsiteList
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(n.kind("WebsiteList"))
 	if err := n.client.List(n.t.Context(), &list, client.InNamespace(n.namespace)); err != nil {
 		return err.Error()
 	}
 	var behind []string
 	for _, site := range list.Items {
-		if site.Status.ObservedGeneration != site.Generation {
-			behind = append(behind, site.Name)
+		observed, _, _ := unstructured.NestedInt64(site.Object, "status", "observedGeneration")
+		if observed != site.GetGeneration() {
+			behind = append(behind, site.GetName())
 		}
 	}
 	if len(behind) > 0 {

@@ -23,7 +23,6 @@ import (
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/rig/proxy"
 )
 
 var (
@@ -90,12 +89,9 @@ func (a accounts) identify(ctx context.Context, rota, name string) (Identity, er
 		upstreams = append(upstreams, a.Plane.ConfigFor(i))
 	}
 	number, _ := strconv.ParseUint(strings.TrimPrefix(name, "web-"), 10, 64)
-	p, err := proxy.New(number, upstreams...)
-	if err != nil {
-		return Identity{}, err
-	}
-	cfg := &rest.Config{Host: p.Host(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA()}}
-	return Identity{Config: cfg, UID: string(pod.UID), Proxy: p}, nil
+	id, err := Through(number, token, upstreams...)
+	id.UID = string(pod.UID)
+	return id, err
 }
 
 func (a accounts) token(

@@ -70,6 +70,16 @@ type Identity struct {
 	Proxy *proxy.Proxy
 }
 
+// Through puts a proxy with that seed before API servers. The replica has a token, which passes the proxy.
+func Through(seed uint64, token string, servers ...*rest.Config) (Identity, error) {
+	p, err := proxy.New(seed, servers...)
+	if err != nil {
+		return Identity{}, err
+	}
+	cfg := &rest.Config{Host: p.Host(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA()}}
+	return Identity{Config: cfg, Proxy: p}, nil
+}
+
 // start starts the next process of the Pod.
 func (r *Replica) start() error {
 	r.mu.Lock()

@@ -14,8 +14,8 @@ type lease struct {
 	start    time.Duration
 	underWay bool
 	next     time.Duration
-	// failed: the last renewal was not answered by a success.
-	failed bool
+	// failed: the last renewal was not answered by a success. slow: it was not, or half of WriteTimeout was over by then.
+	failed, slow bool
 	// said is what the last successful renewal said of the gate, and saidAt when it first said "open". open: the table was
 	// read consistently since. So nobody made another table after seeing this gate shut (rules R5, R16).
 	said, open bool
@@ -28,7 +28,7 @@ var ErrExpelled = errors.New("expelled")
 // deadline is when work must stop, as Time.Late (rule R2).
 func (m *Member) deadline() time.Duration {
 	if m.lease.mine.UID == "" {
-		return m.now.Late() + m.cfg.WriteTimeout // there is nothing to protect yet
+		return m.now.Late() + m.cfg.RenewDeadline // there is nothing to protect yet
 	}
 	return m.lease.start + m.cfg.RenewDeadline
 }
@@ -99,7 +99,7 @@ func (m *Member) keepLease() {
 	}
 	timeout := m.timeout()
 	if m.lapsed {
-		timeout = m.cfg.WriteTimeout
+		timeout = m.longest()
 	}
 	if l.UID == "" {
 		m.do(CreateLease{Lease: l, Timeout: timeout})
@@ -115,6 +115,7 @@ func (m *Member) keepLease() {
 func (m *Member) renewed(e Renewed) {
 	m.lease.underWay = false
 	m.lease.failed = e.Outcome != OutcomeDone
+	m.lease.slow = m.lease.failed || m.now.Late()-e.Start > m.cfg.WriteTimeout/2
 	first := m.lease.mine.UID == ""
 	defer func() { m.recovery.early = false }()
 	switch e.Outcome {

@@ -57,7 +57,7 @@ func (m *Member) keepParting() {
 		m.stop(nil, false)
 	default:
 		m.deleting[id] = true
-		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.cfg.WriteTimeout})
+		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.longest()})
 	}
 }
 

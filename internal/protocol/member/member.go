@@ -266,7 +266,16 @@ func (m *Member) shutAll() {
 	m.do(Shut{Slots: all})
 }
 
-// timeout is the server-side timeout of a write that is sent now (rule R2).
+// timeout is that of a write to the table or a Lease that is sent now (rule R2).
 func (m *Member) timeout() time.Duration {
-	return max(time.Millisecond, min(m.cfg.WriteTimeout, m.deadline()-m.now.Late()))
+	return max(time.Millisecond, min(m.longest(), m.deadline()-m.now.Late()))
+}
+
+// longest is how long such a write may take. Behind a slow API server it is half of the deadline, as in client-go's
+// leader election: its writes are conditional, so one that comes late does no harm.
+func (m *Member) longest() time.Duration {
+	if m.lease.slow {
+		return max(m.cfg.WriteTimeout, m.cfg.RenewDeadline/2)
+	}
+	return m.cfg.WriteTimeout
 }

@@ -41,6 +41,38 @@ func find[A member.Action](actions []member.Action) (a A, ok bool) {
 	return actions[i].(A), true
 }
 
+// Behind a slow API server a renewal may take half of the deadline, as in stock leader election, or what is left of it.
+func TestR02SlowRenewals(t *testing.T) {
+	for name, c := range map[string]struct {
+		took   time.Duration
+		answer member.Outcome
+		want   time.Duration // 0: what is left
+	}{
+		"quick":           {time.Second, member.OutcomeDone, 2 * time.Second},
+		"slow":            {1100 * time.Millisecond, member.OutcomeDone, 5 * time.Second},
+		"without answer":  {time.Second, member.OutcomeUnknown, 5 * time.Second},
+		"shortly before":  {5 * time.Second, member.OutcomeUnknown, 0},
+		"after the lapse": {9 * time.Second, member.OutcomeUnknown, 5 * time.Second},
+	} {
+		m := renewed(t, member.Config{}) // until 10 s
+		m.Step(after(2*time.Second), member.Tick{})
+		now := after(2*time.Second + c.took)
+		again, renews := find[member.RenewLease](m.Step(now, member.Renewed{
+			Start: after(2 * time.Second).Mono, Outcome: c.answer, Lease: member.Lease{ID: "a", UID: "lease", Version: "2"},
+		}))
+		for !renews && m.Wake() < after(time.Hour).Mono {
+			now.Mono = m.Wake()
+			again, renews = find[member.RenewLease](m.Step(now, member.Tick{}))
+		}
+		if c.want == 0 {
+			c.want = after(10*time.Second).Mono - now.Mono
+		}
+		if again.Timeout != c.want {
+			t.Errorf("%s: the next renewal may take %v, want %v", name, again.Timeout, c.want)
+		}
+	}
+}
+
 // At the deadline itself all slots are shut, the last one of the largest rota included, and not before (rule R2).
 func TestR02LapsesAtTheDeadline(t *testing.T) {
 	m := renewed(t, member.Config{Slots: slot.MaxCount})

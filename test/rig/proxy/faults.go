@@ -25,6 +25,8 @@ type Faults struct {
 	CutWatches, TearWatches time.Duration
 	// RefuseWatches resets each new watch at once.
 	RefuseWatches bool
+	// DropBookmarks withholds the bookmarks of watches in JSON that begin from now on.
+	DropBookmarks bool
 	// StripShardSelector removes shard selectors from requests: an API server without the feature gate ignores them.
 	StripShardSelector bool
 }
@@ -46,7 +48,7 @@ var reason = map[int]string{
 }
 
 func (f Faults) concernWatches() bool {
-	return f.CutWatches > 0 || f.TearWatches > 0 || f.RefuseWatches
+	return f.CutWatches > 0 || f.TearWatches > 0 || f.RefuseWatches || f.DropBookmarks
 }
 
 // IsWrite says whether a request changes something.

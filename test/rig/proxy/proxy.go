@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -13,6 +15,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +79,7 @@ func New(seed uint64, servers ...*rest.Config) (*Proxy, error) {
 				r.Out.URL.RawQuery = query.Encode()
 			}
 		},
-		ModifyResponse: p.tear,
+		ModifyResponse: p.change,
 		FlushInterval:  -1,
 		// A server that is gone resets what is under way.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
@@ -221,12 +224,42 @@ func writeStatus(w http.ResponseWriter, code int) {
 	})
 }
 
-// tear makes a watch end within an event.
-func (p *Proxy) tear(resp *http.Response) error {
-	if d := p.faults().TearWatches; d > 0 && cable.IsWatch(resp.Request) && resp.StatusCode == http.StatusOK {
-		resp.Body = &torn{ReadCloser: resp.Body, from: time.Now().Add(d)}
+// change makes a watch end within an event, or has it come without bookmarks.
+func (p *Proxy) change(resp *http.Response) error {
+	if !cable.IsWatch(resp.Request) || resp.StatusCode != http.StatusOK {
+		return nil
+	}
+	f := p.faults()
+	if f.TearWatches > 0 {
+		resp.Body = &torn{ReadCloser: resp.Body, from: time.Now().Add(f.TearWatches)}
+	}
+	if f.DropBookmarks && strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		resp.Body = &unmarked{ReadCloser: resp.Body, lines: bufio.NewReader(resp.Body)}
 	}
 	return nil
+}
+
+// unmarked is a watch in JSON, an event a line, without its bookmarks.
+type unmarked struct {
+	io.ReadCloser
+	lines *bufio.Reader
+	rest  []byte
+}
+
+// Read implements io.Reader.
+func (u *unmarked) Read(b []byte) (int, error) {
+	for len(u.rest) == 0 {
+		line, err := u.lines.ReadBytes('\n')
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.HasPrefix(line, []byte(`{"type":"BOOKMARK"`)) {
+			u.rest = line
+		}
+	}
+	n := copy(b, u.rest)
+	u.rest = u.rest[n:]
+	return n, nil
 }
 
 // torn is a stream that breaks in the middle of what comes first after a time.
