@@ -22,7 +22,7 @@ func TestTrace(t *testing.T) {
 		life = &Timeline{}
 		w = runChaos(seed, Options{Timeline: life}, spoiled{oldLists: true})
 	}
-	t.Logf("seed %d", w.o.Seed)
+	t.Logf("seed %d", w.opts.Seed)
 	checkTrace(t, life, w.Violations()[0].Rule, FaultAllDeleted.String(), "p2-2", "gate open")
 	_, life = RecordChaos(3)
 	checkTrace(t, life, "in flight", "write commits", "Lease written, open true", "deadline passed")
