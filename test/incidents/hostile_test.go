@@ -67,7 +67,8 @@ func circumstances() []circumstance {
 		name:   "a webhook takes three seconds",
 		begins: func(n *night) { n.webhook(n.server(allow(3*time.Second)), admissionv1.Fail) },
 	}, {
-		name:   "a webhook that may be ignored does not answer", // each write takes two thirds of a lease, as 10 s are by default
+		// Each write takes two thirds of a lease, which is what 10 s are by default.
+		name:   "a webhook that may be ignored does not answer",
 		begins: func(n *night) { n.webhook(n.server(allow(time.Hour)), admissionv1.Ignore) },
 	}, {
 		name:    "a webhook does not answer",
@@ -75,6 +76,14 @@ func circumstances() []circumstance {
 		blocked: true,
 		ends: func(n *night) {
 			n.delete(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: n.namespace}})
+		},
+	}, {
+		name: "a policy refuses changes of some objects, such as labels",
+		begins: func(n *night) {
+			n.refuse()
+			for i := range changed {
+				n.create(fmt.Sprintf("new-%d", i), frozen)
+			}
 		},
 	}, {
 		name: "requests are refused now and then",
@@ -115,7 +124,7 @@ func circumstances() []circumstance {
 		name:  "the API server starts again, and a replica is killed",
 		whole: true,
 		begins: func(n *night) {
-			n.ok(n.plane.StopServer("apiserver-0"))
+			n.ok(n.plane.KillServer("apiserver-0"))
 			n.ok(n.plane.StartServer("apiserver-0"))
 		},
 		meanwhile: func(n *night) { n.kill("web-1") },
@@ -247,7 +256,9 @@ func (n *night) refuse() {
 					},
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: "oldObject.spec.title != '" + frozen + "'", Message: "it is frozen"}},
+			Validations: []admissionv1.Validation{{
+				Expression: "oldObject.spec.title != '" + frozen + "'", Message: "it is frozen",
+			}},
 		},
 	}))
 	n.ok(n.client.Create(n.t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -278,8 +289,8 @@ const (
 func (n *night) convert() {
 	n.t.Helper()
 	s := n.server(http.HandlerFunc(n.conversion))
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "websites." + webv1.GroupVersion.Group}}
-	n.ok(n.client.Get(n.t.Context(), client.ObjectKeyFromObject(crd), crd))
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	n.ok(n.client.Get(n.t.Context(), client.ObjectKey{Name: "websites." + webv1.GroupVersion.Group}, crd))
 	next := crd.Spec.Versions[0].DeepCopy()
 	next.Name, crd.Spec.Versions[0].Storage = stored, false
 	crd.Spec.Versions = append(crd.Spec.Versions, *next)

@@ -89,7 +89,9 @@ func newNight(t *testing.T, plane *controlplane.ControlPlane, change func(*rig.O
 	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
 		t.Fatal(err)
 	}
-	n := &night{t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path, version: webv1.GroupVersion.Version}
+	n := &night{
+		t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path, version: webv1.GroupVersion.Version,
+	}
 	n.fleet = &rig.Fleet{
 		Dir: t.TempDir(), Command: []string{self}, Restart: true,
 		Operator: rig.Operator{

@@ -45,6 +45,7 @@ func newBackend(t *testing.T) *backend {
 			fmt.Fprint(w, "done")
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		w.(http.Flusher).Flush()
 		for {
 			select {
@@ -278,6 +279,15 @@ func TestWatches(t *testing.T) {
 	b.events <- "0123456789"
 	if got, err := io.ReadAll(w); err == nil || string(got) != "01234" {
 		t.Errorf("a torn watch brought %q, %v", got, err)
+	}
+	p.Set(proxy.Faults{DropBookmarks: true})
+	w = p.watch(t)
+	const added, bookmark = `{"type":"ADDED"}` + "\n", `{"type":"BOOKMARK"}` + "\n"
+	b.events <- bookmark + added + bookmark
+	b.events <- added
+	got := make([]byte, 2*len(added))
+	if _, err := io.ReadFull(w, got); err != nil || string(got) != added+added {
+		t.Errorf("a watch without bookmarks brought %q, %v", got, err)
 	}
 	p.Set(proxy.Faults{RefuseWatches: true})
 	if _, _, err := p.do(t.Context(), http.MethodGet, "/x?watch=true", ""); err == nil {
