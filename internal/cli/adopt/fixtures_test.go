@@ -113,6 +113,35 @@ func TestWritten(t *testing.T) {
 	require.NoError(t, (&Report{Dir: dir}).Check(t.Context(), all))
 }
 
+// TestUnreadElections: where the manager's options are not in the call, a rota without the Lease of the old leader must be
+// changed, and the line to write names the Lease. One whose flags name it is to be looked at.
+func TestUnreadElections(t *testing.T) {
+	dir, _ := fixtures(t)
+	type finding struct{ Level, Instead string }
+	for folder, want := range map[string]map[string]finding{
+		"unread": {
+			"Manager": {"must", `r, err := rota.New(cfg, rota.Options{Name: "unread", LeaderElectionID: "unread"}), ` +
+				"and ctrlrt.NewManager(cfg, r, options)"},
+			"LeaderElection": {"must", `rota.Options{Name: "unread", LeaderElectionID: "unread"}`},
+		},
+		"bound": {
+			"LeaderElection": {"look", "start it with --rota-leader-election-id: the manager's LeaderElectionID"},
+		},
+	} {
+		r, err := Run(t.Context(), Options{Dir: filepath.Join(dir, folder), Name: folder})
+		require.NoError(t, err)
+		got := map[string]finding{}
+		for _, f := range r.Findings {
+			if f.Code == "LeaderElection" || f.Code == "Manager" {
+				got[f.Code] = finding{fmt.Sprint(f.Level), f.Instead}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", folder, diff)
+		}
+	}
+}
+
 // transcript is what is written, and what is left.
 func transcript(t *testing.T, r *Report, changes []Change) string {
 	t.Helper()

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -80,26 +81,58 @@ func (s *scan) findManagers() {
 // unreadElection reports a manager whose options were not read, and may have leader election: without the name of its
 // Lease in rota.Options, a stock leader and the members would work at once.
 func (s *scan) unreadElection(m *manager) {
-	if !m.adopted {
-		m.note.Instead = s.makeManager("the manager's")
-		return
-	}
-	if !s.hasRotaOption(m, "LeaderElectionID", "NoStockReplicas") {
-		n := s.find(Must, "LeaderElection", m.syntax.Pos(),
-			"its options were not read, and rota.Options has no LeaderElectionID")
-		n.Instead = s.rotaOptions("the manager's")
+	args := m.call.Call.Args
+	election := s.constant(args[len(args)-1].Type(), "LeaderElectionID")
+	switch {
+	case !m.adopted:
+		m.note.Instead = s.makeManager(election)
+	case s.hasRotaOption(m, "LeaderElectionID", "NoStockReplicas"):
+	case s.bindsFlags():
+		s.find(Look, "LeaderElection", m.syntax.Pos(),
+			"its options were not read, and a flag names the Lease of rota.Options").Instead =
+			"start it with --rota-leader-election-id: the manager's LeaderElectionID"
+	default:
+		s.find(Must, "LeaderElection", m.syntax.Pos(),
+			"its options were not read, and rota.Options has no LeaderElectionID").Instead = s.rotaOptions(election)
 	}
 }
 
-// hasRotaOption reports whether the rota of a manager of package ctrlrt is made with one of these options.
+// constant is the expression of the only value that the field of a struct gets anywhere in the program, or "the
+// manager's" if it is no constant.
+func (s *scan) constant(of types.Type, name string) string {
+	value := ""
+	for _, v := range s.storesOf(of, name) {
+		c, ok := v.(*ssa.Const)
+		if !ok || c.Value == nil || value != "" && value != c.Value.ExactString() {
+			return "the manager's"
+		}
+		value = c.Value.ExactString()
+	}
+	return cmp.Or(value, "the manager's")
+}
+
+// bindsFlags reports whether flags set the options of a rota.
+func (s *scan) bindsFlags() bool {
+	for i := range s.each() {
+		if c, ok := i.(*ssa.Call); ok && calleeOf(&c.Call).method(rotaPath, "Options", "BindFlags") {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRotaOption reports whether the rota of a manager of package ctrlrt is made with one of these options. Options that
+// are not in the call have it if the program sets it anywhere.
 func (s *scan) hasRotaOption(m *manager, names ...string) bool {
 	return s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
 		syntax := s.calls[c.Pos()]
 		if !calleeOf(&c.Call).is(rotaPath, "New") || syntax == nil || len(syntax.Args) != 2 {
 			return false
 		}
-		lit, _ := ast.Unparen(syntax.Args[1]).(*ast.CompositeLit)
-		return slices.ContainsFunc(names, func(name string) bool { return field(lit, name) != nil })
+		lit, read := ast.Unparen(syntax.Args[1]).(*ast.CompositeLit)
+		return slices.ContainsFunc(names, func(name string) bool {
+			return read && field(lit, name) != nil || !read && len(s.storesOf(c.Call.Args[1].Type(), name)) > 0
+		})
 	})
 }
 

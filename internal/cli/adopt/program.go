@@ -260,6 +260,20 @@ func (p *program) before(v ssa.Value) []ssa.Value {
 	return nil
 }
 
+// storesOf returns the values that a field of a struct gets anywhere.
+func (p *program) storesOf(of types.Type, name string) []ssa.Value {
+	st, ok := of.Underlying().(*types.Struct)
+	if !ok {
+		return nil
+	}
+	for f := range st.Fields() {
+		if f.Name() == name {
+			return p.stores[f.Pos()]
+		}
+	}
+	return nil
+}
+
 // returned returns what a call of the operator's own functions may return.
 func (p *program) returned(call *ssa.Call, result int) (out []ssa.Value) {
 	for _, f := range p.callees[call] {
