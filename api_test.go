@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"go/importer"
 	"go/token"
@@ -21,10 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write docs/api.txt instead of comparing with it")
 
 const apiFile = "docs/api.txt"
 
@@ -36,7 +34,7 @@ const apiHead = `# What the public packages export. TestAPI compares it with the
 // -v it counts the names of each package.
 func TestAPI(t *testing.T) {
 	now := api(t)
-	if *update {
+	if golden.Updating() {
 		require.NoError(t, os.WriteFile(apiFile, []byte(apiHead+strings.Join(now, "\n")+"\n"), 0o644))
 	}
 	data, err := os.ReadFile(apiFile)

@@ -3,7 +3,6 @@ package rota_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/dispatch/app"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -114,15 +114,7 @@ A [dispatcher](dispatch.md) serves those of its member, those of its process (Go
 these. All have the label `+"`rota`"+`. The types of problems are in [dispatch.md](dispatch.md#problems).
 
 %s`, metricTable(memberMetrics(t)), metricTable(dispatcherMetrics(t)))
-	if *update {
-		require.NoError(t, os.WriteFile(metricsPage, []byte(want), 0o644))
-		return
-	}
-	got, err := os.ReadFile(metricsPage)
-	require.NoError(t, err)
-	if string(got) != want {
-		t.Errorf("%s is not what the metrics say: go test -run TestMetricsPage -update .", metricsPage)
-	}
+	golden.File(t, metricsPage, want)
 }
 
 // adapters is the name that the example of scaling has an adapter give to a sum.

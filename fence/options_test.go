@@ -1,21 +1,17 @@
 package fence_test
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/test/golden"
 )
-
-var update = flag.Bool("update", false, "write testdata instead of comparing with it")
 
 func exampleOptions() fence.Options {
 	return fence.Options{
@@ -31,15 +27,7 @@ func TestManifest(t *testing.T) {
 	for name, o := range map[string]fence.Options{"website": plain, "configmaps": configMapsToo} {
 		got, err := fence.Manifest(o)
 		noError(t, err)
-		path := filepath.Join("testdata", name+".yaml")
-		if *update {
-			noError(t, os.WriteFile(path, got, 0o600))
-		}
-		want, err := os.ReadFile(path)
-		noError(t, err)
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s (-want +got; -update writes it):\n%s", path, diff)
-		}
+		golden.File(t, filepath.Join("testdata", name+".yaml"), string(got))
 	}
 }
 

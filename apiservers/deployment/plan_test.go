@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"crypto/x509"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,10 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // files returns what is written, by path.
 func files(t testing.TB, text string, o Options) map[string]string {
@@ -42,25 +40,14 @@ func TestGolden(t *testing.T) {
 	h := hosttest.New(t)
 	got := files(t, manifest(t), options(h))
 	const dir = "testdata/kubeadm"
-	if *update {
+	if golden.Updating() {
 		require.NoError(t, os.RemoveAll(dir))
 	}
 	var names []string
 	for name, text := range got {
 		names = append(names, name)
 		text = hideSecrets(t, text)
-		golden := filepath.Join(dir, strings.Replace(name, ".gitignore", "gitignore", 1))
-		if *update {
-			require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
-			require.NoError(t, os.WriteFile(golden, []byte(text), 0o644))
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatalf("%v; run: go test -run TestGolden ./apiservers/deployment -update", err)
-		}
-		if diff := cmp.Diff(string(want), text); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
+		golden.File(t, filepath.Join(dir, strings.Replace(name, ".gitignore", "gitignore", 1)), text)
 		if !strings.HasPrefix(name, Secrets+"/") && strings.Contains(text, "PRIVATE KEY") {
 			t.Errorf("%s has a key", name)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -139,11 +140,8 @@ func TestFiles(t *testing.T) {
 	}{{"pod", f, FormStaticPod}, {"systemd", f, FormSystemd}, {"envoy-pod", &e, FormStaticPod}, {"envoy-systemd", &e, FormSystemd}} {
 		files, err := c.f.Files(c.form, programs(c.f.Proxy), someServers)
 		require.NoError(t, err)
-		if *update {
-			require.NoError(t, os.MkdirAll(filepath.Join("testdata", c.dir), 0o755))
-		}
 		for _, file := range files {
-			golden(t, filepath.Join(c.dir, file.Path), file.Text)
+			golden.File(t, filepath.Join("testdata", c.dir, file.Path), string(file.Text))
 			if !Written(file.Text) {
 				t.Errorf("%s is not recognized", file.Path)
 			}

@@ -2,7 +2,6 @@ package front
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,13 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/apiservers/front/fronttest"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write testdata")
 
 func example() *Front {
 	f := Default()
@@ -26,24 +22,10 @@ func example() *Front {
 
 var someServers = []Server{{Address: "10.0.3.4:6443"}, {Address: "10.0.3.5:6443", Draining: true}}
 
-// golden compares with a file in testdata.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; go test ./apiservers/front -update writes it:\n%s", path, diff)
-	}
-}
-
 func TestHAProxy(t *testing.T) {
 	f := example()
-	golden(t, "haproxy.cfg", f.HAProxy(someServers, ""))
-	golden(t, "haproxy-cold.cfg", f.HAProxy(nil, ""))
+	golden.File(t, "testdata/haproxy.cfg", string(f.HAProxy(someServers, "")))
+	golden.File(t, "testdata/haproxy-cold.cfg", string(f.HAProxy(nil, "")))
 }
 
 // TestHAProxyAccepts has HAProxy itself read the configuration of all kinds of fronts.

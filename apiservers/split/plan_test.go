@@ -1,7 +1,6 @@
 package split
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,10 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write testdata")
 
 func kubeadm(t *testing.T, edits ...string) string {
 	t.Helper()
@@ -54,16 +52,7 @@ func TestFiles(t *testing.T) {
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Path)
-		golden := filepath.Join("testdata", "kubeadm", f.Path)
-		if *update {
-			require.NoError(t, os.MkdirAll(filepath.Dir(golden), 0o755))
-			require.NoError(t, os.WriteFile(golden, f.Text, 0o600))
-		}
-		want, err := os.ReadFile(golden)
-		require.NoError(t, err)
-		if d := cmp.Diff(string(want), string(f.Text)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", f.Path, d)
-		}
+		golden.File(t, filepath.Join("testdata", "kubeadm", f.Path), string(f.Text))
 		if !Written(f.Text) {
 			t.Errorf("%s cannot be recognized", f.Path)
 		}

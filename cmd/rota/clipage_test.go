@@ -1,45 +1,33 @@
 package main
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rota-dev/rota/test/require"
+	"github.com/rota-dev/rota/test/golden"
 )
-
-var update = flag.Bool("update", false, "write docs/cli.md")
 
 const cliPage = "../../docs/cli.md"
 
 // TestCLIPage: docs/cli.md has every command and flag, as the commands themselves say them.
 func TestCLIPage(t *testing.T) {
-	want := pageOf(newCommand())
-	if *update {
-		require.NoError(t, os.WriteFile(cliPage, []byte(want), 0o644))
-	}
-	got, err := os.ReadFile(cliPage)
-	require.NoError(t, err)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/cli.md is stale; run: go test -run TestCLIPage ./cmd/rota -update\n%s", diff)
-	}
+	page := pageOf(newCommand())
+	golden.File(t, cliPage, page)
 	// It is complete: each command that help lists has a section, and each flag that it takes a row there.
 	eachCommand(newCommand(), func(c *cobra.Command) {
 		if hidden(c) || c.Parent() == nil {
 			return
 		}
-		_, section, found := strings.Cut(string(got), "\n## "+c.CommandPath()+"\n")
+		_, section, found := strings.Cut(page, "\n## "+c.CommandPath()+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
 		if !found {
 			t.Errorf("no section of %s", c.CommandPath())
 		}
-		_, common, _ := strings.Cut(string(got), "\n## Flags for the cluster\n")
+		_, common, _ := strings.Cut(page, "\n## Flags for the cluster\n")
 		common, _, _ = strings.Cut(common, "\n## ")
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if row := "--" + f.Name + "`"; !f.Hidden && !strings.Contains(section, row) && !strings.Contains(common, row) {
@@ -48,7 +36,7 @@ func TestCLIPage(t *testing.T) {
 		})
 	})
 	for _, e := range exitCodes {
-		if !strings.Contains(string(got), fmt.Sprintf("\n| %d | %s |\n", e.code, e.meaning)) {
+		if !strings.Contains(page, fmt.Sprintf("\n| %d | %s |\n", e.code, e.meaning)) {
 			t.Errorf("no row of exit code %d", e.code)
 		}
 	}

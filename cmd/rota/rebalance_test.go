@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -29,7 +30,7 @@ func TestPrintPlan(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, printPlan(&out, paint{}, p, false))
-	golden(t, "plan_printed.txt", out.String())
+	golden.File(t, "testdata/plan_printed.txt", out.String())
 	for n := range planMoves {
 		p.Moves = append(p.Moves, view.PlannedMove{First: n, Last: n, From: "web-1-b", To: "+new-1"})
 	}

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -52,22 +52,10 @@ func shown() *view.Rota {
 	}
 }
 
-// golden compares what is printed with a file in testdata, which -update writes.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := "testdata/" + file
-	if *update {
-		writeFile(t, path, got)
-	}
-	if diff := cmp.Diff(read(t, path), got); diff != "" {
-		t.Errorf("%s (-want +got), which -update writes:\n%s", path, diff)
-	}
-}
-
 func TestPrintStatus(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, printStatus(&out, paint{}, shown(), false))
-	golden(t, "status_printed.txt", out.String())
+	golden.File(t, "testdata/status_printed.txt", out.String())
 	out.Reset()
 	r := shown()
 	r.Worst = []view.KeyHealth{{Member: "web-0-a", Controller: "website", Namespace: "a", Name: "hello", Slot: 9,
@@ -99,7 +87,7 @@ func TestPrintWarnings(t *testing.T) {
 	}}
 	var out bytes.Buffer
 	printWarnings(&out, r)
-	golden(t, "warnings_printed.txt", out.String())
+	golden.File(t, "testdata/warnings_printed.txt", out.String())
 	out.Reset()
 	if printWarnings(&out, &view.Rota{At: now}); out.Len() > 0 {
 		t.Errorf("of none: %s", out.String())

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -41,7 +42,7 @@ func TestPrintWho(t *testing.T) {
 	nobody := &view.Who{Answer: "nobody works on Pod a/x: one", Works: view.WorksNo, Rota: "ns/web", Reasons: []string{"one", "two", "three"}}
 	var both bytes.Buffer
 	require.NoError(t, errors.Join(printWho(&both, paint{}, works), printWho(&both, paint{}, nobody)))
-	golden(t, "who_printed.txt", both.String())
+	golden.File(t, "testdata/who_printed.txt", both.String())
 	failing := *works
 	failing.Health = []view.KeyHealth{{Controller: "website", Text: "has failed 12 times in a row"}}
 	var text bytes.Buffer

@@ -4,7 +4,6 @@ package charts
 
 import (
 	"bytes"
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,8 +20,6 @@ import (
 )
 
 const root = "../.."
-
-var update = flag.Bool("update", false, "write the tables of values in docs/deploy.md")
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())

@@ -3,7 +3,6 @@ package charts
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -116,10 +116,5 @@ func TestValuesInDocs(t *testing.T) {
 		}
 		page = between.ReplaceAllString(page, "${1}"+strings.ReplaceAll(table.String(), "$", "$$")+"${2}")
 	}
-	if *update {
-		require.NoError(t, os.WriteFile(filepath.Join(root, "docs/deploy.md"), []byte(page), 0o600))
-	}
-	if page != string(read(t, "docs/deploy.md")) {
-		t.Error("docs/deploy.md is stale: go test ./test/charts -update writes it")
-	}
+	golden.File(t, filepath.Join(root, "docs/deploy.md"), page)
 }

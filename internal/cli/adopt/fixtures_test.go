@@ -1,22 +1,20 @@
 package adopt
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/modfile"
 	"golang.org/x/tools/go/analysis/analysistest"
 	"golang.org/x/tools/txtar"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write into testdata what is written")
 
 // goldenName is the file of an archive that has what `rota adopt --write` changes in the others.
 const goldenName = "written"
@@ -84,13 +82,8 @@ func TestWritten(t *testing.T) {
 	dir, archives := fixtures(t)
 	var all []Change
 	for folder, a := range archives {
-		golden := -1
-		for i, f := range a.Files {
-			if f.Name == goldenName {
-				golden = i
-			}
-		}
-		if golden < 0 {
+		written := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == goldenName })
+		if written < 0 {
 			continue
 		}
 		r, err := Run(t.Context(), Options{Dir: filepath.Join(dir, folder), Name: folder})
@@ -102,13 +95,8 @@ func TestWritten(t *testing.T) {
 			t.Fatal(folder, err)
 		}
 		all = append(all, changes...)
-		got := transcript(t, r, changes)
-		if diff := cmp.Diff(string(a.Files[golden].Data), got); diff != "" && !*update {
-			t.Errorf("%s (-want +got), which -update writes:\n%s", folder, diff)
-		}
-		if a.Files[golden].Data = []byte(got); *update {
-			writeFile(t, filepath.Join("testdata", folder+".txtar"), string(txtar.Format(a)))
-		}
+		a.Files[written].Data = []byte(transcript(t, r, changes))
+		golden.File(t, filepath.Join("testdata", folder+".txtar"), string(txtar.Format(a)))
 	}
 	require.NoError(t, (&Report{Dir: dir}).Check(t.Context(), all))
 }

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,14 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
-
-var update = flag.Bool("update", false, "write what the scripts print into them")
 
 // A script is a conversation with a queue of 8 slots and the kinds Pod and Site. Its commands:
 //
@@ -42,14 +38,7 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got := transcript(t, string(text))
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-				return
-			}
-			if diff := cmp.Diff(string(text), got); diff != "" {
-				t.Errorf("(-the script +what happens):\n%s", diff)
-			}
+			golden.File(t, file, transcript(t, string(text)))
 		})
 	}
 }
