@@ -30,10 +30,8 @@ var Live live
 
 type live struct{}
 
-// ApplyToGet implements client.GetOption.
-func (live) ApplyToGet(*client.GetOptions) {}
-
-// ApplyToList implements client.ListOption.
+// These implement the options of package client.
+func (live) ApplyToGet(*client.GetOptions)   {}
 func (live) ApplyToList(*client.ListOptions) {}
 
 // Share is an option of List of the manager's client and cache: List returns this member's share. It is for code

@@ -90,14 +90,10 @@ type answerQueue struct {
 	got []request
 }
 
-// Add implements workqueue.TypedInterface.
-func (q *answerQueue) Add(r request) { q.got = append(q.got, r) }
-
-// AddAfter implements workqueue.TypedDelayingInterface.
+// These implement workqueue.TypedRateLimitingInterface.
+func (q *answerQueue) Add(r request)                       { q.got = append(q.got, r) }
 func (q *answerQueue) AddAfter(r request, _ time.Duration) { q.Add(r) }
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (q *answerQueue) AddRateLimited(r request) { q.Add(r) }
+func (q *answerQueue) AddRateLimited(r request)            { q.Add(r) }
 
 func (q *answerQueue) take() []request {
 	got := q.got

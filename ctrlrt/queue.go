@@ -32,14 +32,10 @@ func (q *shardedQueue) about(r request) request {
 	return request{NamespacedName: q.keyOf(r.NamespacedName)}
 }
 
-// Add implements workqueue.TypedInterface.
-func (q *shardedQueue) Add(r request) { q.Queue.Add(q.about(r)) }
-
-// AddAfter implements workqueue.TypedDelayingInterface.
+// These implement workqueue.TypedRateLimitingInterface.
+func (q *shardedQueue) Add(r request)                       { q.Queue.Add(q.about(r)) }
 func (q *shardedQueue) AddAfter(r request, d time.Duration) { q.Queue.AddAfter(q.about(r), d) }
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (q *shardedQueue) AddRateLimited(r request) { q.Queue.AddRateLimited(q.about(r)) }
+func (q *shardedQueue) AddRateLimited(r request)            { q.Queue.AddRateLimited(q.about(r)) }
 
 // priorityQueue wraps a priority queue. controller-runtime recognizes those by their type.
 type priorityQueue struct {

@@ -49,32 +49,16 @@ func disable(options any) {
 // bypass is an option by which controller-runtime leaves a call to us.
 type bypass struct{}
 
-// ApplyToGet implements client.GetOption.
-func (bypass) ApplyToGet(o *client.GetOptions) { disable(o) }
-
-// ApplyToList implements client.ListOption.
-func (bypass) ApplyToList(o *client.ListOptions) { disable(o) }
-
-// ApplyToCreate implements client.CreateOption.
-func (bypass) ApplyToCreate(o *client.CreateOptions) { disable(o) }
-
-// ApplyToUpdate implements client.UpdateOption.
-func (bypass) ApplyToUpdate(o *client.UpdateOptions) { disable(o) }
-
-// ApplyToPatch implements client.PatchOption.
-func (bypass) ApplyToPatch(o *client.PatchOptions) { disable(o) }
-
-// ApplyToApply implements client.ApplyOption.
-func (bypass) ApplyToApply(o *client.ApplyOptions) { disable(o) }
-
-// ApplyToDelete implements client.DeleteOption.
-func (bypass) ApplyToDelete(o *client.DeleteOptions) { disable(o) }
-
-// ApplyToSubResourceUpdate implements client.SubResourceUpdateOption.
+// These implement the options of package client.
+func (bypass) ApplyToGet(o *client.GetOptions)                             { disable(o) }
+func (bypass) ApplyToList(o *client.ListOptions)                           { disable(o) }
+func (bypass) ApplyToCreate(o *client.CreateOptions)                       { disable(o) }
+func (bypass) ApplyToUpdate(o *client.UpdateOptions)                       { disable(o) }
+func (bypass) ApplyToPatch(o *client.PatchOptions)                         { disable(o) }
+func (bypass) ApplyToApply(o *client.ApplyOptions)                         { disable(o) }
+func (bypass) ApplyToDelete(o *client.DeleteOptions)                       { disable(o) }
 func (bypass) ApplyToSubResourceUpdate(o *client.SubResourceUpdateOptions) { disable(o) }
-
-// ApplyToSubResourcePatch implements client.SubResourcePatchOption.
-func (bypass) ApplyToSubResourcePatch(o *client.SubResourcePatchOptions) { disable(o) }
+func (bypass) ApplyToSubResourcePatch(o *client.SubResourcePatchOptions)   { disable(o) }
 
 // informed is a reader that gives out informers, as controller-runtime's own waits need it.
 type informed struct {

@@ -213,14 +213,15 @@ func (q *heldQueue) wait() plainQueue {
 	}
 }
 
-// Add implements workqueue.TypedInterface.
-func (q *heldQueue) Add(r request) { q.wait().Add(r) }
-
-// AddAfter implements workqueue.TypedDelayingInterface.
+// These calls go to the queue of the present run.
+func (q *heldQueue) Add(r request)                       { q.wait().Add(r) }
 func (q *heldQueue) AddAfter(r request, d time.Duration) { q.wait().AddAfter(r, d) }
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (q *heldQueue) AddRateLimited(r request) { q.wait().AddRateLimited(r) }
+func (q *heldQueue) AddRateLimited(r request)            { q.wait().AddRateLimited(r) }
+func (q *heldQueue) Len() int                            { return q.wait().Len() }
+func (q *heldQueue) Get() (request, bool)                { return q.wait().Get() }
+func (q *heldQueue) Done(r request)                      { q.wait().Done(r) }
+func (q *heldQueue) Forget(r request)                    { q.wait().Forget(r) }
+func (q *heldQueue) NumRequeues(r request) int           { return q.wait().NumRequeues(r) }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q *heldQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
@@ -241,26 +242,11 @@ func (q *heldQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	}
 }
 
-// Len implements workqueue.TypedInterface.
-func (q *heldQueue) Len() int { return q.wait().Len() }
-
-// Get implements workqueue.TypedInterface.
-func (q *heldQueue) Get() (request, bool) { return q.wait().Get() }
-
 // GetWithPriority implements priorityqueue.PriorityQueue.
 func (q *heldQueue) GetWithPriority() (request, int, bool) {
 	r, shutdown := q.Get()
 	return r, 0, shutdown
 }
-
-// Done implements workqueue.TypedInterface.
-func (q *heldQueue) Done(r request) { q.wait().Done(r) }
-
-// Forget implements workqueue.TypedRateLimitingInterface.
-func (q *heldQueue) Forget(r request) { q.wait().Forget(r) }
-
-// NumRequeues implements workqueue.TypedRateLimitingInterface.
-func (q *heldQueue) NumRequeues(r request) int { return q.wait().NumRequeues(r) }
 
 // ShutDown does nothing: the queue belongs to the controller.
 func (q *heldQueue) ShutDown() {}

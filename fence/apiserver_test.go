@@ -224,9 +224,8 @@ func TestGarbageCollectionGoesOn(t *testing.T) {
 	noError(t, err)
 	child := configMap("child")
 	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
-	if _, err := maps.Create(t.Context(), child, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = maps.Create(t.Context(), child, metav1.CreateOptions{})
+	noError(t, err)
 	noError(t, maps.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
 	eventually(t, func() error {
 		if _, err := maps.Get(t.Context(), "child", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

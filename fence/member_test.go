@@ -172,9 +172,8 @@ func TestR07StoppedProcessWakesUp(t *testing.T) {
 	s.install()
 	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
-	if _, err := maps.Create(t.Context(), configMap(victim), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := maps.Create(t.Context(), configMap(victim), metav1.CreateOptions{})
+	noError(t, err)
 	a := s.process("web-0")
 	eventually(t, wants(a, 0, "done"))
 	b := s.process("web-1")
@@ -209,9 +208,8 @@ func TestR09RolloutUnderAFence(t *testing.T) {
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
 	noError(t, maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	for i := range 20 {
-		if _, err := maps.Create(t.Context(), configMap(fmt.Sprint(worked, i)), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := maps.Create(t.Context(), configMap(fmt.Sprint(worked, i)), metav1.CreateOptions{})
+		noError(t, err)
 	}
 	var all []*process
 	for i := range 3 {

@@ -41,9 +41,8 @@ func newOffice(t *testing.T, owned bool) *office {
 	o := &office{server: deliverytest.NewMemory()}
 	o.Engine, o.log = loggedRota(t)
 	secrets := secretKind
-	if _, err := o.newTestController("secrets", secrets, ignore); err != nil {
-		t.Fatal(err)
-	}
+	_, err := o.newTestController("secrets", secrets, ignore)
+	noError(t, err)
 	if owned && !o.share.Own(configMaps, secrets, true) {
 		t.Fatal("not owned")
 	}
@@ -279,9 +278,8 @@ func TestPlainInformersAreNoticed(t *testing.T) {
 	write()
 	o.log.wants(t, 0, "rota.ShareInformer")
 	for range 2 {
-		if _, err := (request{method: "GET", path: services + "?watch=true"}).send(t.Context(), t, o.Engine); err != nil {
-			t.Fatal(err)
-		}
+		_, err := (request{method: "GET", path: services + "?watch=true"}).send(t.Context(), t, o.Engine)
+		noError(t, err)
 		write()
 	}
 	o.log.wants(t, 1, "rota.ShareInformer")

@@ -237,9 +237,8 @@ func TestListsAreNotCompressed(t *testing.T) {
 			})})
 		api := kubernetes.NewForConfigOrDie(config)
 		noError(t, workOnSecrets(t, r, api))
-		if _, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{})
+		noError(t, err)
 		mu.Lock()
 		defer mu.Unlock()
 		all := asked["/api/v1/secrets"]
@@ -407,10 +406,9 @@ func TestQueuesThatAreRefused(t *testing.T) {
 		}, []string{"queue two", "Pod by their owners", "of another factory"}},
 		"two of one work queue": {func(t *testing.T, r *Engine) error {
 			inner := testInner[string](t)
-			if _, err := NewQueue(r, "one", testInformer(r), inner); err != nil {
-				t.Fatal(err)
-			}
-			_, err := NewQueue(r, "two", testInformer(r), inner)
+			_, err := NewQueue(r, "one", testInformer(r), inner)
+			noError(t, err)
+			_, err = NewQueue(r, "two", testInformer(r), inner)
 			return err
 		}, []string{"queue two", "queue one already"}},
 		"a queue of a queue": {func(t *testing.T, r *Engine) error {
