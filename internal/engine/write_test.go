@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,6 +158,13 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 		{"never sent", func(*http.Request) (*http.Response, error) {
 			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
 		}, false},
+		{"sent, and not again", func(req *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(req.Context())
+			trace.GetConn("example.com:443")
+			trace.WroteRequest(httptrace.WroteRequestInfo{}) // then the connection breaks, and a transport tries again
+			trace.GetConn("example.com:443")
+			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
+		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func AboutOf(req *http.Request) (About, bool) {
 	default:
 		return About{}, false
 	}
-	t, ok := targetOf(req)
+	t, ok := cluster{}.target(req)
 	if !ok || !t.changes() || isDryRun(req) {
 		return About{}, false
 	}

@@ -2,12 +2,17 @@ package writes
 
 import (
 	"net"
+	"strings"
 
 	"k8s.io/client-go/rest"
 )
 
 // cluster tells API servers apart, as far as a config does. The zero cluster is unknown.
-type cluster struct{ host, authority string }
+type cluster struct {
+	host, authority string
+	// path is what the paths of requests begin with; "" if there is nothing, or no config is known.
+	path string
+}
 
 // clusterOf returns the cluster of a config.
 func clusterOf(cfg *rest.Config) cluster {
@@ -15,7 +20,11 @@ func clusterOf(cfg *rest.Config) cluster {
 	if err := rest.LoadTLSFiles(with); err != nil {
 		return cluster{} // making a client of it says so
 	}
-	return cluster{host: hostOf(cfg), authority: string(with.CAData)}
+	of := cluster{host: hostOf(cfg), authority: string(with.CAData)}
+	if url, _, err := rest.DefaultServerUrlFor(cfg); err == nil {
+		of.path = strings.Trim(url.Path, "/")
+	}
+	return of
 }
 
 // isOther reports whether these are certainly two clusters: another authority has signed for another host. One cluster

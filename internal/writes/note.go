@@ -29,7 +29,7 @@ type noted struct {
 
 // noting returns a noted for a write that is about to be sent in a cluster, by a reconcile. stray: none sends it.
 func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in cluster) *noted {
-	t, ok := targetOf(req)
+	t, ok := in.target(req)
 	if !ok || !t.changes() || isDryRun(req) || w.resources.elsewhere(t.group(), in) {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 	if !ours && (!watches || strings.Contains(query.Get("fieldSelector"), "metadata.name=")) {
 		return whole, false
 	}
-	t, ok := targetOf(req)
+	t, ok := from.target(req)
 	switch {
 	case !ok || t.name.Name != "":
 	case ours:

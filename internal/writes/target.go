@@ -24,24 +24,43 @@ func (t target) group() schema.GroupResource {
 
 var apiVersion = regexp.MustCompile(`^v[1-9]`)
 
-// targetOf parses a request's path, which may begin with the prefix of a proxy. It returns false for a request that is
-// not about a resource.
-func targetOf(req *http.Request) (target, bool) {
-	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
-	var t target
-	for i, part := range parts {
-		switch {
-		case part == "api" && len(parts) > i+2 && apiVersion.MatchString(parts[i+1]):
-			t.version.Version, parts = parts[i+1], parts[i+2:]
-		case part == "apis" && len(parts) > i+3 && apiVersion.MatchString(parts[i+2]):
-			t.version, parts = schema.GroupVersion{Group: parts[i+1], Version: parts[i+2]}, parts[i+3:]
-		default:
-			continue
+// target parses the path of a request to a cluster, which begins with that of the config. It returns false for a request
+// that is not about a resource.
+//
+// A client without a config may have any path before the API's, such as /k8s/clusters/NAME. There the API begins at the
+// first place where one may, or behind the last /proxy: API servers that are reached through another one are subresources
+// of that, such as /api/v1/namespaces/a/services/b/proxy.
+func (c cluster) target(req *http.Request) (target, bool) {
+	path := strings.Trim(req.URL.Path, "/")
+	if c.host != "" {
+		if t, ok := targetAt(strings.Split(strings.TrimPrefix(path, c.path+"/"), "/")); ok {
+			return t, true
 		}
-		break
 	}
-	if t.version.Version == "" {
-		return target{}, false
+	return guess(strings.Split(path, "/"))
+}
+
+// guess parses a path that has something unknown before the API's.
+func guess(parts []string) (t target, ok bool) {
+	for i := range parts {
+		if !ok || parts[i-1] == "proxy" {
+			if behind, is := targetAt(parts[i:]); is {
+				t, ok = behind, true
+			}
+		}
+	}
+	return t, ok
+}
+
+// targetAt parses a path of the API.
+func targetAt(parts []string) (t target, ok bool) {
+	switch {
+	case parts[0] == "api" && len(parts) > 2 && apiVersion.MatchString(parts[1]):
+		t.version.Version, parts = parts[1], parts[2:]
+	case parts[0] == "apis" && len(parts) > 3 && apiVersion.MatchString(parts[2]):
+		t.version, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+	default:
+		return t, false
 	}
 	if ofNamespace := len(parts) == 3 && slices.Contains([]string{"status", "finalize"},
 		parts[2]); parts[0] == "namespaces" && len(parts) > 2 && !ofNamespace {

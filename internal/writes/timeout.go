@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,8 @@ type sending struct {
 
 	mu   sync.Mutex
 	sent bool
+	// tried: a part of it may have reached the server. A transport below may have tried again since.
+	tried bool
 	// cleanup ends what waits for the end of the write.
 	cleanup []func() bool
 }
@@ -114,7 +117,15 @@ func (s *sending) begins() {
 func (s *sending) wrote(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = err == nil
+	s.sent, s.tried = err == nil, true
+}
+
+// neverSent reports whether no try can have reached the server. err is that of the last one.
+func (s *sending) neverSent(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := err.Error()
+	return !s.tried && (strings.Contains(text, "connection refused") || strings.Contains(text, "no such host"))
 }
 
 // late ends a write that was not sent in time.

@@ -64,7 +64,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	w.impersonated.note(w.env.Log, req)
-	t, ok := targetOf(req)
+	t, ok := w.cluster.target(req)
 	if ok && !t.changes() && w.env.Left() > 0 {
 		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
 		release()
@@ -104,7 +104,7 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 		w.tellRefusal(resp)
 	}
 	switch {
-	case err != nil && neverSent(err):
+	case err != nil && s.neverSent(err):
 		release()
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
 		note.answered(resp) // while the slot cannot move
@@ -223,9 +223,4 @@ func isWrite(req *http.Request) bool {
 		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") &&
 			!strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
 	}
-}
-
-// neverSent reports whether the request cannot have reached the server.
-func neverSent(err error) bool {
-	return strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no such host")
 }
