@@ -11,14 +11,25 @@ type Part struct {
 	Slots slot.Set
 	// Has says which members those are. The others give their slots of this part up, and get none of them.
 	Has func(id string) bool
-	// Pins are parts of this one, without common slots, which members fewer still may own. A pin of which no member
-	// receives counts for nothing.
+	// Pins are parts of this one, without common slots, which fewer members still may own. A pin of which no member
+	// receives counts for nothing, but those of its members that do not leave keep what they have: they are only slow, and
+	// would get it again.
 	Pins []Part
 }
 
 // receives says that a member of a part receives.
 func (p Part) receives(members []Member) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return m.Receives && !m.Leaves && p.Has(m.ID) })
+}
+
+// kept are the slots that members of a part have, unless they leave.
+func (p Part) kept(in Input) (kept slot.Set) {
+	for _, s := range p.Slots.Slots() {
+		if slices.ContainsFunc(in.Members, func(m Member) bool { return m.ID == in.Owners[s] && !m.Leaves && p.Has(m.ID) }) {
+			kept.Add(s)
+		}
+	}
+	return kept
 }
 
 // AssignParts assigns each part by itself, with assign, which is Assign or AssignByLoad. The parts have no common
@@ -35,6 +46,7 @@ func AssignParts(
 		of.Owners = slices.Clone(in.Owners)
 		for _, pin := range part.Pins {
 			if !pin.receives(in.Members) {
+				of.Moving = of.Moving.Union(pin.kept(in.Input))
 				continue
 			}
 			moved := assignPart(of, pin, stays, assign, of.Owners)
