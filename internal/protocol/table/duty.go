@@ -267,6 +267,20 @@ func encodeAble(t *Table, a *abbreviations) string {
 	return out.String()
 }
 
+// ableSize is how many bytes the text of encodeAble has at most.
+func (t *Table) ableSize() (size int) {
+	seen := map[string]bool{}
+	for i := range t.Members {
+		m := &t.Members[i]
+		size += len(m.ID) + 1
+		if !seen[m.Duties] {
+			seen[m.Duties] = true
+			size += len("12345,")*(strings.Count(m.Duties, ",")+1) + 4
+		}
+	}
+	return size
+}
+
 // readAble is the inverse of a line of encodeAble. named are the members of earlier lines.
 func (t *Table) readAble(w []string, a *abbreviations, named map[string]string, rest *string) error {
 	if len(w) < 2 {

@@ -35,6 +35,7 @@ func (t *Table) Size(limit int) int {
 	for _, name := range t.Duties {
 		size += len(name) + 16
 	}
+	size += t.ableSize()
 	for i := range t.Runs {
 		size += len(t.Runs[i].Owner) + len(t.Runs[i].Next) + 64
 	}

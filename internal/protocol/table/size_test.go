@@ -2,6 +2,7 @@ package table_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -52,6 +53,33 @@ func TestLargestTableFits(t *testing.T) {
 		t.Logf("%d members: %d bytes", members, size)
 		if back, err := table.Decode(text); err != nil || len(back.Runs) != len(tab.Runs) || back.Runs[77] != tab.Runs[77] {
 			t.Errorf("%d members: read back: %v", members, err)
+		}
+	}
+}
+
+// Size is never less than the text takes, whatever duties members can do.
+func TestSizeHasDutiesOfMembers(t *testing.T) {
+	for _, c := range []struct{ members, duties, each int }{
+		{3, 4, 2}, {300, 512, 256}, {1000, 512, 0}, {1000, 512, 512}, {1000, 512, 100}, {1300, 512, 256},
+	} {
+		r := rand.New(rand.NewPCG(1, 2))
+		tab := table.New(256, slot.KeyName, 5)
+		for m := range c.members {
+			var names []string
+			for _, d := range r.Perm(c.duties)[:c.each] {
+				names = append(names, fmt.Sprintf("d%03d", d))
+			}
+			id := fmt.Sprintf("operator-5f7c9d8b6c-%05d-x7k2p", m)
+			tab.Put(table.Member{ID: id, Weight: 1, MinFormat: 1, MaxFormat: 5, Build: "v1", Duties: table.JoinDuties(names...)})
+		}
+		tab.Seal(9)
+		require.NoError(t, tab.Valid())
+		text := 0
+		for field, part := range table.Encode(tab) {
+			text += len(field) + len(part)
+		}
+		if said := tab.Size(table.MaxSize); said < text {
+			t.Errorf("%+v: %d bytes, said to be %d", c, text, said)
 		}
 	}
 }

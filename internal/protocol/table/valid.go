@@ -89,8 +89,8 @@ func (t *Table) validMembers() error {
 
 // ValidMember returns an error that says what a table cannot have of a member's entry.
 func ValidMember(m Member) error {
-	if !isWord(m.ID) || m.ID == None {
-		return fmt.Errorf("member %q: the ID must be one printable word", m.ID)
+	if !isWord(m.ID) || m.ID == None || strings.Contains(m.ID, "~") {
+		return fmt.Errorf("member %q: the ID must be one printable word without a tilde", m.ID)
 	}
 	for _, field := range []struct{ name, value string }{
 		{"pod", m.Pod}, {"pod UID", m.PodUID}, {"container", m.Container}, {"build", m.Build},
