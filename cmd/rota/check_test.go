@@ -207,6 +207,12 @@ func TestCheckFindings(t *testing.T) {
 		expect(t, w, exitFindings, "×", "FenceMember", "member web-0-a: it does not report the UID of its Pod", "set POD_UID")
 		w.tell(t, halves(), "web-0-a", map[string]string{coverage.SettingImpersonates: `["system:serviceaccount:team:writer"]`})
 		expect(t, w, exitFindings, "‼", "FenceImpersonated", `clients of web-0-a write as other users, by impersonation: ["system:serviceaccount:team:writer"]`, "own ServiceAccount")
+		warnings := strings.Join(impersonators(t.Context(), w.plane.Config(), w.fence().Rota), "\n")
+		if !strings.Contains(warnings, "clients of web-0-a write as other users") {
+			t.Errorf("fence --apply warns of %q", warnings)
+		}
+		w.tell(t, halves(), "web-0-a", map[string]string{coverage.SettingBookmarkless: "ConfigMap"})
+		expect(t, w, exitFindings, "‼", "BookmarksDropped", "web-0-a get no bookmarks in watches of ConfigMap", "pass watches on")
 		cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), w.name, metav1.GetOptions{})
 		if err == nil {
 			cm.Annotations = map[string]string{fence.Annotation: fence.Off, "argocd.argoproj.io/tracking-id": "x"}

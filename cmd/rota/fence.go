@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/fence"
+	"github.com/rota-dev/rota/internal/coverage"
 )
 
 const (
@@ -119,6 +121,7 @@ func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Opti
 		return err
 	}
 	_, _ = fmt.Fprintf(w, "applied %s\n", o.ObjectName())
+	warn(w, impersonators(ctx, cfg, o.Rota))
 	ctx, cancel = context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	err = fence.Verify(ctx, cfg, o)
@@ -130,6 +133,20 @@ func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Opti
 		_, _ = fmt.Fprintln(w, "the API server refuses the writes of processes that are not members")
 	}
 	return err
+}
+
+// impersonators tells of members whose writes the fence does not cover.
+func impersonators(ctx context.Context, cfg *rest.Config, name types.NamespacedName) []string {
+	all, err := coverage.NewReports(cfg, name.Namespace, name.Name)
+	var reports []*coverage.Report
+	if err == nil {
+		reports, err = all.Read(ctx)
+	}
+	out := coverage.Impersonated(slices.Values(reports))
+	if err != nil {
+		out = append(out, fmt.Sprintf("whether members write as other users, by impersonation, is not known: %v", err))
+	}
+	return out
 }
 
 // checkFence prints what the check of the cluster found, or that there was no check: manifests can be printed without a

@@ -39,6 +39,8 @@ const (
 	SettingElection = "Election"
 	// SettingImpersonates are the users as whom the member's clients write, as fmt prints them by %q.
 	SettingImpersonates = "Impersonates"
+	// SettingBookmarkless are the kinds in whose watches the member gets no bookmarks, separated by commas.
+	SettingBookmarkless = "Bookmarkless"
 	// SettingLabels are the member's labels, which pins may ask for (rule R22), as table.Member has them.
 	SettingLabels = "Labels"
 )

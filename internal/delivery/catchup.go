@@ -16,9 +16,8 @@ const (
 	// catchUpSpread bounds the random delay before a member asks for the versions of many kinds: when a member joins, all
 	// members that give slots away ask at about the same time.
 	catchUpSpread = 250 * time.Millisecond
-	// silentPatience is how long CatchUp waits for events of a kind whose API server sends no bookmarks or refuses
-	// requests.
-	silentPatience = time.Second
+	// refusedPatience is how long CatchUp waits for events of a kind whose lists or watches are refused.
+	refusedPatience = time.Second
 )
 
 // CatchUp returns when the informers of primary kinds that have objects in the slots have seen everything that happened
@@ -53,7 +52,7 @@ func (s *Share) CatchUp(ctx context.Context, set slot.Set) error {
 		}
 	}
 	for n, inf := range informers {
-		wg.Go(func() { errs[n] = s.catchUp(ctx, inf) })
+		wg.Go(func() { errs[n] = s.catchUp(ctx, inf, set) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -77,7 +76,7 @@ func (s *Share) awaitHandlers(ctx context.Context, inf *informer) error {
 	refused := src.ailing[RequestList].err != nil || src.ailing[RequestWatch].err != nil
 	src.mu.Unlock()
 	if refused {
-		limited, cancel := context.WithTimeout(ctx, silentPatience)
+		limited, cancel := context.WithTimeout(ctx, refusedPatience)
 		defer cancel()
 		ctx = limited
 	}
@@ -88,7 +87,7 @@ func (s *Share) awaitHandlers(ctx context.Context, inf *informer) error {
 	return nil
 }
 
-func (s *Share) catchUp(ctx context.Context, inf *informer) error {
+func (s *Share) catchUp(ctx context.Context, inf *informer, set slot.Set) error {
 	version, err := inf.source.present(ctx)
 	if inf.source.answered(err) {
 		return nil // no deletion can be missed: the kind is not served
@@ -96,12 +95,7 @@ func (s *Share) catchUp(ctx context.Context, inf *informer) error {
 	if err != nil {
 		return fmt.Errorf("informer of %s: catching up: %w", inf.kind, err)
 	}
-	if inf.source.silent.Load() {
-		limited, cancel := context.WithTimeout(ctx, silentPatience)
-		defer cancel()
-		ctx = limited
-	}
-	return s.reachOne(ctx, inf, version, true)
+	return s.reachOne(ctx, inf, set, version, true)
 }
 
 // nudgeAfter is how long a follower waits for an event before it asks the API server for a bookmark.
@@ -148,12 +142,9 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*informer,
 
 // follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes.
 func (s *source) follow(ctx context.Context, slots []slot.Slot, version string) bool {
-	limit := s.inf.share.patience
-	if !s.silent.Load() {
-		s.mu.Lock()
-		limit = max(limit, s.took)
-		s.mu.Unlock()
-	}
+	s.mu.Lock()
+	limit := max(s.inf.share.patience, s.took)
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := s.chase(ctx, slots, version, nudgeAfter, true)
@@ -170,26 +161,31 @@ func (s *Share) Reached(ctx context.Context, versions table.Versions) error {
 		if !named {
 			continue
 		}
-		if err := s.reachOne(ctx, inf, version, false); err != nil {
+		if err := s.reachOne(ctx, inf, s.Held(), version, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Share) reachOne(ctx context.Context, inf *informer, version string, read bool) error {
-	err := inf.source.reach(ctx, version, s.patience, read)
+func (s *Share) reachOne(ctx context.Context, inf *informer, set slot.Set, version string, read bool) error {
+	err := inf.source.reach(ctx, set, version, s.patience, read)
 	if err != nil && !errors.Is(err, errStopped) {
 		return fmt.Errorf("informer of %s: reaching version %s: %w", inf.kind, version, err)
 	}
 	return nil
 }
 
-// reach returns when the stream and the handlers have passed a version. read says that the version was read a moment
+// reach returns when the stream and the handlers have passed a version, or if no bookmarks come, when they show what a
+// list of the slots shows. read says that the version was read a moment
 // ago: a consistent read tells the API server's watch cache the present version, and without it no bookmark shows that
 // version.
-func (s *source) reach(ctx context.Context, version string, patience time.Duration, read bool) error {
-	if err := s.chase(ctx, nil, version, patience, read); err != nil {
+func (s *source) reach(ctx context.Context, set slot.Set, version string, patience time.Duration, read bool) error {
+	err := s.chase(ctx, nil, version, patience, read)
+	if errors.Is(err, errNoBookmarks) {
+		err = s.listAgain(ctx, set)
+	}
+	if err != nil {
 		return err
 	}
 	return s.heard(ctx)
@@ -200,16 +196,24 @@ func (s *source) reach(ctx context.Context, version string, patience time.Durati
 //
 // An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
 // watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:
-// then the API server knows of a later one.
+// then the API server knows of a later one. If no bookmark comes, the error is errNoBookmarks.
 func (s *source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration,
 	read bool,
 ) error {
-	for ; ; read = false {
+	for asked := false; ; asked, read = true, false {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		err := s.wait(soon, func() bool { return s.core.Reached(slots, version) })
+		reached := false
+		err := s.wait(soon, func() bool {
+			reached = s.core.Reached(slots, version)
+			return reached || asked && s.bookmarks.absent()
+		})
 		cancel()
-		if err == nil || ctx.Err() != nil || errors.Is(err, errStopped) {
+		switch {
+		case reached || ctx.Err() != nil || errors.Is(err, errStopped):
 			return err
+		case s.bookmarks.absent():
+			s.nudge() // bookmarks may come again
+			return errNoBookmarks
 		}
 		if !read {
 			if _, err := s.present(ctx); err != nil {
@@ -271,9 +275,9 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 			errs[at] = inf.source.served(ctx, func(ctx context.Context) error {
 				version := versions[inf.versionKey()]
 				if version == table.List {
-					return s.catchUp(ctx, inf)
+					return s.catchUp(ctx, inf, set)
 				}
-				return s.reachOne(ctx, inf, version, false)
+				return s.reachOne(ctx, inf, set, version, false)
 			})
 		})
 	}

@@ -66,6 +66,7 @@ func (s *source) makeReady(ctx context.Context, t stream.Task) {
 	if _, err := s.barrier(ctx, fresh); err != nil {
 		return
 	}
+	s.inf.share.tellMissed(s.inf, t.Set)
 	s.mu.Lock()
 	if !s.core.Valid(t) {
 		s.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	markBarrier = markPrefix + "barrier-"
 	// markLost: the object is not this member's any more. Handlers do not hear of it.
 	markLost = markPrefix + "lost"
-	// markMissing: a list did not show the object in a slot that is not open. It counts as a deletion. The slot's number
-	// follows: the slot may depend on the object's UID, which is not known any more.
+	// markMissing: a list did not show the object. It counts as a deletion, of which Open or Options.Completed tells. The
+	// slot's number follows: the slot may depend on the object's UID, which is not known any more.
 	markMissing = markPrefix + "missing-"
 )
 

@@ -103,13 +103,7 @@ func (i *informer) collect(set slot.Set, found openings) {
 	if i.role.Primary {
 		found.of(i.kind)
 	}
-	for _, about := range i.takeMissed(set) {
-		if i.role.Primary {
-			found.of(about.Kind).missed[about.Name] = true
-		} else {
-			found.of(about.Kind).changed[about.Name] = true
-		}
-	}
+	i.collectMissed(set, found)
 	since, recently := i.source.takeSince(set)
 	for _, obj := range i.objects(set) {
 		accessor, err := meta.Accessor(obj)
@@ -133,6 +127,26 @@ func (i *informer) collect(set slot.Set, found openings) {
 		} else if recently != "" && resourceversion.Compare(version, recently) > 0 {
 			o.recent[about.Name] = true
 		}
+	}
+}
+
+// collectMissed collects the deletions that handlers could not hear of.
+func (i *informer) collectMissed(set slot.Set, found openings) {
+	for _, about := range i.takeMissed(set) {
+		if i.role.Primary {
+			found.of(about.Kind).missed[about.Name] = true
+		} else {
+			found.of(about.Kind).changed[about.Name] = true
+		}
+	}
+}
+
+// tellMissed reports the deletions that a list of open slots has shown: handlers hear of events only.
+func (s *Share) tellMissed(inf *informer, set slot.Set) {
+	found := openings{}
+	inf.collectMissed(set.Intersect(*s.open.Load()), found)
+	if len(found) > 0 && s.completed != nil {
+		s.completed(found.sorted())
 	}
 }
 

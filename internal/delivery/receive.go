@@ -17,10 +17,7 @@ import (
 func (p *pump) received(e watch.Event, more bool) bool {
 	if !more || e.Type == watch.Error {
 		worked := p.steady == nil
-		if p.nudging && time.Since(p.since) > (nudgeSeconds-1)*time.Second {
-			p.source.silent.Store(true)
-		}
-		p.nudging = false
+		p.endNudging()
 		p.disconnect()
 		if p.initial != nil {
 			// The reflector handles a failed list itself.
@@ -65,7 +62,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 	}
 	if e.Type == watch.Bookmark {
 		p.nudging = false
-		s.silent.Store(false)
+		s.bookmarked()
 		return p.bookmark(e, version, about.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true")
 	}
 	event := stream.Event{Type: typeOf(e.Type), Object: s.object(e.Object, about)}

@@ -39,7 +39,8 @@ type Options struct {
 	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. nil: none does.
 	Leaves func(slot.Slot) bool
 	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
-	// returned because of it, by primary kind. By then Lacks allows work on the slots. It must not block. nil: not called.
+	// returned because of it, by primary kind. By then Lacks allows work on the slots. It is also called with deletions
+	// that only a list of open slots showed. It must not block. nil: not called.
 	Completed func(map[schema.GroupKind]Opened)
 	// Mislabelled is called for objects of kinds selected by a label: those that came although their label is wrong, and
 	// those in a store that have lost it. It is called again and again until the label is right. Whoever writes labels

@@ -41,9 +41,8 @@ type source struct {
 	// versions notes how new the store of a whole kind is; nil: the store does. It stays while the informer runs.
 	versions *storeVersions
 
-	reads reads
-	// silent: the API server sent no bookmark when it was asked for one.
-	silent atomic.Bool
+	reads     reads
+	bookmarks bookmarks
 
 	mu      sync.Mutex
 	core    *stream.Stream

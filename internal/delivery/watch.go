@@ -148,6 +148,7 @@ func (p *pump) run(first watch.Interface, initial *relist) {
 			ok = j.run(p)
 			j.done <- ok
 		case <-p.source.nudges:
+			p.endNudging()
 			p.nudge = true
 			p.reopen()
 		}
@@ -249,8 +250,19 @@ func (p *pump) connected(o opened) bool {
 		return p.gone(apierrors.NewResourceExpired("the kind was not served for some time: its objects have to be listed " +
 			"again"))
 	}
+	if p.nudge { // since it was being opened
+		p.reopen()
+	}
 	p.widen(needed) // slots may have come while it was being opened
 	return true
+}
+
+// endNudging judges a watch that was opened for a bookmark and is about to end.
+func (p *pump) endNudging() {
+	if p.nudging && time.Since(p.since) > (nudgeSeconds-1)*time.Second {
+		p.source.noBookmark()
+	}
+	p.nudging = false
 }
 
 // failed handles an error of the upstream. It returns false if this watch has to end.

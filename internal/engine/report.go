@@ -91,6 +91,13 @@ func (r *Engine) settings() map[string]string {
 	if users := r.writes.Impersonated(); len(users) > 0 {
 		out[coverage.SettingImpersonates] = fmt.Sprintf("%q", users)
 	}
+	if kinds := r.share.Bookmarkless(); len(kinds) > 0 {
+		var text []string
+		for _, kind := range kinds {
+			text = append(text, kind.String())
+		}
+		out[coverage.SettingBookmarkless] = strings.Join(text, ",")
+	}
 	report.Announce(r.opts.Group, out)
 	if kinds := r.keeper.Kinds(); len(kinds) > 0 {
 		out[coverage.SettingDispatched] = strings.Join(slices.Sorted(slices.Values(kinds)), ",")

@@ -2,6 +2,7 @@ package deliverytest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -288,6 +289,58 @@ func (s suite) reachedOnAQuietKind(t *testing.T) {
 	if r.share.Exists(r.kind.GroupKind, foreign.Key) {
 		t.Error("the user's selector is ignored")
 	}
+}
+
+// A proxy drops the bookmarks. An owner that gives slots up knows of all deletions nevertheless, by a list, and does not
+// wait for a bookmark again. Once bookmarks come it needs no list.
+func (s suite) noBookmarks(t *testing.T) {
+	r := s.rig(t)
+	keys := r.fill(3, 1)
+	r.run(r.informer)
+	r.own(only(1))
+	r.faults.DropBookmarks(true)
+	foreign := func() { r.createUnseen(1) } // the version rises without an event of the informer
+	catchUp := func() time.Duration {
+		begun := time.Now()
+		r.must(r.share.CatchUp(r.ctx, only(1)))
+		return time.Since(begun)
+	}
+	foreign()
+	first := catchUp()
+	r.eventually(func() error {
+		if got := r.share.Bookmarkless(); !slices.Contains(got, r.kind.GroupKind) {
+			return fmt.Errorf("%v are said to be without bookmarks", got)
+		}
+		return nil
+	})
+	foreign()
+	lists := r.faults.Counts().Lists
+	second := catchUp()
+	if first < second || second > 2*time.Second || r.faults.Counts().Lists == lists {
+		t.Errorf("caught up after %v and %v, by %d lists", first, second, r.faults.Counts().Lists-lists)
+	}
+	resume := r.faults.Pause() // the watch lags
+	gone := r.delete(keys[0])
+	catchUp()
+	r.wantSeen(gone.Key, "")
+	resume()
+	r.faults.DropBookmarks(false)
+	r.eventually(func() error {
+		foreign()
+		catchUp()
+		if got := r.share.Bookmarkless(); len(got) > 0 {
+			return fmt.Errorf("%v are still said to be without bookmarks", got)
+		}
+		return nil
+	})
+	foreign()
+	lists = r.faults.Counts().Lists
+	catchUp()
+	if n := r.faults.Counts().Lists - lists; n > 0 {
+		t.Errorf("%d lists although bookmarks come", n)
+	}
+	r.wantStore(only(1))
+	r.noDeletions(gone.Key)
 }
 
 func (s suite) keyNamespace(t *testing.T) {

@@ -30,6 +30,7 @@ type Faulty struct {
 	unwatch  error         // of watches; nil if they go through
 	tears    []string      // how the connection breaks in the middle of the next events
 	poison   string        // the version of the event that cannot be decoded; "next" for that of the next one
+	mute     bool          // bookmarks are dropped
 	held     chan struct{} // lists return when it is closed; nil for at once
 	paused   chan struct{} // watches deliver when it is closed; nil for at once
 }
@@ -87,6 +88,21 @@ func (f *Faulty) HoldLists() (inList <-chan struct{}, release func()) {
 
 // Pause holds the watches' events back until resume is called.
 func (f *Faulty) Pause() (resume func()) { return f.shut(&f.paused) }
+
+// DropBookmarks has the watches lose their bookmarks, as some proxies do, or no longer. The one that ends the initial
+// events comes nevertheless.
+func (f *Faulty) DropBookmarks(drop bool) { f.with(func() { f.mute = drop }) }
+
+// drops reports whether an event is dropped.
+func (f *Faulty) drops(e watch.Event) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.mute || e.Type != watch.Bookmark {
+		return false
+	}
+	about, err := meta.Accessor(e.Object)
+	return err == nil && about.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
+}
 
 // shut shuts a gate until open is called.
 func (f *Faulty) shut(gate *chan struct{}) (open func()) {
@@ -288,6 +304,9 @@ func (w *faultyWatch) run() {
 		case e, ok := <-w.inner.ResultChan():
 			if !ok {
 				return
+			}
+			if w.f.drops(e) {
+				continue
 			}
 			var paused chan struct{}
 			w.f.with(func() {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -367,7 +368,11 @@ func (l *memoryListWatch) WatchWithContext(ctx context.Context, o metav1.ListOpt
 		}
 		w.at = at
 		// A real server sends a bookmark two seconds before the timeout; here it comes at once.
-		w.bookmark = o.AllowWatchBookmarks && o.TimeoutSeconds != nil && *o.TimeoutSeconds < 10
+		if o.TimeoutSeconds != nil && *o.TimeoutSeconds < 10 {
+			w.bookmark = o.AllowWatchBookmarks
+			timer := time.AfterFunc(time.Duration(*o.TimeoutSeconds)*time.Second, cancel)
+			context.AfterFunc(ctx, func() { timer.Stop() })
+		}
 	}
 	go w.run(ctx)
 	return w, nil

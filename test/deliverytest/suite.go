@@ -73,6 +73,7 @@ func Run(t *testing.T, o Options) {
 				{"R8DeletionsWithoutProof", suite.deletionsWithoutProof},
 				{"R8LostAnswersAreCarried", suite.lostAnswersAreCarried},
 				{"R8ReachedOnAQuietKind", suite.reachedOnAQuietKind},
+				{"R8NoBookmarks", suite.noBookmarks},
 				{"R8ShowsWritten", suite.showsWritten},
 				{"ReadsShowWrites", suite.readsShowWrites},
 				{"ReadsEndWithTheSlot", suite.readsEndWithTheSlot},

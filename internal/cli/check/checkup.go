@@ -118,6 +118,7 @@ const (
 	codeEarlier     = "EarlierWarnings"
 	codeWebhook     = "WebhookWaits"
 	codeSlowWebhook = "WebhookSlow"
+	codeBookmarks   = "BookmarksDropped"
 )
 
 // Codes that are also reasons of events.

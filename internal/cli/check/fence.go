@@ -81,17 +81,8 @@ func resourceFlags(resources []schema.GroupResource) string {
 
 // impersonated looks for members that write as other users, which the fence does not know.
 func (r *run) impersonated(v *view.Rota) {
-	as := map[string][]string{}
-	for id, report := range v.Reports {
-		if users := report.Setup[coverage.SettingImpersonates]; users != "" {
-			as[users] = append(as[users], id)
-		}
-	}
-	for _, users := range slices.Sorted(maps.Keys(as)) {
-		slices.Sort(as[users])
-		r.warn(groupFence, codeFenceOthers, "write as the Pods' own ServiceAccount, if late writes matter",
-			"clients of %s write as other users, by impersonation: %s. The fence lets such writes pass, however late they "+
-				"come; the members' logs say where", strings.Join(as[users], ", "), users)
+	for _, line := range coverage.Impersonated(maps.Values(v.Reports)) {
+		r.warn(groupFence, codeFenceOthers, "write as the Pods' own ServiceAccount, if late writes matter", "%s", line)
 	}
 }
 

@@ -56,6 +56,9 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 	for _, p := range v.Problems {
 		r.problem(p)
 	}
+	for _, line := range coverage.Bookmarkless(maps.Values(v.Reports)) {
+		r.warn(groupDelivery, codeBookmarks, "have the proxy before the API server pass watches on as they are", "%s", line)
+	}
 	r.table(ctx, v)
 	r.members(v)
 	r.orders(v)
