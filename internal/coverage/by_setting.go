@@ -16,8 +16,8 @@ func Impersonated(reports iter.Seq[*Report]) []string {
 
 // Bookmarkless returns a sentence for each group of members that get no bookmarks in watches of some kinds.
 func Bookmarkless(reports iter.Seq[*Report]) []string {
-	return bySetting(reports, SettingBookmarkless, "%s get no bookmarks in watches of %s, so that each planned move costs "+
-		"lists of these kinds")
+	return bySetting(reports, SettingBookmarkless, "%s get no bookmarks in watches of %s, so that each planned move "+
+		"costs lists of these kinds")
 }
 
 // bySetting returns a sentence with members and value for each value that a setting has.

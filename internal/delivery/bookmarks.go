@@ -41,8 +41,8 @@ func (s *source) noBookmark() {
 			}
 		}()
 	case 2:
-		s.inf.share.log.Info("The API server, or a proxy before it, sends no bookmarks in watches of this kind, so that moves "+
-			"of slots cost a list of the kind each. If a proxy drops them, have it pass watches on as they are",
+		s.inf.share.log.Info("The API server, or a proxy before it, sends no bookmarks in watches of this kind, so that "+
+			"moves of slots cost a list of the kind each. If a proxy drops them, have it pass watches on as they are",
 			"kind", s.inf.kind.String())
 	}
 	s.mu.Lock()

@@ -291,8 +291,8 @@ func (s suite) reachedOnAQuietKind(t *testing.T) {
 	}
 }
 
-// A proxy drops the bookmarks. An owner that gives slots up knows of all deletions nevertheless, by a list, and does not
-// wait for a bookmark again. Once bookmarks come it needs no list.
+// A proxy drops the bookmarks. An owner that gives slots up knows of all deletions nevertheless, by a list, and does
+// not wait for a bookmark again. Once bookmarks come it needs no list.
 func (s suite) noBookmarks(t *testing.T) {
 	r := s.rig(t)
 	keys := r.fill(3, 1)
