@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // writes are the ways in which a member changes a Website that exists.
@@ -86,7 +88,7 @@ func TestR07ExpelledMembersWritesAreRefused(t *testing.T) {
 			obj := s.website(fmt.Sprintf("site-%d", i))
 			s.members(b)
 			var err error
-			eventually(t, func() error {
+			require.Eventually(t, 30*time.Second, func() error {
 				if err = write.do(t.Context(), s.websites(asA), s.fresh(obj)); err == nil {
 					if write.name == "delete" {
 						obj = s.website(obj.GetName())
@@ -105,7 +107,7 @@ func TestR07ExpelledMembersWritesAreRefused(t *testing.T) {
 				obj = s.website("site-again")
 			}
 			s.members(a, b)
-			eventually(t, func() error {
+			require.Eventually(t, 30*time.Second, func() error {
 				err := write.do(t.Context(), s.websites(asA), s.fresh(obj))
 				if err != nil && !refused(err) {
 					t.Fatalf("of one that has joined again: %v", err)
@@ -131,7 +133,7 @@ func TestR07AnotherAPIServer(t *testing.T) {
 		s.members(members...)
 		for server := range 2 {
 			client := kubernetes.NewForConfigOrDie(s.on(s.as(a), server)).CoreV1().ConfigMaps(s.namespace)
-			eventually(t, func() error {
+			require.Eventually(t, 30*time.Second, func() error {
 				_, err := client.Create(t.Context(), configMap("x"), dryRun)
 				if (err == nil) != want || err != nil && !refused(err) {
 					return errors.Join(fmt.Errorf("round %d, API server %d: admitted %v, want %v", round, server, err == nil, want), err)
@@ -227,7 +229,7 @@ func TestGarbageCollectionGoesOn(t *testing.T) {
 	_, err = maps.Create(t.Context(), child, metav1.CreateOptions{})
 	noError(t, err)
 	noError(t, maps.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		if _, err := maps.Get(t.Context(), "child", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("the child is still there"), err)
 		}

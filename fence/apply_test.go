@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The API server finds nothing to warn of in the expressions, whatever kinds are fenced.
@@ -35,7 +36,7 @@ func TestTypeCheck(t *testing.T) {
 		t.Errorf("just applied: %v, outdated %v; options:\n%s", err, outdated, diff)
 	}
 	for _, name := range []string{s.options.ObjectName(), fence.KeeperName} {
-		eventually(t, func() error {
+		require.Eventually(t, 30*time.Second, func() error {
 			policy, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
 			switch {
 			case err != nil:
@@ -79,7 +80,7 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}, metav1.CreateOptions{})
 	noError(t, errors.Join(errRole, errBinding))
-	eventually(t, func() error { return fence.Apply(t.Context(), cfg, s.options) })
+	require.Eventually(t, 30*time.Second, func() error { return fence.Apply(t.Context(), cfg, s.options) })
 	if err := fence.Apply(t.Context(), cfg, s.options); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -196,7 +197,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	nobody := s.websites(s.as(nil))
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := nobody.Create(t.Context(), website("probe"), dryRun)
 		return err
 	})
@@ -228,7 +229,7 @@ func TestLargeTable(t *testing.T) {
 		t.Errorf("the last of 1,000 members: %v", err)
 	}
 	s.write(members)
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := asA.Create(t.Context(), configMap("a"), dryRun)
 		if !refused(err) {
 			return errors.Join(errors.New("not refused after it was expelled"), err)

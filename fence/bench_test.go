@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // report adds percentiles of the durations to a benchmark's result, in milliseconds.
@@ -110,7 +111,7 @@ func (s *site) remove() {
 	err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.Context(), s.options.ObjectName(), metav1.DeleteOptions{})
 	noError(s, err)
 	nobody := kubernetes.NewForConfigOrDie(s.as(nil))
-	eventually(s, func() error {
+	require.Eventually(s, 30*time.Second, func() error {
 		_, err := nobody.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), configMap("probe"), dryRun)
 		return err
 	})

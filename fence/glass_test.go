@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // R16: a missing table fences nobody, and above all not the other users of the kinds.
@@ -25,7 +27,7 @@ func TestR16TableMissing(t *testing.T) {
 	obj := s.website("site")
 	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	nobody := s.websites(s.as(nil))
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := s.websites(s.plane.Config()).Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
 		if err != nil {
 			t.Fatalf("another user: %v", err)
@@ -60,7 +62,7 @@ func TestFencePutBack(t *testing.T) {
 				return err == nil
 			}
 			if keeper {
-				eventually(t, func() error {
+				require.Eventually(t, 30*time.Second, func() error {
 					if try(a) || !try(b) {
 						return errors.New("the fence goes by the table of the time when it was removed")
 					}
@@ -85,13 +87,13 @@ func TestR16DenyWouldHitEverybody(t *testing.T) {
 	}
 	t.Cleanup(func() { // other tests write to these kinds
 		_ = s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(context.Background(), s.options.ObjectName(), metav1.DeleteOptions{})
-		eventually(t, func() error {
+		require.Eventually(t, 30*time.Second, func() error {
 			_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(context.Background(), configMap("other"), dryRun)
 			return err
 		})
 	})
 	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("other"), dryRun)
 		if err == nil || !strings.Contains(err.Error(), "no params found") {
 			return errors.Join(errors.New("another user is not refused; if that stays so, Deny is the better action"), err)
@@ -117,7 +119,7 @@ func TestBreakTheGlass(t *testing.T) {
 	}
 	annotate(`"off"`)
 	s.looks("taken down by the annotation")
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := nobody.Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
 		return err
 	})
@@ -140,7 +142,7 @@ func TestBreakTheGlass(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.looks("not bound so that it refuses")
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		_, err := nobody.Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
 		return err
 	})

@@ -87,7 +87,7 @@ func TestR18LateWritesOfALeader(t *testing.T) {
 	a.cut()
 	within("the first has lost the lead", a.lost)
 	within("the second leads", b.leads)
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, func() error {
 		if err := write(a); !refused(err) {
 			return errors.Join(errors.New("a late write is not refused"), err)
 		}

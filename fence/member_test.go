@@ -32,6 +32,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // memberEnv tells this binary to be a member, and what it needs for it.
@@ -175,17 +176,17 @@ func TestR07StoppedProcessWakesUp(t *testing.T) {
 	_, err := maps.Create(t.Context(), configMap(victim), metav1.CreateOptions{})
 	noError(t, err)
 	a := s.process("web-0")
-	eventually(t, wants(a, 0, "done"))
+	require.Eventually(t, 30*time.Second, wants(a, 0, "done"))
 	b := s.process("web-1")
-	eventually(t, s.tableHas("web-0", "web-1"))
+	require.Eventually(t, 30*time.Second, s.tableHas("web-0", "web-1"))
 
 	a.signal(t, syscall.SIGSTOP)
-	eventually(t, s.tableHas("web-1"))
-	eventually(t, wants(b, 0, "done"))
+	require.Eventually(t, 30*time.Second, s.tableHas("web-1"))
+	require.Eventually(t, 30*time.Second, wants(b, 0, "done"))
 	before := len(a.since(0))
 	a.signal(t, syscall.SIGCONT)
-	eventually(t, wants(a, before, "refused"))
-	eventually(t, func() error {
+	require.Eventually(t, 30*time.Second, wants(a, before, "refused"))
+	require.Eventually(t, 30*time.Second, func() error {
 		if lines := a.since(before); len(lines) < 20 {
 			return fmt.Errorf("%d writes since it woke up", len(lines))
 		}
@@ -215,10 +216,10 @@ func TestR09RolloutUnderAFence(t *testing.T) {
 	for i := range 3 {
 		p := s.process(fmt.Sprintf("web-%d", i))
 		all = append(all, p)
-		eventually(t, wants(p, 0, "done"))
+		require.Eventually(t, 30*time.Second, wants(p, 0, "done"))
 		if i > 0 {
 			all[i-1].signal(t, syscall.SIGTERM)
-			eventually(t, wants(all[i-1], 0, "ended <nil>"))
+			require.Eventually(t, 30*time.Second, wants(all[i-1], 0, "ended <nil>"))
 		}
 	}
 	for i, p := range all {

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const (
@@ -156,7 +157,7 @@ func (s *site) enforced() {
 	nobody := s.as(nil)
 	for i := range s.plane.APIServers() {
 		client := kubernetes.NewForConfigOrDie(s.on(nobody, i))
-		eventually(s, func() error {
+		require.Eventually(s, 30*time.Second, func() error {
 			_, err := client.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), configMap("probe"), dryRun)
 			if !refused(err) {
 				return errors.Join(fmt.Errorf("API server %d has no fence yet", i), err)
@@ -175,20 +176,4 @@ func configMap(name string) *corev1.ConfigMap {
 // refused says whether the fence refused the request.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the fence of rota")
-}
-
-// eventually tries until there is no error.
-func eventually(tb testing.TB, try func() error) {
-	tb.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			tb.Fatal(err)
-		}
-	}
 }

@@ -83,20 +83,15 @@ func (w *written) table(t *testing.T) *table.Table {
 // until waits for a state of the table.
 func (w *written) until(t *testing.T, what string, ok func(*table.Table) bool) {
 	t.Helper()
-	limit := time.After(time.Minute)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		tab := w.table(t)
-		if tab != nil && ok(tab) {
-			return
+	require.Eventually(t, time.Minute, func() error {
+		switch tab := w.table(t); {
+		case tab == nil:
+			return fmt.Errorf("%s: there is no table", what)
+		case !ok(tab):
+			return fmt.Errorf("%s: %d move:\n%v\n%v", what, orders.Moving(tab), tab.Counts(), tab)
 		}
-		select {
-		case <-limit:
-			t.Fatalf("%s: not so after a minute; %d move:\n%v\n%v", what, orders.Moving(tab), tab.Counts(), tab)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
 }
 
 // expect runs a command and looks at its exit code and output.

@@ -83,15 +83,12 @@ func TestUninstall(t *testing.T) {
 		require.NoError(t, err)
 		return len(list.Items)
 	}
-	limit, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
-	for labelled() < 41 { // the table, too
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("%d objects have labels after a minute, want 41", labelled())
+	require.Eventually(t, time.Minute, func() error {
+		if n := labelled(); n < 41 { // the table, too
+			return fmt.Errorf("%d objects have labels, want 41", n)
 		}
-	}
+		return nil
+	})
 	o := fence.Options{
 		Rota:           types.NamespacedName{Namespace: w.namespace, Name: w.name},
 		ServiceAccount: types.NamespacedName{Namespace: w.namespace, Name: "web"}, Resources: []schema.GroupResource{{Resource: "secrets"}},

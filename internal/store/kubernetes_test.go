@@ -96,26 +96,10 @@ func (k *kubeTamper) grant(t *testing.T, rules []rbacv1.PolicyRule) {
 		return
 	}
 	s := k.store(t)
-	poll(t, func() error {
+	require.Eventually(t, 20*time.Second, func() error {
 		_, err := s.ReadTable(ctx)
 		return err
 	})
-}
-
-// poll tries until there is no error.
-func poll(t *testing.T, try func() error) {
-	t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for deadline := time.Now().Add(20 * time.Second); ; <-ticker.C {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
 }
 
 func (k *kubeTamper) configMap(t *testing.T) *corev1.ConfigMap {

@@ -130,7 +130,7 @@ func TestKilledSupervisorAndParent(t *testing.T) {
 	t.Parallel()
 	_, first := startHelper(t)
 	require.NoError(t, syscall.Kill(first.Supervisor, syscall.SIGKILL))
-	eventually(t, 20*time.Second, func() error {
+	require.Eventually(t, 20*time.Second, func() error {
 		// A parallel test may have swept the folder already.
 		return footprint{first.Supervisor, first.Servers, "/nowhere"}.left()
 	})
@@ -143,7 +143,7 @@ func TestKilledSupervisorAndParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent.Wait()
-	eventually(t, 20*time.Second, second.left)
+	require.Eventually(t, 20*time.Second, second.left)
 }
 
 // startHelper has another process start a control plane.

@@ -58,26 +58,6 @@ func dynamicClient(t *testing.T, config *rest.Config) dynamic.Interface {
 	return client
 }
 
-// eventually polls until check returns nil.
-func eventually(t *testing.T, limit time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("not within %s: %v", limit, err)
-		case <-tick.C:
-		}
-	}
-}
-
 // kubectl runs the stock kubectl, or skips the test where there is none.
 func kubectl(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	t.Helper()

@@ -120,7 +120,7 @@ func TestKilledServers(t *testing.T) {
 func testControllerManager(t *testing.T, c *ControlPlane) {
 	ns := c.Namespace(t)
 	client := clientset(t, c.Config()).CoreV1()
-	eventually(t, 20*time.Second, func() error { // the service account controller
+	require.Eventually(t, 20*time.Second, func() error { // the service account controller
 		_, err := client.ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -137,12 +137,12 @@ func testControllerManager(t *testing.T, c *ControlPlane) {
 		}
 		return errors.Join(err, errors.New("still there"))
 	}
-	eventually(t, 20*time.Second, func() error { // the garbage collector
+	require.Eventually(t, 20*time.Second, func() error { // the garbage collector
 		_, err := client.ConfigMaps(ns).Get(t.Context(), "child", metav1.GetOptions{})
 		return gone(err)
 	})
 	require.NoError(t, client.Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
-	eventually(t, 20*time.Second, func() error { // the namespace controller
+	require.Eventually(t, 20*time.Second, func() error { // the namespace controller
 		_, err := client.Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 		return gone(err)
 	})

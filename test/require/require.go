@@ -34,3 +34,19 @@ func Receive[V any](t T, from <-chan V, limit time.Duration, format string, args
 	}
 	return v
 }
+
+// Eventually tries until there is no error. It ends a test that has tried for the limit.
+func Eventually(t T, limit time.Duration, try func() error) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); ; <-tick.C {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", limit, err)
+		}
+	}
+}
