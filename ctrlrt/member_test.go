@@ -41,7 +41,9 @@ type journal struct {
 	// busy is who is reconciling a key now.
 	busy map[types.NamespacedName]string
 	// last is, per key, who reconciled it last, with which epoch and resourceVersion.
-	last  map[types.NamespacedName]visit
+	last map[types.NamespacedName]visit
+	// kept are the members that keep something of a key: they reconciled it, and have not lost it since.
+	kept  map[types.NamespacedName]map[string]bool
 	count int
 	err   error
 }
@@ -53,7 +55,30 @@ type visit struct {
 }
 
 func newJournal() *journal {
-	return &journal{busy: map[types.NamespacedName]string{}, last: map[types.NamespacedName]visit{}}
+	return &journal{busy: map[types.NamespacedName]string{}, last: map[types.NamespacedName]visit{},
+		kept: map[types.NamespacedName]map[string]bool{}}
+}
+
+// lose is a member's OnLost.
+func (j *journal) lose(member string, key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if (j.busy[key] == member || !j.kept[key][member]) && j.err == nil {
+		j.err = fmt.Errorf("%s: OnLost of %s while it reconciles the key, or twice", key, member)
+	}
+	delete(j.kept[key], member)
+}
+
+// keptTwice returns a key of which several members keep something, or "".
+func (j *journal) keptTwice() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, by := range j.kept {
+		if len(by) > 1 {
+			return fmt.Sprintf("%s is kept by %v", key, by)
+		}
+	}
+	return ""
 }
 
 func (j *journal) enter(member string, key types.NamespacedName, epoch uint64, version string) {
@@ -65,7 +90,10 @@ func (j *journal) enter(member string, key types.NamespacedName, epoch uint64, v
 	if before := j.last[key]; before.member != "" && before.member != member && epoch <= before.epoch && j.err == nil {
 		j.err = fmt.Errorf("%s: epoch %d of %s after epoch %d of %s", key, epoch, member, before.epoch, before.member)
 	}
-	j.busy[key] = member
+	if j.kept[key] == nil {
+		j.kept[key] = map[string]bool{}
+	}
+	j.busy[key], j.kept[key][member] = member, true
 	j.last[key] = visit{member, epoch, version}
 	j.count++
 }
@@ -186,7 +214,8 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 		o.setup(mgr)
 	}
 	c := mgr.GetClient()
-	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+	lost := func(_ context.Context, r reconcile.Request) { j.lose(pod, r.NamespacedName) }
+	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).OnLost(lost).Complete(reconcile.Func(
 		func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			epoch, ok := gate.EpochFrom(ctx)
 			if !ok {

@@ -89,6 +89,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 		d = startReplica(t, namespace, "d", j, options)
 		eventually(t, 30*time.Second, settled(a, b, d))
 	})
+	eventually(t, 10*time.Second, j.keptTwice)
 	for _, key := range keys {
 		update(key, "2")
 	}

@@ -23,19 +23,7 @@ type hooks struct {
 // any reports whether the objects that are reconciled must be remembered.
 func (h hooks) any() bool { return h.reset != nil || h.lost != nil }
 
-// OnReset sets a function that is called before the first reconcile of each object since its slot was opened on this
-// member, even if the slot was this member's before, for instance before a lapse. Handlers hear nothing of a slot while
-// it is shut, so counts of an object's events are void then. Controllers that wait for the events of their own writes
-// (expectations, as in Kubernetes' own controllers) must forget in f what they expect.
-//
-// When f is called, no reconcile of the object runs, the informers show everything that this member and the slot's
-// former owner wrote, and handlers have heard of it. f runs in the worker's goroutine, concurrently for different keys.
-// It may block, which holds up that worker alone. Its context is that of the reconcile to come, and ends when the slot
-// is lost. The object need not exist any more: while it does not, f is called before every reconcile, since a namesake
-// may come.
-//
-// A controller has one such function: the last call of OnReset counts. Call it before Run. nil says that the controller
-// counts nothing, so that nobody asks whether it was forgotten.
+// OnReset is rota.Queue.OnReset for the objects of the controller.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -209,6 +209,7 @@ func TestLostHangs(t *testing.T) {
 		l.leave()
 		begun := l.r.now()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if after := called["other"] - begun; after > 10*time.Second {
 			t.Errorf("OnLost is called for another object after %v, want 10 s at most", after)
 		}
@@ -223,6 +224,7 @@ func TestLostHangs(t *testing.T) {
 		meet(many...)
 		l.leave()
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if len(called) != 2+9 || left() != 10 {
 			t.Errorf("called for %d objects, %d not returned, want 11 and 10", len(called), left())
 		}
@@ -234,6 +236,7 @@ func TestLostHangs(t *testing.T) {
 		meet("hangs", "again")
 		l.leave()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if _, again := called["again"]; !again || left() != 0 {
 			t.Errorf("called again: %t, %d objects left, want true and 0", again, left())
 		}

@@ -148,23 +148,6 @@ func TestR10ResetThatIsCutShort(t *testing.T) {
 	}
 }
 
-// What is remembered of resets does not grow with objects that come and go.
-func TestResetsOfDeletedObjectsAreForgotten(t *testing.T) {
-	r := testRota(t)
-	q, _ := testQueue(t, r)
-	q.OnReset(func(context.Context, cache.ObjectName) {})
-	own(r, testItem)
-	q.Add(testItem)
-	item, _ := q.Get()
-	_ = q.Admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item)
-	q.Done(item)
-	q.queue.Controller().Work.With(func(k *testKeys) {
-		if n := k.Size(); n != 0 {
-			t.Errorf("%d keys of deleted objects are remembered, want none", n)
-		}
-	})
-}
-
 // keep puts the test's item into a store.
 func keep(t *testing.T, r *Engine) {
 	t.Helper()
