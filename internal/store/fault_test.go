@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
@@ -29,7 +34,8 @@ func fake(t *testing.T, handle http.HandlerFunc) (*store.Kubernetes, *atomic.Int
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			writes.Add(1)
-			_, _ = io.Copy(io.Discard, r.Body)
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		handle(w, r)
 	}))
@@ -186,6 +192,56 @@ func TestTimeoutParameter(t *testing.T) {
 			t.Errorf("%s: timeout=%v (%v), want 1.5 s, less by at most %v", name, got, err, took)
 		}
 	}
+}
+
+// A Lease whose creation was not answered is renewed by the next try, and another process's is not.
+func TestLeaseOfALostAnswer(t *testing.T) {
+	var there *coordinationv1.Lease
+	lost := true
+	s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPost:
+			if there != nil {
+				status(http.StatusConflict)(w, r)
+				return
+			}
+			there = read(t, r)
+			there.UID, there.ResourceVersion = "1", "1"
+			if lost {
+				panic(http.ErrAbortHandler)
+			}
+		case http.MethodPut:
+			if there = read(t, r); there.UID != "1" || there.ResourceVersion != "1" {
+				t.Errorf("the renewal is of %s at %s", there.UID, there.ResourceVersion)
+			}
+			there.ResourceVersion = "2"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(there)
+	})
+	if _, o, _ := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute); o != member.OutcomeUnknown {
+		t.Errorf("without an answer: %v", o)
+	}
+	lost = false
+	l, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute)
+	if o != member.OutcomeDone || l.UID != "1" || l.Version != "2" {
+		t.Errorf("again: %+v, %v, %v", l, o, err)
+	}
+	if l, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute); o != member.OutcomeConflict {
+		t.Errorf("of another one: %+v, %v, %v", l, o, err)
+	}
+}
+
+// read reads the Lease in a request.
+func read(t *testing.T, r *http.Request) *coordinationv1.Lease {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), body)
+	require.NoError(t, err)
+	lease := obj.(*coordinationv1.Lease)
+	lease.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+	return lease
 }
 
 // TestDeadConnection: after a call without answer the next one has a connection of its own; HTTP/2 would keep using the

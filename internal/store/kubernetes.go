@@ -64,6 +64,8 @@ type Kubernetes struct {
 	mu sync.Mutex
 	// last has the objects as last seen, by resource and name, so that a write keeps what others added to them.
 	last map[string]object
+	// creating is when the creation of a Lease was first tried, by ID, until it has succeeded.
+	creating map[string]metav1.MicroTime
 }
 
 type object interface {
@@ -108,6 +110,7 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	return &Kubernetes{
 		opts: opts, calls: calls, watches: watches,
 		noteSlots: make(chan struct{}, maxNotes), closing: make(chan struct{}), last: map[string]object{},
+		creating: map[string]metav1.MicroTime{},
 	}, nil
 }
 

@@ -27,13 +27,18 @@ func (k *Kubernetes) lease(verb string) permission.Error {
 func leaseKey(id string) string { return leases + "/" + id }
 
 // CreateLease implements Store.
+//
+// Every try says the same time of acquisition. So a Lease of an earlier try, whose answer was lost, is known as this
+// member's, and is renewed.
 func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (member.Lease, member.Outcome, error) {
 	name := names.Lease(k.opts.Name, lease.ID)
 	if reasons := validation.IsDNS1123Subdomain(name); len(reasons) > 0 {
 		return member.Lease{}, member.OutcomeFailed, fmt.Errorf("lease %q: %s", name, strings.Join(reasons, "; "))
 	}
+	deadline := time.Now().Add(timeout)
 	obj := k.newLease(lease.ID)
+	obj.Spec.AcquireTime = k.firstTry(lease.ID)
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
 	req := k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj)
@@ -41,11 +46,38 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		k.remember(leaseKey(lease.ID), &out)
+		k.created(lease.ID)
 		return readLease(lease.ID, &out), o, nil
 	case member.OutcomeMissing: // of the namespace
 		o = member.OutcomeFailed
+	case member.OutcomeConflict:
+		there, getErr := k.getLease(ctx, lease.ID)
+		if getErr == nil && holder(there) == lease.ID && obj.Spec.AcquireTime.Equal(there.Spec.AcquireTime) {
+			k.created(lease.ID)
+			k.remember(leaseKey(lease.ID), there)
+			lease.UID, lease.Version = string(there.UID), there.ResourceVersion
+			return k.RenewLease(ctx, lease, time.Until(deadline))
+		}
 	}
 	return member.Lease{}, o, err
+}
+
+// firstTry returns when the creation of a Lease was first tried.
+func (k *Kubernetes) firstTry(id string) *metav1.MicroTime {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, ok := k.creating[id]
+	if !ok {
+		at = metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as precise as JSON has it
+		k.creating[id] = at
+	}
+	return &at
+}
+
+func (k *Kubernetes) created(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.creating, id)
 }
 
 // RenewLease implements Store.

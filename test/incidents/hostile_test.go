@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/go-logr/logr"
 
 	webv1 "github.com/rota-dev/rota/examples/website/api/v1"
 	"github.com/rota-dev/rota/internal/await"
@@ -139,21 +142,37 @@ func circumstances() []circumstance {
 }
 
 func TestHostile(t *testing.T) {
+	var mu sync.Mutex
+	took := map[string]time.Duration{}
+	t.Run("all", func(t *testing.T) {
+		for _, c := range circumstances() {
+			for _, s := range sides() {
+				t.Run(strings.ReplaceAll(c.name+"/"+s.name, " ", "-"), func(t *testing.T) {
+					t.Parallel()
+					plane := controlplane.For(t)
+					if c.whole {
+						plane = controlplane.New(t, controlplane.Options{})
+					}
+					d := c.run(newNight(t, plane, s.is), s)
+					mu.Lock()
+					defer mu.Unlock()
+					took[c.name+s.name] = d
+				})
+			}
+		}
+	})
+	var table strings.Builder // for docs/results.md
 	for _, c := range circumstances() {
+		fmt.Fprintf(&table, "\n| %s |", c.name)
 		for _, s := range sides() {
-			t.Run(strings.ReplaceAll(c.name+"/"+s.name, " ", "-"), func(t *testing.T) {
-				t.Parallel()
-				plane := controlplane.For(t)
-				if c.whole {
-					plane = controlplane.New(t, controlplane.Options{})
-				}
-				c.run(newNight(t, plane, s.is), s)
-			})
+			fmt.Fprintf(&table, " %.0f s |", took[c.name+s.name].Seconds())
 		}
 	}
+	t.Log(table.String())
 }
 
-func (c *circumstance) run(n *night, s side) {
+// run returns how long it was until all was well.
+func (c *circumstance) run(n *night, s side) time.Duration {
 	if !s.stock {
 		n.until("the tools say that all is well", n.ill)
 	}
@@ -171,7 +190,7 @@ func (c *circumstance) run(n *night, s side) {
 		c.ends(n)
 	}
 	n.until("all is well", n.wrong)
-	n.t.Logf("all was well after %.0f s", time.Since(begun).Seconds())
+	return time.Since(begun)
 }
 
 func (n *night) changeSome(title string) {
@@ -207,12 +226,13 @@ func certificate(s *httptest.Server) []byte {
 
 // allow allows what it is asked about, after a time.
 func allow(after time.Duration) http.Handler {
-	hook := &admission.Webhook{Handler: admission.HandlerFunc(
-		func(ctx context.Context, _ admission.Request) admission.Response {
+	return &admission.Webhook{
+		Handler: admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
 			_ = await.Sleep(ctx, after)
 			return admission.Allowed("")
-		})}
-	return hook
+		}),
+		LogConstructor: func(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() },
+	}
 }
 
 // webhook has the API server ask s about all writes to the Websites of this night, for up to two thirds of a lease.
