@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/test/require"
 )
@@ -33,9 +31,7 @@ func TestVersionOf(t *testing.T) {
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, TableFormats: tableFormats{table.OldestFormat, table.Format},
 		Libraries: map[string]string{"k8s.io/client-go": "v0.36.0", "k8s.io/api": "v0.36.1"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("versionOf (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "versionOf", want, got)
 	if text := got.String(); text != "v1.2.3 abc (modified) go1.26" {
 		t.Errorf("in one line: %s", text)
 	}

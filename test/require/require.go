@@ -4,6 +4,8 @@ package require
 import (
 	"fmt"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // T is a test: *testing.T, *testing.B, *rapid.T, or what wraps one.
@@ -48,5 +50,13 @@ func Eventually(t T, limit time.Duration, try func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %v: %v", limit, err)
 		}
+	}
+}
+
+// Equal ends a test in which what it made is not what it wants.
+func Equal(t T, what string, want, got any, opts ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, opts...); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 }

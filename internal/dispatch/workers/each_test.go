@@ -53,9 +53,7 @@ func TestSeveralTakes(t *testing.T) {
 		}
 		got = append(got, kindOf(e.Problem))
 	}
-	if diff := cmp.Diff([]string{"", "", wire.ProblemInvalid, wire.ProblemEnded, "", ""}, got); diff != "" {
-		t.Errorf("extended (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "extended", []string{"", "", wire.ProblemInvalid, wire.ProblemEnded, "", ""}, got)
 
 	ok := func(take wire.Take) wire.DoneRequest { return wire.DoneRequest{Token: take.Token} }
 	retry := func(take wire.Take) wire.DoneRequest {

@@ -56,9 +56,7 @@ func TestEncodeDuties(t *testing.T) {
 	}
 	got, err := table.Decode(text)
 	require.NoError(t, err)
-	if diff := cmp.Diff(tab, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "Decode of Encode", tab, got, cmpopts.EquateEmpty())
 }
 
 // Without duties a table is written as programs write it that know of none.
@@ -103,9 +101,7 @@ func TestDutiesKeepTheirSlots(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "d", "b", "e"}, tab.Duties); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]int{"": 3, web1: 1}, tab.DutyCounts()); diff != "" {
-		t.Errorf("DutyCounts (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "DutyCounts", map[string]int{"": 3, web1: 1}, tab.DutyCounts())
 	if n := tab.Counts()[""]; n != 213-43+56+43 && n == 0 {
 		t.Errorf("%d slots without an owner", n)
 	}

@@ -52,22 +52,16 @@ func TestEncode(t *testing.T) {
 		"expels":  "web-2 1763711000\n",
 		"podUIDs": "6f1d",
 	}
-	if diff := cmp.Diff(want, table.Encode(sample())); diff != "" {
-		t.Errorf("Encode (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "Encode", want, table.Encode(sample()))
 }
 
 func TestDecode(t *testing.T) {
 	got, err := table.Decode(table.Encode(sample()))
 	require.NoError(t, err)
-	if diff := cmp.Diff(sample(), got); diff != "" {
-		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "Decode of Encode", sample(), got)
 	got, err = table.Decode(table.Encode(table.New(1, slot.KeyUID, 7)))
 	require.NoError(t, err)
-	if diff := cmp.Diff(table.New(1, slot.KeyUID, 7), got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("Decode of Encode (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "Decode of Encode", table.New(1, slot.KeyUID, 7), got, cmpopts.EquateEmpty())
 }
 
 // TestDecodeRefuses: rule R4, whatever is not exactly a table is refused, with the field and line.
@@ -167,9 +161,7 @@ func TestRemove(t *testing.T) {
 	s.Remove("web-0-x7k2p")
 	s.Seal(44)
 	require.NoError(t, s.Valid())
-	if diff := cmp.Diff(map[string]int{"": 213, "web-1-p3m9q": 43}, s.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "counts", map[string]int{"": 213, "web-1-p3m9q": 43}, s.Counts())
 	if coming := s.Coming("web-0-x7k2p"); !coming.Empty() {
 		t.Errorf("slots %v still move to it", coming)
 	}
@@ -182,9 +174,7 @@ func TestCloneIsDeep(t *testing.T) {
 	c.Expels[0].At = 0
 	c.Notes[41].Versions["ConfigMap"] = "1"
 	c.Seal(50)
-	if diff := cmp.Diff(sample(), s); diff != "" {
-		t.Errorf("changing the clone changed the original (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "changing the clone changed the original", sample(), s)
 }
 
 func TestLookup(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/judge"
@@ -143,9 +141,7 @@ func TestReport(t *testing.T) {
 		Operations: 12, Work: judge.Work{LateWrites: 2, LatestMillis: 40, Refused: 1}, AwakeMillis: 3, SlowestMillis: 1500,
 		Duties: judge.DutyFigures{Runs: 9, Work: judge.Work{LateWrites: 1, Refused: 1, Overlaps: 2}, LongestGapMillis: 9100, Gaps: 1, Stale: 3},
 	}}
-	if diff := cmp.Diff(want, r.Total); diff != "" {
-		t.Errorf("total (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "total", want, r.Total)
 	if len(r.Failing) != 2 || len(r.Faults) != 2 || r.Faults[0].Runs != 2 {
 		t.Errorf("failing %v, faults %v", r.Failing, r.Faults)
 	}

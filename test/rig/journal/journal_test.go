@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/test/require"
@@ -46,9 +45,7 @@ func TestJournal(t *testing.T) {
 		{Pod: "web-1", Key: types.NamespacedName{Namespace: "sites", Name: "a"}, UID: "uid-a", Generation: 7, Epoch: 41, End: 1},
 		{Pod: "web-1", Key: types.NamespacedName{Namespace: "sites", Name: "b"}, Epoch: 42, Deadline: 6, Attempt: 2},
 	}
-	if diff := cmp.Diff(want, all); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "journal", want, all)
 }
 
 func TestBadJournal(t *testing.T) {

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -94,9 +94,7 @@ func TestMoves(t *testing.T) {
 		{Slot: 1, From: "a", To: "b", Planned: 4, Active: 6, Transfers: 1},
 		{Slot: 0, From: "a", To: "b", Planned: 7, Active: 8, Transfers: 1},
 	}
-	if diff := cmp.Diff(want, history().Moves()); diff != "" {
-		t.Errorf("moves (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "moves", want, history().Moves())
 }
 
 func TestQuiet(t *testing.T) {
@@ -131,13 +129,9 @@ func TestLatencies(t *testing.T) {
 	for _, l := range judge.Latencies(updates, all) {
 		got = append(got, l.Waited)
 	}
-	if diff := cmp.Diff([]time.Duration{40, 30, 0}, got); diff != "" {
-		t.Errorf("waited (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "waited", []time.Duration{40, 30, 0}, got)
 	waits := judge.Waits(judge.Latencies(updates, all), 5, func(l judge.Latency) bool { return l.Generation != 3 })
-	if diff := cmp.Diff([]time.Duration{0, 35}, waits); diff != "" {
-		t.Errorf("waits (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "waits", []time.Duration{0, 35}, waits)
 }
 
 func TestQuantile(t *testing.T) {

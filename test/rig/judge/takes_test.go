@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -67,9 +67,7 @@ func TestRetaken(t *testing.T) {
 		taken("w3", "a", 25, 27, 40), taken("w2", "a", 22, 23, 40), taken("w1", "b", 50, 51, 60),
 	}
 	want := []judge.Retake{{Lost: lost, Waited: 12}, {Lost: stopped, Waited: 40}, {Lost: never, Waited: -1}}
-	if diff := cmp.Diff(want, judge.Retaken(all, "w1", 10)); diff != "" {
-		t.Errorf("retaken (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "retaken", want, judge.Retaken(all, "w1", 10))
 }
 
 func TestUnseen(t *testing.T) {
@@ -93,7 +91,5 @@ func TestUnseen(t *testing.T) {
 		return key.Name != "deleted"
 	})
 	want := []judge.Update{update("never", 1), update("namesake", 2), update("unfinished", 3), update("stale", 4)}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unseen (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "unseen", want, got)
 }

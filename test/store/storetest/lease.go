@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const id = "web-0-x7k2p"
@@ -53,9 +54,7 @@ func leaseLife(t *testing.T, target Target) {
 	l.Epoch, l.TableUID, l.Open, l.Format = 1763712041, "7a0c", true, 2
 	renewed := renew(t, target.Store, l)
 	l.Version = renewed.Version
-	if diff := cmp.Diff(l, renewed); diff != "" {
-		t.Fatalf("renewed (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "renewed", l, renewed)
 	o, err = target.Other.DeleteLease(t.Context(), id, l.UID, l.Version, timeout)
 	outcome(t, o, err, member.OutcomeDone)
 	missing(t, target, id)
@@ -150,9 +149,7 @@ func leaseWatchAll(t *testing.T, target Target) {
 	target.RemoveLease(t, "a")
 	want = append(want, store.Leases{Gone: []string{"a"}}, store.Leases{Leases: []member.Lease{newLease(t, target, "a")}})
 	for _, want := range want {
-		if diff := cmp.Diff(want, watch.Next(t)); diff != "" {
-			t.Fatalf("emitted (-want +got):\n%s", diff)
-		}
+		require.Equal(t, "emitted", want, watch.Next(t))
 	}
 }
 
@@ -171,9 +168,7 @@ func leaseWatchSome(t *testing.T, target Target) {
 		{Leases: []member.Lease{newLease(t, target, "c")}},
 		{Leases: []member.Lease{renew(t, target.Store, a)}},
 	} {
-		if diff := cmp.Diff(want, watch.Next(t)); diff != "" {
-			t.Fatalf("emitted (-want +got):\n%s", diff)
-		}
+		require.Equal(t, "emitted", want, watch.Next(t))
 	}
 	target.RemoveLease(t, "a")
 	if gone := watch.Next(t); !slices.Equal(gone.Gone, []string{"a"}) {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/resourceversion"
@@ -45,9 +43,7 @@ func sameTable(t *testing.T, got member.Snapshot, want *table.Table) {
 	if got.Err != nil || got.UID == "" || got.Version == "" {
 		t.Fatalf("got %+v, want a table", got)
 	}
-	if diff := cmp.Diff(table.Encode(want), table.Encode(got.Table)); diff != "" {
-		t.Fatalf("table (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "table", table.Encode(want), table.Encode(got.Table))
 }
 
 func read(t *testing.T, target Target) member.Snapshot {
