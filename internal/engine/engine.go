@@ -53,6 +53,7 @@ type Engine struct {
 	clock    replica.Clock
 
 	metrics *metrics
+	meter   *meter
 	// present is the current incarnation, or nil.
 	present atomic.Pointer[incarnation]
 	state   *replica.State
@@ -145,7 +146,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 		After:     func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
 		AfterFunc: func(ctx context.Context, do func()) { context.AfterFunc(ctx, do) },
 	})
-	r.metrics = newMetrics(r)
+	r.metrics, r.meter = newMetrics(r), newMeter()
 	r.writes = writes.New(writes.Env{
 		Share: r.share, Gate: r.gate, Log: log, API: cfg, ID: r.ID, HasJoined: r.state.HasJoined, Left: r.untilDeadline,
 		Now: r.now, Config: config, Long: &r.long, WantLong: r.wantLong, Fenced: r.metrics.fenced.Inc,

@@ -64,6 +64,15 @@ func (m *metrics) declareTable() {
 		put(float64(s.Unowned.Len()), "unowned")
 		put(float64(s.rota.cfg.Slots), "all")
 	})
+	m.gauges("rota_memory_bytes", "Memory of this process as its Lease reports it: used, limit (the container's, or "+
+		"GOMEMLIMIT if that is lower), and base, which is what it used when it last had no slot. Absent if no limit is known.",
+		"state", func(s sample, put func(float64, ...string)) {
+			if report := s.rota.meter.last(); report.Limit > 0 {
+				put(float64(report.Used), "used")
+				put(float64(report.Limit), "limit")
+				put(float64(report.Base), "base")
+			}
+		})
 	m.gauge("rota_table_epoch", "Epoch of the table; 0 without a table.",
 		func(s sample) float64 { return float64(s.Epoch) })
 	m.gauge("rota_table_bytes", "Size of the table as text, of at most 983,040 bytes. Above 737,280 there is the event "+

@@ -28,7 +28,7 @@ func newIncarnation(ctx context.Context, r *Engine) *incarnation {
 	i.Replica = replica.New(ctx, replica.Env{
 		Config: r.cfg, Member: r.decide, Clock: r.clock, State: r.state, Store: r.store, Election: r.candidacy(),
 		Parts: r.parts, Gate: r.gate, Long: &r.long, Writes: r.share, Watch: i, Log: r.log, SetDeadline: r.setDeadline,
-		Loads: r.memberLoads, Tell: r.tell,
+		Loads: r.memberLoads, Memory: r.memoryReport, Tell: r.tell,
 		Failed: r.report, Denied: r.denied, Fatal: r.bypassed, Beside: i.beside, LeaveTimeout: r.opts.LeaveTimeout,
 		InFlight: func() []gate.Flight { return r.stuck(0) },
 	})

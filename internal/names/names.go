@@ -28,6 +28,9 @@ const (
 	// AnnotationLongestWrite is, on a Lease, how long a write of the member may take at most, if that is longer than
 	// WriteTimeout.
 	AnnotationLongestWrite = Prefix + "/longest-write"
+	// AnnotationMemory is, on a Lease, how many bytes of memory the member uses, may use, and used when it last had no
+	// slot.
+	AnnotationMemory = Prefix + "/memory"
 	// AnnotationFormat is, on a Lease, the newest table format that the member reads.
 	AnnotationFormat = Prefix + "/format"
 

@@ -51,6 +51,8 @@ type Env struct {
 	SetDeadline func(at, own time.Duration)
 	// Loads reads what members report of their slots' loads. It blocks.
 	Loads func(ctx context.Context) ([]planner.LoadReport, error)
+	// Memory measures the process's memory. It does not block for long.
+	Memory func() planner.MemoryReport
 	// Tell tells people.
 	Tell func(ctx context.Context, n member.Notify)
 	// Failed is told of errors of requests. The member decides what to do about them.
@@ -80,7 +82,7 @@ func New(ctx context.Context, env Env) *Replica {
 	r := &Replica{env: env, Calls: newCalls(ctx, env.Log)}
 	env.State.Begin(env.Config.Self.ID, env.Clock.Late())
 	r.member = env.Member()
-	r.requests = &requests{store: env.Store, calls: r.Calls, loads: env.Loads, failed: env.Failed}
+	r.requests = &requests{store: env.Store, calls: r.Calls, loads: env.Loads, memory: env.Memory, failed: env.Failed}
 	r.settler = newSettler(env.Writes)
 	r.term = unlimited{Always{env.SetDeadline}}
 	if env.Election != nil {

@@ -32,6 +32,8 @@ type requests struct {
 	post  func(member.Event)
 	// loads reads the members' reports of loads. It blocks.
 	loads func(ctx context.Context) ([]planner.LoadReport, error)
+	// memory measures the process's memory.
+	memory func() planner.MemoryReport
 	// failed tells of an error. The member decides what to do about it.
 	failed  func(what string, err error)
 	unwatch context.CancelFunc
@@ -55,6 +57,7 @@ func (r *requests) lease(send func(context.Context, member.Lease, time.Duration)
 	l member.Lease, timeout time.Duration, answer func(member.Lease, member.Outcome),
 ) {
 	r.calls.Go(func() {
+		l.Memory = r.memory()
 		renewed, outcome, err := send(r.calls.ctx, l, timeout)
 		r.complain("renew the Lease", err)
 		answer(renewed, outcome)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -30,6 +32,10 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	delete(annotations, names.AnnotationLongestWrite)
 	if lease.LongestWrite > 0 {
 		annotations[names.AnnotationLongestWrite] = lease.LongestWrite.String()
+	}
+	delete(annotations, names.AnnotationMemory)
+	if m := lease.Memory; m.Limit > 0 {
+		annotations[names.AnnotationMemory] = fmt.Sprintf("%d %d %d", m.Used, m.Limit, m.Base)
 	}
 	obj.Annotations = annotations
 	renewed := metav1.NewMicroTime(now)
@@ -67,7 +73,17 @@ func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 			lease.LongestWrite = min(longest, limit)
 		}
 	}
+	lease.Memory = ReadMemory(obj)
 	return lease
+}
+
+// ReadMemory returns what a Lease reports of its member's memory, or nothing if it makes no sense.
+func ReadMemory(obj *coordinationv1.Lease) (m planner.MemoryReport) {
+	n, err := fmt.Sscanf(obj.Annotations[names.AnnotationMemory], "%d %d %d", &m.Used, &m.Limit, &m.Base)
+	if err != nil || n != 3 || min(m.Used, m.Limit, m.Base) < 0 {
+		return planner.MemoryReport{}
+	}
+	return m
 }
 
 // holder returns who holds the Lease.

@@ -37,6 +37,7 @@ var groupOf = map[string]string{
 	view.LabelsRefused: groupDelivery,
 	view.SlotHeldBack:  groupSlots,
 	view.KeyHangs:      groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
+	view.NoRoom: groupSlots, view.NoSpareMemory: groupMembers,
 	view.PinUnmet: groupSlots, view.CanaryWaits: groupMembers, view.CanaryBack: groupMembers,
 }
 

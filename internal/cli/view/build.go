@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/store"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -233,6 +234,9 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 		out.Gate = names.GateOpen
 		if l.Annotations[names.AnnotationGate] == names.GateShut {
 			out.Gate = names.GateShut
+		}
+		if m := store.ReadMemory(&l); m.Limit > 0 {
+			out.Memory = ptr.To(Memory(m))
 		}
 		out.Lease = float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))
 		if l.Spec.RenewTime != nil {

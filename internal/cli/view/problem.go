@@ -39,13 +39,15 @@ const (
 	PinUnmet      = "PinUnmet"
 	CanaryWaits   = "CanaryWaits"
 	CanaryBack    = "CanaryBack"
+	NoRoom        = "NoRoom"
+	NoSpareMemory = "NoSpareMemory"
 )
 
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
 		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, KindRefused, LabelsRefused, SlotHeldBack,
-		KeyHangs, KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack}
+		KeyHangs, KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack, NoRoom, NoSpareMemory}
 }
 
 const (
@@ -82,7 +84,8 @@ func problems(r *Rota, e evidence) []Problem {
 		out = append(out, Problem{Severity: s, What: what, Slots: slots, Member: member,
 			Message: fmt.Sprintf(message, args...)})
 	}
-	if free := r.runsOf(func(run Run) bool { return run.Owner == "" }); len(free) > 0 {
+	waits := r.memoryProblems(add)
+	if free := r.runsOf(func(run Run) bool { return run.Owner == "" }); len(free) > 0 && !waits {
 		message := "nobody owns them, so nothing works on their objects. "
 		if len(r.Members) == 0 {
 			message += "The rota has no members: start some"

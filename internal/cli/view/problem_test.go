@@ -227,7 +227,14 @@ func TestProblems(t *testing.T) {
 			in.reports[0].Unlabelled = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now,
 				Without: slot.SetOf(slot.Range{First: 7, Last: 7}), Error: "objects: 2, the first: label configmaps a/b: frozen"}}
 		}, want: "warning LabelsRefused  7", text: "Slots: 7; objects: 2, the first: label configmaps a/b: frozen. Have"},
-		"options clash": {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
+		"no room": {change: func(in *input) {
+			in.table.Runs[0] = table.Run{Slots: slot.Range{First: 0, Last: 127}}
+			uses(in, 950)
+		}, want: "error NoRoom  0-127", text: "one takes about 13 MiB"},
+		"one member fewer would not fit": {change: func(in *input) { uses(in, 700) }, want: "warning NoSpareMemory  ",
+			text: "there are 2 members, the slots of one need 600 MiB, and the others have room for 200 MiB"},
+		"one member fewer would fit": {change: func(in *input) { uses(in, 490) }},
+		"options clash":              {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
 	} {
 		in := healthy(t)
 		c.change(&in)
@@ -261,6 +268,13 @@ func TestProblems(t *testing.T) {
 		if !tested[what] {
 			t.Errorf("no case for %s", what)
 		}
+	}
+}
+
+// uses has both members report that they use so many MiB of 1000, and 100 without slots.
+func uses(in *input, mib int) {
+	for _, l := range in.leases {
+		l.Annotations[names.AnnotationMemory] = fmt.Sprintf("%d %d %d", mib<<20, 1000<<20, 100<<20)
 	}
 }
 

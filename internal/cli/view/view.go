@@ -126,10 +126,19 @@ type Member struct {
 	ClockAhead *float64 `json:"clockAheadSeconds,omitempty"`
 	// Gate is "open", "shut", or empty without a Lease.
 	Gate string `json:"gate,omitempty"`
+	// Memory is what its Lease reports of its memory. nil: no limit is known.
+	Memory *Memory `json:"memory,omitempty"`
 	// Drain says that it was told to give up its slots and duties, and to take none. nil: it was not.
 	Drain *Drain `json:"drain,omitempty"`
 	// State is one of the States.
 	State State `json:"state"`
+}
+
+// Memory is a member's memory, in bytes. Base is what it used when it last had no slot.
+type Memory struct {
+	Used  int64 `json:"used"`
+	Limit int64 `json:"limit"`
+	Base  int64 `json:"base"`
 }
 
 // Hot is a slot that keeps workers busy, or neighboring ones that do so together.

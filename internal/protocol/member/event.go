@@ -59,6 +59,8 @@ type Lease struct {
 	// LongestWrite is how long a write that the member has sent may take at most, if that is longer than WriteTimeout;
 	// otherwise 0 (rule R2).
 	LongestWrite time.Duration
+	// Memory is what the member reports of its memory (rule R23). The driver fills it in.
+	Memory planner.MemoryReport
 }
 
 // Outcome says how a write ended.

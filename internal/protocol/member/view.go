@@ -77,6 +77,16 @@ func (l local) WritesEnd(id string) time.Duration {
 	return max(0, o.lease.LongestWrite-l.silence(id)/13*12)
 }
 
+func (l local) MemoryOf(id string) planner.MemoryReport {
+	if o := l.watch.others[id]; o != nil {
+		return o.lease.Memory
+	}
+	if id == l.cfg.Self.ID {
+		return l.lease.mine.Memory
+	}
+	return planner.MemoryReport{}
+}
+
 func (l local) TooOld(format int) (id string) {
 	if !l.watch.all || !l.watch.complete {
 		return ""

@@ -53,7 +53,7 @@ func (p *proposer) assignSlots(t *table.Table, in plan.Input, hold bool) []strin
 	if byLoad {
 		p.addMoves(in, owners)
 	}
-	return owners
+	return p.fitMemory(t, in, owners)
 }
 
 // assignPlaces assigns slots to members that may own them.

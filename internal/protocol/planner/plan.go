@@ -55,6 +55,7 @@ func (p *proposer) plan(d *draft) {
 		}
 	}
 	target := p.target(d, dead)
+	p.noticeRoom()
 	planned := *d
 	planned.own = false // so that the plan changes a copy of d's table
 	if !p.apply(&planned, dead, target) {
@@ -95,6 +96,10 @@ func (p *proposer) target(d *draft, dead []string) []string {
 	}
 	if hold {
 		key.WriteString(" h")
+	}
+	if p.room.cut { // members may have room meanwhile
+		key.WriteString(" m" + p.Now.String())
+		p.at(p.Now + p.RetryPeriod)
 	}
 	if k := key.String(); k != p.planning.key {
 		receives := func(other table.Member) bool { return eligible[other.ID] }
@@ -195,11 +200,18 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 	for _, id := range dead {
 		lost = lost.Union(d.next.Owned(id))
 	}
+	keep := map[string]bool{}
 	for _, s := range lost.Slots() {
-		if target[s] == "" && !t.IsDuty(s) {
+		if target[s] != "" || t.IsDuty(s) {
+			continue
+		}
+		if !p.room.waits.Has(s) {
 			return false // nobody could take them. The dead keep them, so that the fence wait is not forgotten
 		}
+		keep[t.At(s).Owner] = true // and so do those whose slots wait for memory
 	}
+	note := p.expelNote(dead)
+	dead = slices.DeleteFunc(slices.Clone(dead), func(id string) bool { return keep[id] })
 	if len(dead) > 0 {
 		p.expel(d, dead)
 	}
@@ -234,7 +246,7 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 		}
 		add(group, to, s)
 	})
-	d.give(expelled, t.Epoch, p.expelNote(dead))
+	d.give(expelled, t.Epoch, note)
 	d.give(gained, t.Epoch, table.Note{Cause: table.CauseAssigned})
 	d.move(moves)
 	return len(dead)+len(expelled)+len(gained)+len(moves) > 0

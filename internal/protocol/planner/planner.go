@@ -84,6 +84,8 @@ type Local interface {
 	WritesEnd(id string) time.Duration
 	// TooOld returns a process that wants to join and does not read a format of the table, or "".
 	TooOld(format int) (id string)
+	// MemoryOf returns what a member last reported of its memory; the zero value: nothing.
+	MemoryOf(id string) MemoryReport
 	// Slot returns the state of a slot in this member.
 	Slot(s slot.Slot) Slot
 }
@@ -121,6 +123,7 @@ type Memory struct {
 	loads    loads
 	canary   canaryView
 	pins     unmetPins
+	room     room
 	// met is true once a namesake has been reported.
 	met bool
 }
@@ -171,6 +174,7 @@ func Propose(v View) Proposal {
 	p.lookAtLoads()
 	p.lookAtCanary()
 	p.lookAtPins()
+	p.lookAtRoom()
 	if p.Busy || p.Phase == Absent {
 		return p.proposal()
 	}

@@ -54,6 +54,7 @@ func (allRenew) Seen(string) bool               { return true }
 func (allRenew) Alive(string) bool              { return true }
 func (allRenew) TooOld(int) string              { return "" }
 func (allRenew) WritesEnd(string) time.Duration { return 0 }
+func (allRenew) MemoryOf(string) MemoryReport   { return MemoryReport{} }
 func (allRenew) Slot(slot.Slot) Slot            { return Slot{} }
 
 // Guess returns the owners of all slots as a planner would choose them if the silent members were dead.

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// FitInput is what Fit looks at. It is not changed.
+type FitInput struct {
+	// Owners and Target have an entry for each slot: the owner now, and the one that a plan wants.
+	Owners, Target []string
+	// Stays says that slots of a member need no other owner. Receives are the members that may get slots.
+	Stays    func(id string) bool
+	Receives []string
+	// Instead says whether a member may get slot s in place of Target[s].
+	Instead func(s int, id string) bool
+	// Room is how many slots more a member can take. Members that are not in it can take any number.
+	Room map[string]int
+}
+
+// Fit returns the target with no more slots for any member than it has room for. A slot that needs an owner, and does
+// not fit where it should go, goes to the member with most room. Only if none has room it gets no owner: then it is
+// among the slots that wait. Other slots that do not fit stay where they are.
+func Fit(in FitInput) (owners []string, waits slot.Set) {
+	owners = slices.Clone(in.Target)
+	left := make(map[string]int, len(in.Receives))
+	for _, id := range in.Receives {
+		left[id] = len(owners)
+		if n, limited := in.Room[id]; limited {
+			left[id] = n
+		}
+	}
+	take := func(id string) bool {
+		n, known := left[id]
+		left[id] = n - 1
+		return !known || n > 0
+	}
+	var homeless, moves []int
+	for s, to := range in.Target {
+		switch {
+		case to == "" || to == in.Owners[s]:
+		case in.Stays(in.Owners[s]):
+			moves = append(moves, s)
+		case !take(to):
+			homeless = append(homeless, s)
+		}
+	}
+	last := ""
+	for _, s := range homeless {
+		best := ""
+		for _, id := range in.Receives {
+			if left[id] > 0 && in.Instead(s, id) && (best == "" || id == last || left[id] > left[best] && best != last) {
+				best = id // neighbors stay together
+			}
+		}
+		if owners[s], last = best, best; best == "" {
+			waits.Add(slot.Slot(s))
+			continue
+		}
+		left[best]--
+	}
+	for _, s := range moves {
+		if !take(owners[s]) {
+			owners[s] = in.Owners[s]
+		}
+	}
+	return owners, waits
+}

@@ -1,0 +1,197 @@
+package planner
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// MemoryReport is what a member reports of its memory, in bytes.
+type MemoryReport struct {
+	// Used is in use, Limit what the member may use; 0: it is not known. Base was in use when it last had no slot.
+	Used, Limit, Base int64
+}
+
+// Usable is how much of its memory a member may use for slots. The rest is for pages of lists, and for what reports are
+// too late to tell.
+func (m MemoryReport) Usable() int64 { return m.Limit - m.Limit/10 }
+
+// room is what this member knows of how much memory slots take (rule R23).
+type room struct {
+	growth map[string]growth
+	// cost is how many bytes a slot takes on average, by what members with settled slots report; 0: it is not known. Then
+	// share is how many slots each owner has on average.
+	cost  float64
+	share int
+	// waits are slots that no member has room for, as of the last plan. cut: that plan left something out for the sake of
+	// memory. told: the wait was reported.
+	waits     slot.Set
+	cut, told bool
+}
+
+// growth is how the slots of a member change.
+type growth struct {
+	// slots are those in the table, counted those that the member's report includes.
+	slots, counted int
+	// since is when they last changed.
+	since time.Duration
+}
+
+// growthPeriods is for how many renewals after its slots have settled a member's memory may grow because of them.
+const growthPeriods = 5
+
+// settled reports whether what a member reports includes all of its slots.
+func (p *proposer) settled(g growth) bool {
+	return g.slots == g.counted && p.Now-g.since >= growthPeriods*p.RetryPeriod
+}
+
+// lookAtRoom follows how the members' slots change, and what they report of their memory.
+func (p *proposer) lookAtRoom() {
+	r, t := &p.room, p.Table
+	if t == nil || !slices.ContainsFunc(t.Members, func(m table.Member) bool { return p.MemoryOf(m.ID).Limit > 0 }) {
+		*r = room{}
+		return
+	}
+	slots, moving := map[string]int{}, map[string]bool{}
+	for _, run := range t.Runs {
+		if t.IsDuty(run.Slots.First) {
+			continue
+		}
+		n := run.Slots.Len()
+		slots[run.Owner] += n
+		moving[run.Owner] = moving[run.Owner] || run.Unsettled
+		if run.Next != "" {
+			slots[run.Next] += n
+			moving[run.Next] = true
+		}
+	}
+	before := r.growth
+	r.growth = make(map[string]growth, len(t.Members))
+	used, counted := 0.0, 0
+	for _, m := range t.Members {
+		g, known := before[m.ID]
+		n := slots[m.ID]
+		switch {
+		case !known && n == 0:
+			g.since = -growthPeriods * p.RetryPeriod // there is nothing to wait for
+		case !known:
+			g = growth{slots: n, counted: n, since: p.Now}
+		case n != g.slots || moving[m.ID]:
+			g.since = p.Now
+		}
+		g.slots, g.counted = n, min(g.counted, n)
+		if p.Now-g.since >= growthPeriods*p.RetryPeriod {
+			g.counted = n
+		}
+		r.growth[m.ID] = g
+		if report := p.MemoryOf(m.ID); report.Limit > 0 && p.settled(g) && n > 0 {
+			used += float64(max(report.Used-report.Base, 0))
+			counted += n
+		}
+	}
+	delete(slots, "")
+	r.share = int(t.Slots) / max(len(slots), 1)
+	if counted > 0 {
+		r.cost = max(used/float64(counted), 1)
+	}
+}
+
+// roomOf returns how many slots more a member can take, by its last report; limited is false if that is not known.
+func (p *proposer) roomOf(id string) (n int, settled, limited bool) {
+	report, g := p.MemoryOf(id), p.room.growth[id]
+	if report.Limit == 0 {
+		return 0, false, false
+	}
+	free, cost := float64(report.Usable()-report.Used), p.room.cost
+	settled = p.settled(g)
+	switch {
+	case free <= 0:
+		return 0, settled, true
+	case cost == 0:
+		return max(0, p.room.share-(g.slots-g.counted)), settled, true
+	case settled && g.slots > 0:
+		cost = max(cost, float64(report.Used-report.Base)/float64(g.slots))
+	}
+	return max(0, int(free/cost)-(g.slots-g.counted)), settled, true
+}
+
+// fitMemory returns the target of a plan without what members have no memory for (rule R23). If all that needs an owner
+// fits by what is known, it goes at once. Otherwise members get half of what they have room for at a time, and no more
+// until they report with that settled: work takes memory, too.
+func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []string {
+	r := &p.room
+	r.waits, r.cut = slot.Set{}, false
+	if r.growth == nil {
+		return target
+	}
+	fit := plan.FitInput{Owners: in.Owners, Target: target, Room: map[string]int{}}
+	stays := map[string]bool{}
+	for _, m := range in.Members {
+		stays[m.ID] = !m.Leaves
+		if m.Receives && !m.Leaves {
+			fit.Receives = append(fit.Receives, m.ID)
+		}
+	}
+	slices.Sort(fit.Receives)
+	fit.Stays = func(id string) bool { return stays[id] }
+	pins := t.PinsBySlot()
+	fit.Instead = func(s int, id string) bool {
+		other, _ := t.Member(id)
+		labels, pinned := pins[slot.Slot(s)]
+		return (!t.Canary.On() || ofBuild(t, id) == ofBuild(t, target[s])) && (!pinned || table.HasLabels(other.Labels, labels))
+	}
+	if r.cost == 0 && !slices.ContainsFunc(in.Owners, func(id string) bool { return id != "" && !stays[id] }) {
+		return target // a rota that begins
+	}
+	half := map[string]int{}
+	for _, id := range fit.Receives {
+		if n, settled, limited := p.roomOf(id); limited {
+			fit.Room[id] = n
+			half[id] = (n + 1) / 2
+			if !settled {
+				half[id] = 0
+			}
+		}
+	}
+	owners, waits := plan.Fit(fit)
+	if !waits.Empty() {
+		fit.Room = half
+		owners, r.waits = plan.Fit(fit)
+	}
+	r.cut = !slices.Equal(owners, target)
+	return owners
+}
+
+// noticeRoom reports once that slots wait since no member has memory for them.
+func (p *proposer) noticeRoom() {
+	r := &p.room
+	if r.told = r.told && !r.waits.Empty(); !r.told && !r.waits.Empty() && p.Rank == 0 {
+		r.told = true
+		p.notice("NoRoom", true, "slots %v have no owner for now: as members report their memory, none has room for all of "+
+			"them. They get owners as reports show that they fit. Start another member, or raise the memory limit", r.waits)
+	}
+}
+
+// Spare returns what the slots of a member take, and what room the others have for them if it goes: of the member for
+// which that is worst. ok is false with fewer than two members, or if some report no limit.
+func Spare(members []MemoryReport) (need, room int64, ok bool) {
+	free := int64(0)
+	for _, m := range members {
+		if m.Limit == 0 {
+			return 0, 0, false
+		}
+		free += max(m.Usable()-m.Used, 0)
+	}
+	worst := int64(math.MinInt64)
+	for _, m := range members {
+		takes, others := max(m.Used-m.Base, 0), free-max(m.Usable()-m.Used, 0)
+		if takes-others > worst {
+			worst, need, room = takes-others, takes, others
+		}
+	}
+	return need, room, len(members) > 1
+}
