@@ -65,7 +65,8 @@ func (m *metrics) declareTable() {
 		put(float64(s.rota.cfg.Slots), "all")
 	})
 	m.gauges("rota_memory_bytes", "Memory of this process as its Lease reports it: used, limit (the container's, or "+
-		"GOMEMLIMIT if that is lower), and base, which is what it used when it last had no slot. Absent if no limit is known.",
+		"GOMEMLIMIT if that is lower), and base, which is what it used when it last had no slot. Absent if no limit is "+
+		"known.",
 		"state", func(s sample, put func(float64, ...string)) {
 			if report := s.rota.meter.last(); report.Limit > 0 {
 				put(float64(report.Used), "used")

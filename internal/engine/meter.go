@@ -14,7 +14,8 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/planner"
 )
 
-// collectAfter is how long after a member got or lost slots its garbage is collected, if that is needed to know what they take.
+// collectAfter is how long after a member got or lost slots its garbage is collected, if that is needed to know what
+// they take.
 const collectAfter = 5 * time.Second
 
 // meter measures what this process uses of its memory (rule R23). It may be used concurrently.
@@ -92,7 +93,8 @@ func (r *Engine) memoryReport() planner.MemoryReport {
 // garbage is how many bytes of the heap were not in use at the last garbage collection, or are free.
 func garbage() int64 {
 	samples := []runtimemetrics.Sample{
-		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/live:bytes"},
 	}
 	runtimemetrics.Read(samples)
 	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()

@@ -106,7 +106,7 @@ func reasons() []string {
 		"CutShort", "DutiesSuspended", "DutyFails", "DutyWorks",
 		"Elected", "Expelled", "GroupsDiffer", "HotSlot", "IdentityInUse", "InvalidTable", "KindNotServed", "KindRefused",
 		"KindServed", "LabelsAccepted", "LabelsRefused", "Lapsed",
-		"Leaving", "LoadsNotEven",
+		"Leaving", "LoadsNotEven", "NoRoom",
 		"NotElected", "NotJoining", "OrdersEnded", "PermissionMissing", "PinUnmet",
 		"ReconcilePanicked", "ReconcilesFail", "ReconcilesSucceed", "Resumed", "SetupDiffers", "SlotHeldBack", "TableCut",
 		"TableInvalid", "TableLarge", "TableLost", "TableValid",

@@ -142,7 +142,8 @@ func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []s
 	fit.Instead = func(s int, id string) bool {
 		other, _ := t.Member(id)
 		labels, pinned := pins[slot.Slot(s)]
-		return (!t.Canary.On() || ofBuild(t, id) == ofBuild(t, target[s])) && (!pinned || table.HasLabels(other.Labels, labels))
+		sameSide := !t.Canary.On() || ofBuild(t, id) == ofBuild(t, target[s])
+		return sameSide && (!pinned || table.HasLabels(other.Labels, labels))
 	}
 	if r.cost == 0 && !slices.ContainsFunc(in.Owners, func(id string) bool { return id != "" && !stays[id] }) {
 		return target // a rota that begins
