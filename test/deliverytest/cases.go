@@ -333,12 +333,15 @@ func (s suite) noBookmarks(t *testing.T) {
 		}
 		return nil
 	})
-	foreign()
-	lists = r.faults.Counts().Lists
-	catchUp()
-	if n := r.faults.Counts().Lists - lists; n > 0 {
-		t.Errorf("%d lists although bookmarks come", n)
-	}
+	r.eventually(func() error {
+		foreign()
+		lists := r.faults.Counts().Lists
+		catchUp()
+		if n := r.faults.Counts().Lists - lists; n > 0 {
+			return fmt.Errorf("%d lists although bookmarks come", n)
+		}
+		return nil
+	})
 	r.wantStore(only(1))
 	r.noDeletions(gone.Key)
 }

@@ -296,6 +296,7 @@ func (s suite) labelsRefused(t *testing.T) {
 	}
 	others := strconv.Itoa(7 * 512)
 	r.fill(2, 1, 2, 5)
+	gone := r.create(r.key(1))
 	bare, wrong, gained := mislabelled(1, ""), mislabelled(1, others), mislabelled(2, "")
 	mislabelled(5, "")
 	r.run(r.informer)
@@ -305,7 +306,11 @@ func (s suite) labelsRefused(t *testing.T) {
 		t.Fatalf("an object without label is in the store, at version %s", got)
 	}
 	kinds := map[schema.GroupKind]bool{r.kind.GroupKind: true}
+	resume := r.faults.Pause()
+	gone = r.delete(gone.Key) // only the wider list shows that
 	r.share.Widen(kinds)
+	r.wantSeen(gone.Key, "")
+	resume()
 	r.wantSeen(bare.Key, bare.Version)
 	r.wantSeen(wrong.Key, wrong.Version)
 	r.wantStore(only(1))
@@ -327,7 +332,7 @@ func (s suite) labelsRefused(t *testing.T) {
 	r.sync()
 	r.wantStore(only(1, 2))
 	r.reported(bare, gained)
-	r.noDeletions(wrong.Key)
+	r.noDeletions(gone.Key, wrong.Key)
 	// It is looked up from now on.
 	r.relists()
 	r.update(bare.Key)
