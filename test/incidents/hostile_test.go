@@ -67,8 +67,8 @@ const changed = 8
 
 func circumstances() []circumstance {
 	return []circumstance{{
-		name:   "a webhook takes three seconds",
-		begins: func(n *night) { n.webhook(n.server(allow(3*time.Second)), admissionv1.Fail) },
+		name:   "a webhook takes two seconds",
+		begins: func(n *night) { n.webhook(n.server(allow(2*time.Second)), admissionv1.Fail) },
 	}, {
 		// Each write takes two thirds of a lease, which is what 10 s are by default.
 		name:   "a webhook that may be ignored does not answer",
