@@ -2,11 +2,13 @@ package ctrlrt_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,4 +87,12 @@ func TestObjectsThatCannotBeLabelled(t *testing.T) {
 		return ""
 	})
 	noError(t, j.problem())
+	eventually(t, time.Minute, func() string {
+		var events eventsv1.EventList
+		noError(t, c.List(t.Context(), &events, client.InNamespace(namespace)))
+		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == "LabelsRefused" }) {
+			return "no event says that labels are refused"
+		}
+		return ""
+	})
 }

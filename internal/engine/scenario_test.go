@@ -318,6 +318,18 @@ var scenarios = map[string]func(l *lab){
 			l.t.Errorf("with the permission it owns %d of 256 objects, and works on %d", owns, admits)
 		}
 	},
+	// A member that could not label objects of a kind can.
+	"labels-accepted": func(l *lab) {
+		a := l.start("web-0")
+		l.wait(time.Minute)
+		told := map[schema.GroupKind]bool{labKind: true}
+		for range 2 {
+			a.tellUnlabelled(l.t.Context(), told)
+		}
+		if n := l.events()["LabelsAccepted"]; n != 1 {
+			l.t.Errorf("%d events, want one", n)
+		}
+	},
 	// Deletions wait for workers that do nothing, while slots move to a member of an older build: it cannot be told.
 	"deletions-abandoned": func(l *lab) {
 		a := l.start("web-0")
@@ -919,7 +931,8 @@ func TestDocumented(t *testing.T) {
 func TestReasonsAreAsserted(t *testing.T) {
 	var tests strings.Builder
 	for _, pattern := range []string{
-		"*_test.go", "../../ctrlrt/*_test.go", "../protocol/member/*_test.go", "../protocol/member/testdata/*.txt",
+		"*_test.go", "../../ctrlrt/*_test.go", "../protocol/planner/*_test.go",
+		"../protocol/member/*_test.go", "../protocol/member/testdata/*.txt",
 	} {
 		files, err := filepath.Glob(pattern)
 		noError(t, err)

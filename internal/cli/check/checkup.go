@@ -136,8 +136,7 @@ func Codes() []string {
 		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds,
 		codeFenceOld, codeFenceMember,
 		codeFenceBlind, codeFenceOthers, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock,
-		codePermission, codeLost, codeSetup,
-		codeCoverage}
+		codePermission, codeLost, codeSetup, codeBookmarks, codeCoverage}
 }
 
 // Options say what to look at. Name of Rota may be empty with Pre.
