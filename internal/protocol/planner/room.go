@@ -27,6 +27,8 @@ type room struct {
 	// share is how many slots each owner has on average.
 	cost  float64
 	share int
+	// full is the largest part of its memory that a member with settled slots uses, and so can live with.
+	full float64
 	// waits are slots that no member has room for, as of the last plan. cut: that plan left something out for the sake of
 	// memory. told: the wait was reported.
 	waits     slot.Set
@@ -72,6 +74,7 @@ func (p *proposer) lookAtRoom() {
 	before := r.growth
 	r.growth = make(map[string]growth, len(t.Members))
 	used, counted := 0.0, 0
+	r.full = 0
 	for _, m := range t.Members {
 		g, known := before[m.ID]
 		n := slots[m.ID]
@@ -91,6 +94,7 @@ func (p *proposer) lookAtRoom() {
 		if report := p.MemoryOf(m.ID); report.Limit > 0 && p.settled(g) && n > 0 {
 			used += float64(max(report.Used-report.Base, 0))
 			counted += n
+			r.full = max(r.full, float64(report.Used)/float64(report.Limit))
 		}
 	}
 	delete(slots, "")
@@ -100,13 +104,18 @@ func (p *proposer) lookAtRoom() {
 	}
 }
 
-// roomOf returns how many slots more a member can take, by its last report; limited is false if that is not known.
-func (p *proposer) roomOf(id string) (n int, settled, limited bool) {
+// roomOf returns how many slots more a member can take, by its last report; limited is false if that is not known. last
+// says that it has to take no more after them.
+func (p *proposer) roomOf(id string, last bool) (n int, settled, limited bool) {
 	report, g := p.MemoryOf(id), p.room.growth[id]
 	if report.Limit == 0 {
 		return 0, false, false
 	}
-	free, cost := float64(report.Usable()-report.Used), p.room.cost
+	usable, cost := report.Usable(), p.room.cost
+	if last {
+		usable = max(usable, report.Used/2+report.Limit/2, int64(p.room.full*float64(report.Limit)))
+	}
+	free := float64(usable - report.Used)
 	settled = p.settled(g)
 	switch {
 	case free <= 0:
@@ -120,8 +129,9 @@ func (p *proposer) roomOf(id string) (n int, settled, limited bool) {
 }
 
 // fitMemory returns the target of a plan without what members have no memory for (rule R23). If all that needs an owner
-// fits by what is known, it goes at once. Otherwise members get half of what they have room for at a time, and no more
-// until they report with that settled: work takes memory, too.
+// fits by what is known, it goes at once: also to members that use nearly all of their memory, as those with garbage do:
+// up to half of the rest, or as much as others live with. Otherwise members get half of what they have room for at a time, and no more until they report
+// with that settled: work takes memory, too.
 func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []string {
 	r := &p.room
 	r.waits, r.cut = slot.Set{}, false
@@ -150,8 +160,10 @@ func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []s
 	}
 	half := map[string]int{}
 	for _, id := range fit.Receives {
-		if n, settled, limited := p.roomOf(id); limited {
+		if n, _, limited := p.roomOf(id, true); limited {
 			fit.Room[id] = n
+		}
+		if n, settled, limited := p.roomOf(id, false); limited {
 			half[id] = (n + 1) / 2
 			if !settled {
 				half[id] = 0

@@ -21,6 +21,7 @@ type memoryWorld struct {
 	dead   map[string]bool
 	limit  int64
 	cost   int64
+	base   int64
 	used   map[string]int64
 	events []string
 }
@@ -34,14 +35,14 @@ func (w *memoryWorld) TooOld(int) string              { return "" }
 func (w *memoryWorld) WritesEnd(string) time.Duration { return 0 }
 func (w *memoryWorld) Slot(slot.Slot) Slot            { return Slot{State: Open} }
 func (w *memoryWorld) MemoryOf(id string) MemoryReport {
-	return MemoryReport{Used: w.used[id], Limit: w.limit, Base: 100}
+	return MemoryReport{Used: w.used[id], Limit: w.limit, Base: w.base}
 }
 
 // put adds a member that has been there for long.
 func (w *memoryWorld) put(id string) {
 	w.table.Put(table.Member{ID: id, Pod: id, PodUID: id, Build: "v1", Weight: 1, Joined: 1, MinFormat: 1,
 		MaxFormat: table.Format})
-	w.used[id] = 100
+	w.used[id] = w.base
 }
 
 // owned is how many slots a member has or is about to get.
@@ -60,7 +61,7 @@ func (w *memoryWorld) run(seconds int) {
 	for range seconds {
 		w.now += time.Second
 		for _, m := range w.table.Members {
-			will := 100 + w.cost*w.owned(m.ID)
+			will := w.base + w.cost*w.owned(m.ID)
 			w.used[m.ID] += min((will-w.used[m.ID]+4)/5, max(w.cost*4, will/5))
 			if !w.dead[m.ID] && w.limit > 0 && will > w.limit {
 				w.t.Fatalf("%v: %s has %d slots, which take %d of %d", w.now, m.ID, w.owned(m.ID), will, w.limit)
@@ -95,7 +96,7 @@ func (w *memoryWorld) run(seconds int) {
 
 func newMemoryWorld(t *testing.T, limit int64) *memoryWorld {
 	w := &memoryWorld{
-		t: t, limit: limit, cost: 20, dead: map[string]bool{}, used: map[string]int64{}, now: time.Hour,
+		t: t, limit: limit, cost: 20, base: 100, dead: map[string]bool{}, used: map[string]int64{}, now: time.Hour,
 		table: &table.Table{Slots: 64, Key: slot.KeyName, Epoch: 7, Runs: []table.Run{
 			{Slots: slot.Range{First: 0, Last: 20}, Owner: "a", Epoch: 5},
 			{Slots: slot.Range{First: 21, Last: 42}, Owner: "b", Epoch: 5},
@@ -141,6 +142,26 @@ func TestR23WhatFitsGoesAtOnce(t *testing.T) {
 		if b, c := w.owned("b"), w.owned("c"); b != 32 || c != 32 {
 			t.Errorf("with limit %d b has %d slots, c %d; want 32 each", limit, b, c)
 		}
+	}
+}
+
+// R23: members that use nearly all of their memory for other things take what takes little of the rest, and a new one
+// gets as much as the old ones live with.
+func TestR23NearlyFull(t *testing.T) {
+	w := newMemoryWorld(t, 100_000)
+	w.base = 94_500
+	w.run(60)
+	w.dead["a"] = true
+	w.run(2)
+	if b, c := w.owned("b"), w.owned("c"); b != 32 || c != 32 {
+		t.Errorf("b has %d slots, c %d; want 32 each", b, c)
+	}
+	w = newMemoryWorld(t, 541) // of which each uses 520 or 540
+	w.put("d")
+	w.dead["c"] = true
+	w.run(60)
+	if a, b, d := w.owned("a"), w.owned("b"), w.owned("d"); a+b+d != 64 {
+		t.Errorf("a has %d slots, b %d, d %d; want all of 64", a, b, d)
 	}
 }
 
