@@ -24,12 +24,12 @@ func (t target) group() schema.GroupResource {
 
 var apiVersion = regexp.MustCompile(`^v[1-9]`)
 
-// target parses the path of a request to a cluster, which begins with that of the config. It returns false for a request
-// that is not about a resource.
+// target parses the path of a request to a cluster. It begins with the path of the config. target returns false for a
+// request that is not about a resource.
 //
 // A client without a config may have any path before the API's, such as /k8s/clusters/NAME. There the API begins at the
-// first place where one may, or behind the last /proxy: API servers that are reached through another one are subresources
-// of that, such as /api/v1/namespaces/a/services/b/proxy.
+// first place where one may, or behind the last /proxy: an API server that is reached through another one is a
+// subresource there, such as /api/v1/namespaces/a/services/b/proxy.
 func (c cluster) target(req *http.Request) (target, bool) {
 	path := strings.Trim(req.URL.Path, "/")
 	if c.host != "" {

@@ -31,11 +31,13 @@ func (r *Rota) memoryProblems(add func(s Severity, what, slots, member, message 
 	switch {
 	case len(waiting) > 0 && owned > 0 && most < takes/int64(owned):
 		add(Error, NoRoom, SlotsText(waiting...), "", "nobody works on them, and as members report their memory, none has "+
-			"room for another slot: one takes about %d MiB. Start another member, or raise the memory limit", takes/int64(owned)/mib)
+			"room for another slot: one takes about %d MiB. Start another member, or raise the memory limit",
+			takes/int64(owned)/mib)
 		return true
 	case len(waiting) == 0 && ok && need > room:
 		add(Warn, NoSpareMemory, "", "", "one member fewer would not fit: there are %d members, the slots of one need "+
-			"%d MiB, and the others have room for %d MiB. Give each more memory, or add members", len(reports), need/mib, room/mib)
+			"%d MiB, and the others have room for %d MiB. Give each more memory, or add members",
+			len(reports), need/mib, room/mib)
 	}
 	return false
 }

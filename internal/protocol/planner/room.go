@@ -128,10 +128,11 @@ func (p *proposer) roomOf(id string, last bool) (n int, settled, limited bool) {
 	return max(0, int(free/cost)-(g.slots-g.counted)), settled, true
 }
 
-// fitMemory returns the target of a plan without what members have no memory for (rule R23). If all that needs an owner
-// fits by what is known, it goes at once: also to members that use nearly all of their memory, as those with garbage do:
-// up to half of the rest, or as much as others live with. Otherwise members get half of what they have room for at a time, and no more until they report
-// with that settled: work takes memory, too.
+// fitMemory returns the target of a plan without what members have no memory for (rule R23).
+//
+// If all that needs an owner fits by what is known, it goes at once. This goes for members that use nearly all of their
+// memory, too, as those with garbage do: they have half of the rest, and what others live with. Otherwise members get
+// half of what they have room for at a time, and no more until they report with that settled: work takes memory, too.
 func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []string {
 	r := &p.room
 	r.waits, r.cut = slot.Set{}, false

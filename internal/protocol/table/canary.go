@@ -151,7 +151,8 @@ func (t *Table) validCanary() error {
 		return fmt.Errorf("canary: began at %d, with steps of %d s: want Unix seconds, and at most %d s", c.Began, c.Every,
 			MaxCanaryEvery)
 	case len(c.Verdict) > MaxOrderText || c.Verdict != OneSpaced(c.Verdict) || c.Verdict == None:
-		return fmt.Errorf("canary: verdict %q: at most %d bytes, with single spaces between words, and no dash alone", c.Verdict, MaxOrderText)
+		return fmt.Errorf("canary: verdict %q: at most %d bytes, with single spaces between words, and no dash alone",
+			c.Verdict, MaxOrderText)
 	case len(c.Namespaces) > 0 && t.Key != slot.KeyNamespace:
 		return fmt.Errorf("canary: namespaces need the key %v, and the table has %v", slot.KeyNamespace, t.Key)
 	case len(c.Namespaces) > MaxCanaryNamespaces:
