@@ -18,6 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // server stands for the live client. As the real one does, it sends the text of a selector, refuses what is no name,
@@ -81,7 +83,7 @@ func answering(o cache.Options) (*uncached, *server) {
 // The text of a selector that selects nothing is "", which the API server takes for everything.
 func TestAListOfNothingIsEmpty(t *testing.T) {
 	unset, err := metav1.LabelSelectorAsSelector(nil)
-	noError(t, err)
+	require.NoError(t, err)
 	app := labels.SelectorFromSet(labels.Set{"app": "mine"})
 	name := fields.OneTermEqualSelector("metadata.name", "a")
 	nothing := cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.Nothing()}}}
@@ -133,7 +135,7 @@ func TestAListOfNothingIsEmpty(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			u, s := answering(test.cache)
 			var list corev1.ConfigMapList
-			noError(t, u.List(t.Context(), &list, test.opts...))
+			require.NoError(t, u.List(t.Context(), &list, test.opts...))
 			if got := strings.Join(s.requests, "; "); got != test.want || (len(list.Items) > 0) != (test.want != "") {
 				t.Errorf("requests %q, %d objects; want %q", got, len(list.Items), test.want)
 			}
@@ -185,7 +187,7 @@ func TestAnswersHaveTheirKind(t *testing.T) {
 		if err := u.Get(ctx, key, obj); err != nil || obj.GetObjectKind().GroupVersionKind() != want {
 			t.Errorf("Get into %T: kind %v, error %v; want %v", obj, obj.GetObjectKind().GroupVersionKind(), err, want)
 		}
-		noError(t, u.List(ctx, list))
+		require.NoError(t, u.List(ctx, list))
 		items, err := meta.ExtractList(list)
 		if err != nil || len(items) == 0 {
 			t.Fatalf("%d items, error %v", len(items), err)

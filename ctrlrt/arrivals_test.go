@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Objects that requeue themselves all the time do not keep a worker from those that came with a slot.
@@ -24,16 +25,16 @@ func TestArrivalsGetTurns(t *testing.T) {
 	const n = 20
 	for i := range n {
 		for _, kind := range []string{"busy", "calm"} {
-			noError(t, c.Create(t.Context(), configMap(namespace, fmt.Sprintf("%s-%d", kind, i), "1")))
+			require.NoError(t, c.Create(t.Context(), configMap(namespace, fmt.Sprintf("%s-%d", kind, i), "1")))
 		}
 	}
 	cfg := controlplane.For(t).Config()
 	r, err := rota.New(cfg, rota.Options{Solo: true, Namespace: namespace, Logger: testLogger(t, "solo")})
-	noError(t, err)
+	require.NoError(t, err)
 	o := managerOptions()
 	o.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	noError(t, err)
+	require.NoError(t, err)
 	calm := make(chan string, n)
 	priority := true
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
@@ -48,7 +49,7 @@ func TestArrivalsGetTurns(t *testing.T) {
 			}
 			return reconcile.Result{}, nil
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -36,17 +36,10 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
-
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func shardConfigMaps(k *kinds) error { return k.shard(configMaps.GroupKind(), "configmap") }
 
@@ -63,7 +56,7 @@ func unserved(t *testing.T) (*rota.Rota, meta.RESTMapper) {
 	t.Helper()
 	r, err := rota.New(&rest.Config{Host: "https://127.0.0.1:1"},
 		rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	noError(t, err)
+	require.NoError(t, err)
 	return r, knownKinds()
 }
 
@@ -72,7 +65,7 @@ func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
 	t.Helper()
 	r, mapper := unserved(t)
 	k := newKinds()
-	noError(t, shard(k))
+	require.NoError(t, shard(k))
 	rd := &reader{
 		Reader: fixedCache{items: make([]corev1.ConfigMap, 3)}, rota: r, kinds: k, scheme: scheme.Scheme,
 		live: &uncached{Reader: fixedCache{items: make([]corev1.ConfigMap, 9)}, scheme: scheme.Scheme, mapper: mapper},
@@ -119,7 +112,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rd := readerOf(t, shardConfigMaps, nil)
 		share := shareOf(rd.rota)
-		noError(t, share.Shard(configMaps.GroupKind()))
+		require.NoError(t, share.Shard(configMaps.GroupKind()))
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no RoleBinding"))
 		rd.live.Reader = fixedCache{err: refused}
 		lists := func(opts ...client.ListOption) (int, error) {
@@ -135,7 +128,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
-		noError(t, inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}))
+		require.NoError(t, inf.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { inf.RunWithContext(ctx) })
@@ -144,7 +137,7 @@ func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 		synctest.Wait() // it runs
 		one := slot.SetOf(slot.Range{First: 1, Last: 1})
 		share.Hold(one)
-		noError(t, share.Load(t.Context(), one, table.CauseExpelled, nil, false))
+		require.NoError(t, share.Load(t.Context(), one, table.CauseExpelled, nil, false))
 		for _, opts := range [][]client.ListOption{nil, {Share}} {
 			if n, err := lists(opts...); !apierrors.IsForbidden(err) {
 				t.Errorf("List with %v: %d objects, error %v, want that the API server refuses it", opts, n, err)
@@ -163,7 +156,7 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 	rd := readerOf(t, shardConfigMaps, &told)
 	list := func(ctx context.Context) int {
 		var list corev1.ConfigMapList
-		noError(t, rd.List(ctx, &list))
+		require.NoError(t, rd.List(ctx, &list))
 		return len(list.Items)
 	}
 	outside := t.Context()
@@ -188,7 +181,7 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 		}
 		return nil
 	})
-	noError(t, (asking{inside, rd.rota, &asker{controller: "configmap",
+	require.NoError(t, (asking{inside, rd.rota, &asker{controller: "configmap",
 		owned: map[schema.GroupKind]bool{}}}).Start(outside))
 	if len(told) != 3 || !strings.Contains(told[2], "ctrlrt.Share") || !strings.Contains(told[2], "asker_test.go:") {
 		t.Errorf("told %s, want that the controller of the kind lists its share", told)
@@ -218,7 +211,7 @@ func (c fixedCache) List(_ context.Context, l client.ObjectList, _ ...client.Lis
 func TestListOfAKindInTwoCaches(t *testing.T) {
 	r, _ := unserved(t)
 	kind, owner := configMaps.GroupKind(), corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	noError(t, shareOf(r).Shard(kind))
+	require.NoError(t, shareOf(r).Shard(kind))
 	shareOf(r).Own(kind, owner, true)
 	k := newKinds()
 	_ = k.shard(kind, "a")
@@ -255,14 +248,14 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	t.Helper()
 	r, mapper := unserved(t)
 	share, gate := shareOf(r), r.Adapt(adapter.Grant()).Gate
-	noError(t, share.Shard(priorityClassGVK.GroupKind()))
+	require.NoError(t, share.Shard(priorityClassGVK.GroupKind()))
 	var mine slot.Set
 	mine.Add(share.Slot("", name, ""))
 	share.Hold(mine)
 	gate.SetDeadline(time.Hour)
 	gate.Open(mine, 1)
 	k := newKinds()
-	noError(t, k.shard(priorityClassGVK.GroupKind(), "classes"))
+	require.NoError(t, k.shard(priorityClassGVK.GroupKind(), "classes"))
 	live := &server{}
 	return &reader{
 		Reader: oneCached{name: name}, rota: r, kinds: k, scheme: scheme.Scheme,
@@ -313,7 +306,7 @@ func TestRequestsOfAnObjectWithoutANamespaceAreOne(t *testing.T) {
 			rd, _ := ownerOfOne(t, name)
 			c, err := rd.rota.Adapt(adapter.Grant()).NewController("classes", priorityClassGVK.GroupKind(),
 				func([]types.NamespacedName, work.Priority) {})
-			noError(t, err)
+			require.NoError(t, err)
 			q := wrapQueue(controller.Options{UsePriorityQueue: ptr.To(priorities)}, c,
 				func(key types.NamespacedName) types.NamespacedName { return rd.keyOf(priorityClassGVK, key) },
 				func(plainQueue) {})("classes", workqueue.DefaultTypedControllerRateLimiter[request]())

@@ -28,7 +28,7 @@ func TestBuilderCalls(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	for _, name := range []string{"first", "there"} {
-		noError(t, c.Create(t.Context(), configMap(namespace, name, "1")))
+		require.NoError(t, c.Create(t.Context(), configMap(namespace, name, "1")))
 	}
 	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
 	channel := make(chan event.GenericEvent)
@@ -53,7 +53,7 @@ func TestBuilderCalls(t *testing.T) {
 			}
 			return reconcile.Result{}, nil
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	begin(t, mgr)
 	wait := func(why, want string) {
 		t.Helper()
@@ -63,11 +63,11 @@ func TestBuilderCalls(t *testing.T) {
 		}
 	}
 	wait("its slot came, and the filter accepts it", "first")
-	noError(t, c.Create(t.Context(), configMap(namespace, "new", "1")))
+	require.NoError(t, c.Create(t.Context(), configMap(namespace, "new", "1")))
 	wait("it was created", "new")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s",
 		Labels: map[string]string{"wakes": "there"}}}
-	noError(t, c.Create(t.Context(), secret))
+	require.NoError(t, c.Create(t.Context(), secret))
 	wait("a Secret was mapped to it", "there")
 	channel <- event.GenericEvent{Object: configMap(namespace, "new", "")}
 	wait("it came by the channel", "new")

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // converter is a conversion webhook of an operator's own Pods, behind a Service.
@@ -73,13 +74,13 @@ func (c *converter) install(t *testing.T, group string) {
 				"conversionReviewVersions": ["v1"], "clientConfig": {"url": %[2]q, "caBundle": %[3]q}}}}}`,
 		group, server.URL+"/convert", base64.StdEncoding.EncodeToString(authority))
 	plane := controlplane.For(t)
-	noError(t, plane.InstallCRDs(t.Context(), []byte(crd)))
+	require.NoError(t, plane.InstallCRDs(t.Context(), []byte(crd)))
 	t.Cleanup(func() { // the API server would go on asking a webhook that is gone
 		definition := &unstructured.Unstructured{}
 		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
 			Kind: "CustomResourceDefinition"})
 		definition.SetName("gauges." + group)
-		noError(t, adminClient(t).Delete(context.WithoutCancel(t.Context()), definition))
+		require.NoError(t, adminClient(t).Delete(context.WithoutCancel(t.Context()), definition))
 	})
 }
 
@@ -98,7 +99,7 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 	old.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Gauge"})
 	old.SetNamespace(namespace)
 	old.SetName("stored-as-v1")
-	noError(t, c.Create(t.Context(), old))
+	require.NoError(t, c.Create(t.Context(), old))
 	gauge := &unstructured.Unstructured{}
 	gauge.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v2", Kind: "Gauge"})
 	reconciled := make(chan string, 100)
@@ -111,7 +112,7 @@ func TestConversionWebhookOfTheOperatorItself(t *testing.T) {
 			reconciled <- read.GetAPIVersion() + " " + read.GetName()
 			return reconcile.Result{}, nil
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	ended := begin(t, mgr).done
 	eventually(t, time.Minute, func() string {
 		err := r.Ready(nil)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // electing returns a manager with leader election of which there is no API server. It shards ConfigMaps.
@@ -30,7 +31,7 @@ func electing(t *testing.T, name string) *ctrlrt.Manager {
 		Controller:     managerOptions().Controller,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing))
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing))
 	return mgr
 }
 
@@ -60,8 +61,8 @@ func TestAControllerThatWaitsForTheLeadIsRefusedAtTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := electing(t, "elected-of-sharded")
-			noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("innocent").Complete(nothing))
-			noError(t, step(mgr, ctrl.NewControllerManagedBy(mgr).Named("all-configs")).Complete(nothing))
+			require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("innocent").Complete(nothing))
+			require.NoError(t, step(mgr, ctrl.NewControllerManagedBy(mgr).Named("all-configs")).Complete(nothing))
 			err := startOnce(t, mgr)
 			wantError(t, err, `kind ConfigMap is sharded by controller "configs"`, `controller "all-configs" needs all`,
 				"ctrlrt.NewDutyControllerManagedBy", "ctrlrt.NewControllerManagedBy", "Whole", "KeepWhole")
@@ -98,8 +99,8 @@ func TestWaysToAllObjectsOfAShardedKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr := electing(t, "elected-of-whole")
-			noError(t, build(mgr))
-			noError(t, startOnce(t, mgr))
+			require.NoError(t, build(mgr))
+			require.NoError(t, startOnce(t, mgr))
 		})
 	}
 }
@@ -109,5 +110,5 @@ func TestADutyNamedAsAShardedController(t *testing.T) {
 	mgr := electing(t, "two-of-a-name")
 	err := ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing)
 	wantError(t, err, "duty controller configs", "a sharded controller of that name", "Named")
-	noError(t, ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("all").Complete(nothing))
+	require.NoError(t, ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("all").Complete(nothing))
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var differentialLives = flag.Int("differential.lives", 24, "how many random lives TestAManagersLifeIsAStockOne plays")
@@ -276,7 +277,7 @@ func TestAManagersLifeIsAStockOne(t *testing.T) {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name = l.namespace, present
 	for _, obj := range []client.Object{secret, configMap(l.namespace, present, "1")} {
-		noError(t, c.Create(t.Context(), obj))
+		require.NoError(t, c.Create(t.Context(), obj))
 	}
 	t.Logf("-differential.seed %d -differential.lives %d", *differentialSeed, *differentialLives)
 	scripts := slices.Clone(fixedLives)

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/queuetest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func queueLimiter() workqueue.TypedRateLimiter[request] {
@@ -50,8 +51,8 @@ func TestAControllersQueueIsAStockQueue(t *testing.T) {
 func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[request] {
 	// Without an API server: a Done while an item is reconciled is taken for a panic, which would be told.
 	r, err := rota.New(nil, rota.Options{Solo: true, Logger: funcr.New(func(string, string) {}, funcr.Options{})})
-	noError(t, err)
-	noError(t, shareOf(r).Shard(configMaps.GroupKind()))
+	require.NoError(t, err)
+	require.NoError(t, shareOf(r).Shard(configMaps.GroupKind()))
 	var all slot.Set
 	for n := range queuetest.Items {
 		item := requestOf(n + 1)
@@ -63,7 +64,7 @@ func controllersPlayer(t *testing.T, o controller.Options) *queuetest.Player[req
 	gate.Open(all, 1)
 	w := &worker{}
 	w.controller, err = r.Adapt(adapter.Grant()).NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
-	noError(t, err)
+	require.NoError(t, err)
 	same := func(key types.NamespacedName) types.NamespacedName { return key }
 	return &queuetest.Player[request]{
 		Queue: wrapQueue(o, w.controller, same, w.setQueue)("member", queueLimiter()), Item: requestOf,

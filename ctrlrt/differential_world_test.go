@@ -32,6 +32,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const (
@@ -223,14 +224,14 @@ func start(t *testing.T, m manager.Manager) *replica {
 	err := m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, colorIndex, func(obj client.Object) []string {
 		return []string{obj.GetLabels()["color"]}
 	})
-	noError(t, err)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &replica{stop: cancel, done: make(chan error, 1)}
 	out.Manager, _ = m.(*ctrlrt.Manager)
 	go func() { out.done <- m.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		noError(t, <-out.done)
+		require.NoError(t, <-out.done)
 	})
 	return out
 }
@@ -239,17 +240,17 @@ func start(t *testing.T, m manager.Manager) *replica {
 func (w *readWorld) join(t *testing.T, cfg *rest.Config, pod string, done <-chan struct{}) *replica {
 	ru, err := rota.New(cfg, rota.Options{Name: "test", Namespace: w.namespace, Logger: silent,
 		Identity: rota.Identity{Pod: pod}, LeaseDuration: 4 * leaseDuration, RetryPeriod: leaseDuration / 10})
-	noError(t, err)
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, ru, w.options(silent))
-	noError(t, err)
+	require.NoError(t, err)
 	m := &readMember{Manager: mgr, pod: pod, sessions: map[string]chan func(context.Context){
 		inMaps: make(chan func(context.Context)), inClasses: make(chan func(context.Context))}}
 	err = ctrlrt.NewControllerManagedBy(mgr).Named(inMaps).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
 		Complete(&session{calls: m.sessions[inMaps], ready: &w.ready, done: done})
-	noError(t, err)
+	require.NoError(t, err)
 	err = ctrlrt.NewControllerManagedBy(mgr).Named(inClasses).For(&schedulingv1.PriorityClass{}).
 		Complete(&session{calls: m.sessions[inClasses], ready: &w.ready, done: done})
-	noError(t, err)
+	require.NoError(t, err)
 	w.members = append(w.members, m)
 	return start(t, mgr)
 }
@@ -274,7 +275,7 @@ func (w *readWorld) object(r *rand.Rand, kind, namespace, name string) client.Ob
 
 func (w *readWorld) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	noError(t, w.direct.Create(t.Context(), obj))
+	require.NoError(t, w.direct.Create(t.Context(), obj))
 	if obj.GetNamespace() == "" {
 		t.Cleanup(func() { _ = w.direct.Delete(context.Background(), obj) })
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // secret returns a Secret of the tests.
@@ -90,7 +91,7 @@ func (o *operator) start(pod string) *replica {
 				}
 				return reconcile.Result{}, err
 			}))
-		noError(o.t, err)
+		require.NoError(o.t, err)
 		err = mgr.AddDuty("beat", manager.RunnableFunc(func(ctx context.Context) error {
 			epoch, _ := gate.EpochFrom(ctx)
 			key := types.NamespacedName{Name: "beat"}
@@ -99,7 +100,7 @@ func (o *operator) start(pod string) *replica {
 			<-ctx.Done()
 			return nil
 		}))
-		noError(o.t, err)
+		require.NoError(o.t, err)
 	}})
 }
 
@@ -127,10 +128,10 @@ func TestR18DutiesOfAManager(t *testing.T) {
 	var keys []types.NamespacedName
 	for i := range 20 {
 		s := secret(namespace, fmt.Sprintf("secret-%d", i), "1")
-		noError(t, c.Create(t.Context(), s))
+		require.NoError(t, c.Create(t.Context(), s))
 		keys = append(keys, client.ObjectKeyFromObject(s))
 		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: "for-" + cm.Name})
 	}
 	o := &operator{t: t, namespace: namespace, shards: newJournal(), secrets: newJournal(), beats: newJournal(),
@@ -185,7 +186,7 @@ func TestR18DutiesOfAManager(t *testing.T) {
 	// Expelled: its Lease is deleted.
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = namespace, names.Lease("test", owner.Rota().ID())
-	noError(t, c.Delete(t.Context(), lease))
+	require.NoError(t, c.Delete(t.Context(), lease))
 	eventually(t, 60*time.Second, settled(a, b))
 	owner = await("after one was expelled", a, b)
 
@@ -221,7 +222,7 @@ func TestR18DutiesOfAManager(t *testing.T) {
 // A reconcile of a duty's controller goes on when its member leaves; the duty moves when it has ended.
 func TestDutyWaitsForReconciles(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
-	noError(t, c.Create(t.Context(), secret(namespace, "slow", "1")))
+	require.NoError(t, c.Create(t.Context(), secret(namespace, "slow", "1")))
 	begun, release := make(chan string, 10), make(chan struct{})
 	var mu sync.Mutex
 	var got []error
@@ -289,8 +290,8 @@ func TestDutiesThatAreRefused(t *testing.T) {
 	ok := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 	duty := func() *ctrlrt.DutyBuilder { return ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.Secret{}) }
 	c, err := controller.NewUnmanaged("plain", controller.Options{Reconciler: ok})
-	noError(t, err)
-	noError(t, duty().Named("twice").Complete(ok))
+	require.NoError(t, err)
+	require.NoError(t, duty().Named("twice").Complete(ok))
 	for _, test := range []struct {
 		err  error
 		want string
@@ -309,7 +310,7 @@ func TestDutiesThatAreRefused(t *testing.T) {
 			t.Errorf("error %v, want %q", test.err, test.want)
 		}
 	}
-	noError(t, mgr.Add(manager.RunnableFunc(fillTokens)))
+	require.NoError(t, mgr.Add(manager.RunnableFunc(fillTokens)))
 	err = startOnce(t, mgr)
 	for _, want := range []string{"AddDuty", "NewDutyControllerManagedBy", "LeaderElection: true"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

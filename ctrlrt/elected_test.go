@@ -29,14 +29,14 @@ func TestElectedOfEveryReplicaIsRefused(t *testing.T) {
 
 	mgr, _ = offline(t, "elected-whole", ctrl.Options{})
 	whole, err := mgr.Whole()
-	noError(t, err)
+	require.NoError(t, err)
 	_ = whole.Elected()
 	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica")
 }
 
 func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
 	mgr, _ := offline(t, "elected-later", ctrl.Options{})
-	noError(t, mgr.Add(leaderless(func(ctx context.Context) error {
+	require.NoError(t, mgr.Add(leaderless(func(ctx context.Context) error {
 		<-mgr.Elected()
 		<-ctx.Done()
 		return nil
@@ -65,7 +65,7 @@ func TestElectedWithAnElectionOrAlone(t *testing.T) {
 	}
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Solo: true})
-	noError(t, err)
+	require.NoError(t, err)
 	if mgr, err = ctrlrt.NewManager(cfg, r, managerOptions()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/internal/turns"
 	"github.com/rota-dev/rota/test/queuetest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A fair queue whose items are of one tenant does what controller-runtime's priority queue does, but for turns of lower
@@ -74,7 +75,7 @@ func TestAFairQueuesMetrics(t *testing.T) {
 		defer q.ShutDown()
 		out := map[string]string{}
 		families, err := metrics.Registry.Gather()
-		noError(t, err)
+		require.NoError(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				labels := map[string]string{}
@@ -112,7 +113,7 @@ func TestTenantsInMetrics(t *testing.T) {
 	q := newFairQueue("tenants", nil, fair.Options[request]{}, lowTurn)
 	told := func() (out []string) {
 		families, err := metrics.Registry.Gather()
-		noError(t, err)
+		require.NoError(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if strings.HasPrefix(f.GetName(), "fair_queue_w") && m.GetLabel()[0].GetValue() == "tenants" {

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // keepChild returns a reconciler that has for each parent a child of the same name with one more letter.
@@ -59,7 +60,7 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 	for i := range families {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(i, "").Name,
 			Annotations: map[string]string{"value": "1"}}}
-		noError(t, c.Create(t.Context(), secret))
+		require.NoError(t, c.Create(t.Context(), secret))
 	}
 	start := func(pod string) *replica {
 		return startMember(t, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
@@ -122,9 +123,9 @@ func testGrandchildren(t *testing.T, o rota.Options) {
 		t.Helper()
 		for i := range families {
 			secret := &corev1.Secret{}
-			noError(t, c.Get(t.Context(), name(i, ""), secret))
+			require.NoError(t, c.Get(t.Context(), name(i, ""), secret))
 			secret.Annotations["value"] = value
-			noError(t, c.Update(t.Context(), secret))
+			require.NoError(t, c.Update(t.Context(), secret))
 			var victim client.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 				Name: name(i, "c").Name}}
 			if i%2 == 1 {

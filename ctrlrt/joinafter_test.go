@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // An operator builds its controllers once a runnable of the same manager has made certificates, as with a rotator of
@@ -26,14 +27,14 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 	mgr := newMember(t, controlplane.For(t).Config(), namespace, "a", rota.Options{})
 	r := mgr.Rota()
 	built := make(chan struct{})
-	noError(t, r.JoinAfter("the controllers, which are built once there are certificates", built))
+	require.NoError(t, r.JoinAfter("the controllers, which are built once there are certificates", built))
 	for _, obj := range []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}} {
-		noError(t, mgr.GetFieldIndexer().IndexField(t.Context(), obj, "size", func(obj client.Object) []string {
+		require.NoError(t, mgr.GetFieldIndexer().IndexField(t.Context(), obj, "size", func(obj client.Object) []string {
 			return []string{obj.GetLabels()["size"]}
 		}))
 	}
 	certified, ready := make(chan struct{}), make(chan error, 1)
-	noError(t, mgr.Add(leaderless(func(context.Context) error {
+	require.NoError(t, mgr.Add(leaderless(func(context.Context) error {
 		ready <- r.Ready(nil)
 		close(certified)
 		return nil
@@ -41,11 +42,11 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 	ended := begin(t, mgr).done
 	parent := &corev1.Secret{}
 	parent.Namespace, parent.Name, parent.Labels = namespace, "a", map[string]string{"size": "1"}
-	noError(t, c.Create(t.Context(), parent))
+	require.NoError(t, c.Create(t.Context(), parent))
 	child := configMap(namespace, "a", "1")
 	child.Labels = map[string]string{"size": "1"}
-	noError(t, controllerutil.SetControllerReference(parent, child, c.Scheme()))
-	noError(t, c.Create(t.Context(), child))
+	require.NoError(t, controllerutil.SetControllerReference(parent, child, c.Scheme()))
+	require.NoError(t, c.Create(t.Context(), child))
 	select {
 	case <-certified:
 	case err := <-ended:
@@ -68,7 +69,7 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 			var list corev1.ConfigMapList
 			return report("child", mgr.GetClient().List(ctx, &list, ctrlrt.Share, bySize))
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	err = ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
 		func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			var parents corev1.SecretList
@@ -81,8 +82,8 @@ func TestControllersAreBuiltAfterTheStart(t *testing.T) {
 			}
 			return report("parent", nil)
 		}))
-	noError(t, err)
-	noError(t, mgr.AddDuty("report", manager.RunnableFunc(func(context.Context) error {
+	require.NoError(t, err)
+	require.NoError(t, mgr.AddDuty("report", manager.RunnableFunc(func(context.Context) error {
 		done <- "duty"
 		return nil
 	})))

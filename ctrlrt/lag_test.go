@@ -32,6 +32,7 @@ import (
 	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // sizeOf is the annotation of a parent, a ConfigMap, that says how many children, Secrets, it has to have.
@@ -160,7 +161,7 @@ func lagRota(t *testing.T, namespace, pod string) *rota.Rota {
 		Name: "lag", Namespace: namespace, Logger: testLogger(t, pod), Identity: rota.Identity{Pod: pod},
 		LeaseDuration: 9 * time.Second, RetryPeriod: 300 * time.Millisecond,
 	})
-	noError(t, err)
+	require.NoError(t, err)
 	return r
 }
 
@@ -170,7 +171,7 @@ func ending(t *testing.T, run func(context.Context) error) (leave func()) {
 	go func() { done <- run(ctx) }()
 	end := sync.OnceFunc(func() {
 		cancel()
-		noError(t, <-done)
+		require.NoError(t, <-done)
 	})
 	t.Cleanup(end)
 	return end
@@ -206,7 +207,7 @@ func withManager(t *testing.T, namespace, pod string, lag time.Duration, n *nurs
 			}
 			return reconcile.Result{}, raise.reconcile(ctx, &parent)
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	return ending(t, mgr.Start)
 }
 
@@ -224,17 +225,17 @@ func withClientGo(owned bool) laggard {
 		t.Helper()
 		r := lagRota(t, namespace, pod)
 		api, err := kubernetes.NewForConfig(r.WrapConfig(lagging(controlplane.For(t).Config(), lag)))
-		noError(t, err)
+		require.NoError(t, err)
 		factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace(namespace))
 		parents, err := rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 			api.CoreV1().ConfigMaps(namespace))
-		noError(t, err)
+		require.NoError(t, err)
 		var children toolscache.SharedIndexInformer
 		if owned {
 			children, err = rota.ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 				api.CoreV1().Secrets(namespace),
 				rota.Children{Of: configMapKind, WithoutOrphans: true})
-			noError(t, err)
+			require.NoError(t, err)
 		} else {
 			children = factory.InformerFor(&corev1.Secret{},
 				func(_ kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
@@ -244,7 +245,7 @@ func withClientGo(owned bool) laggard {
 		}
 		queue, err := rota.NewQueue(r, "lag", parents,
 			workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[toolscache.ObjectName]()))
-		noError(t, err)
+		require.NoError(t, err)
 		add := func(obj any) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
@@ -261,7 +262,7 @@ func withClientGo(owned bool) laggard {
 		for _, inf := range []toolscache.SharedIndexInformer{parents, children} {
 			_, err := inf.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: add,
 				UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add})
-			noError(t, err)
+			require.NoError(t, err)
 		}
 		raise := &raiser{
 			pod: pod, nursery: n,
@@ -362,7 +363,7 @@ const (
 func testLag(t *testing.T, start laggard, lag time.Duration) {
 	namespace := controlplane.Namespace(t)
 	api, err := kubernetes.NewForConfig(controlplane.For(t).Config())
-	noError(t, err)
+	require.NoError(t, err)
 	n := &nursery{deleted: map[types.UID][]string{}}
 	made, deleted := 0, 0
 	size := map[string]int{}
@@ -390,7 +391,7 @@ func testLag(t *testing.T, start laggard, lag time.Duration) {
 	}
 	have := func() map[string]int {
 		list, err := api.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
-		noError(t, err)
+		require.NoError(t, err)
 		out := map[string]int{}
 		for i := range list.Items {
 			if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // heard is what a manager logged.
@@ -57,9 +58,9 @@ func offline(t *testing.T, name string, o ctrl.Options) (*ctrlrt.Manager, *heard
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Name: name, Namespace: "operators", Identity: rota.Identity{Pod: "p"},
 		NoStockReplicas: o.LeaderElection})
-	noError(t, err)
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, o)
-	noError(t, err)
+	require.NoError(t, err)
 	return mgr, h
 }
 
@@ -76,7 +77,7 @@ func fillTokens(context.Context) error { return nil }
 // Controllers and runnables may be added while a manager runs, by several goroutines.
 func TestWhatNeedsALeaderIsRefusedLaterAsWell(t *testing.T) {
 	mgr, _ := offline(t, "later", ctrl.Options{})
-	noError(t, startOnce(t, mgr))
+	require.NoError(t, startOnce(t, mgr))
 	var adding sync.WaitGroup
 	for range 4 {
 		adding.Go(func() {
@@ -96,17 +97,17 @@ func TestWhatRunsOnTheLeaderOnlyIsTold(t *testing.T) {
 	mgr, h := offline(t, "leader-only", ctrl.Options{LeaderElection: true, LeaderElectionID: "leader",
 		LeaderElectionNamespace: "operators"})
 	whole, err := mgr.Whole() // a cache runs everywhere
-	noError(t, err)
+	require.NoError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	added, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mapper,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {}}})
-	noError(t, err)
+	require.NoError(t, err)
 	for _, r := range []manager.Runnable{manager.RunnableFunc(fillTokens), added} {
-		noError(t, mgr.Add(r))
+		require.NoError(t, mgr.Add(r))
 	}
-	noError(t, whole.Add(everywhere{}))
-	noError(t, startOnce(t, mgr))
+	require.NoError(t, whole.Add(everywhere{}))
+	require.NoError(t, startOnce(t, mgr))
 	if n := h.count("on the leader only", "fillTokens", "leader_test.go:"); n != 1 {
 		t.Errorf("told %d times that fillTokens runs on the leader only, want once, in: %s", n, h.lines)
 	}
@@ -130,13 +131,13 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 	newManager := func(o rota.Options) error {
 		o.Name, o.Namespace = "website", "operators"
 		r, err := rota.New(cfg, o)
-		noError(t, err)
+		require.NoError(t, err)
 		_, err = ctrlrt.NewManager(cfg, r, options)
 		return err
 	}
 	wantError(t, newManager(rota.Options{}), `LeaderElectionID: "website-op", LeaderElectionNamespace: "operators"`,
 		"NoStockReplicas: true")
-	noError(t, newManager(rota.Options{NoStockReplicas: true}))
+	require.NoError(t, newManager(rota.Options{NoStockReplicas: true}))
 	_, err := rota.New(cfg, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op",
 		NoStockReplicas: true})
 	wantError(t, err, "LeaderElectionID", "NoStockReplicas", "leave one out")
@@ -147,7 +148,7 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 func TestManagerRefusesTheRotasElection(t *testing.T) {
 	t.Parallel()
 	r, err := rota.New(&rest.Config{}, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op"})
-	noError(t, err)
+	require.NoError(t, err)
 	for _, id := range []string{"website-op", "another"} {
 		for _, namespace := range []string{"", "operators", "elsewhere"} {
 			_, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{
@@ -158,8 +159,8 @@ func TestManagerRefusesTheRotasElection(t *testing.T) {
 		}
 	}
 	mgr, err := ctrlrt.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, r, ctrl.Options{Metrics: managerOptions().Metrics})
-	noError(t, err)
-	noError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
+	require.NoError(t, err)
+	require.NoError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	err = mgr.Start(ctx)

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // catchingInformer keeps the handler that a source adds.
@@ -52,7 +54,7 @@ func caughtFrom(t *testing.T, h handler.EventHandler, predicates ...predicate.Pr
 	informer, q := &catchingInformer{}, newPlainQueue()
 	t.Cleanup(q.ShutDown)
 	src := source.Kind(&catchingCache{informer: informer}, client.Object(&corev1.ConfigMap{}), h, predicates...)
-	noError(t, src.Start(t.Context(), q))
+	require.NoError(t, src.Start(t.Context(), q))
 	synctest.Wait()
 	return informer.caught, q
 }

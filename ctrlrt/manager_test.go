@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A manager that lost its leader election must not go on beside the next leader until its member has left.
@@ -48,16 +49,16 @@ func TestAManagerThatStopsSaysSoBeforeItsCachesStop(t *testing.T) {
 // RemoveInformer removes what GetInformer gives out. The informer of a share is its controllers'.
 func TestRemoveInformerLeavesTheShare(t *testing.T) {
 	mgr := unstarted(t)
-	noError(t, mgr.kinds.shard(configMaps.GroupKind(), "configs"))
+	require.NoError(t, mgr.kinds.shard(configMaps.GroupKind(), "configs"))
 	informer := func(of cache.Cache) cache.Informer {
 		t.Helper()
 		i, err := of.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-		noError(t, err)
+		require.NoError(t, err)
 		return i
 	}
 	remove := func() {
 		t.Helper()
-		noError(t, mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		require.NoError(t, mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}))
 	}
 	share := informer(mgr.InnerCache())
 	if remove(); informer(mgr.InnerCache()) != share {
@@ -65,7 +66,7 @@ func TestRemoveInformerLeavesTheShare(t *testing.T) {
 	}
 	mgr.kinds.useLate(configMaps.GroupKind())
 	whole, err := mgr.wholeCache()
-	noError(t, err)
+	require.NoError(t, err)
 	all := informer(whole)
 	remove()
 	if informer(mgr.InnerCache()) != share {

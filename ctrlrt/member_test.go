@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var (
@@ -153,19 +154,11 @@ type replicaOptions struct {
 // share two cores with others.
 const leaseDuration = 5 * time.Second
 
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // adminClient returns a client that may do everything.
 func adminClient(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(controlplane.For(t).Config(), client.Options{})
-	noError(t, err)
+	require.NoError(t, err)
 	return c
 }
 
@@ -181,7 +174,7 @@ func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Opt
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, leaseDuration)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, o.LeaseDuration/10)
 	r, err := rota.New(cfg, o)
-	noError(t, err)
+	require.NoError(t, err)
 	options := managerOptions()
 	options.Logger, options.Controller.MaxConcurrentReconciles = o.Logger, 4
 	options.Cache.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -189,7 +182,7 @@ func newMember(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Opt
 		f(&options)
 	}
 	mgr, err := ctrlrt.NewManager(cfg, r, options)
-	noError(t, err)
+	require.NoError(t, err)
 	return mgr
 }
 
@@ -231,7 +224,7 @@ func startReplica(t *testing.T, namespace, pod string, j *journal, o replicaOpti
 			}
 			return reconcile.Result{}, err
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	return begin(t, mgr)
 }
 
@@ -259,7 +252,7 @@ func startMemberVia(t *testing.T, cfg *rest.Config, namespace, pod string, o rot
 			c.Cache.DefaultNamespaces = nil
 		}
 	})
-	noError(t, build(mgr))
+	require.NoError(t, build(mgr))
 	return begin(t, mgr)
 }
 

@@ -6,13 +6,15 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // shown returns how many rotas of a name the registry has metrics of.
 func shown(t *testing.T, name string) int {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	noError(t, err)
+	require.NoError(t, err)
 	n := 0
 	for _, f := range families {
 		if f.GetName() != "rota_members" {
@@ -41,11 +43,11 @@ func TestMetricsOfOneMemberOfARota(t *testing.T) {
 	if n := h.count(told, "operators/"+name); n != 1 {
 		t.Errorf("the second was told %d times that it has no metrics, want once, in: %s", n, h.lines)
 	}
-	noError(t, startOnce(t, second))
+	require.NoError(t, startOnce(t, second))
 	if n := shown(t, name); n != 1 {
 		t.Errorf("after the end of the second: %d, want the metrics of the first", n)
 	}
-	noError(t, startOnce(t, first))
+	require.NoError(t, startOnce(t, first))
 	if n := shown(t, name); n != 0 {
 		t.Errorf("after the end of the first: %d, want none", n)
 	}
@@ -53,7 +55,7 @@ func TestMetricsOfOneMemberOfARota(t *testing.T) {
 	if n := h.count(told); n > 0 || shown(t, name) != 1 {
 		t.Errorf("the third has metrics of %d rotas and was told %d times that it has none, want 1 and 0", shown(t, name), n)
 	}
-	noError(t, startOnce(t, third))
+	require.NoError(t, startOnce(t, third))
 }
 
 // Another Start takes nothing from the one that runs, neither its metrics nor its member.
@@ -61,7 +63,7 @@ func TestAManagerStartsOnce(t *testing.T) {
 	const name = "starts-once"
 	mgr, _ := offline(t, name, ctrl.Options{})
 	begun := make(chan struct{})
-	noError(t, mgr.Add(leaderless(func(ctx context.Context) error {
+	require.NoError(t, mgr.Add(leaderless(func(ctx context.Context) error {
 		close(begun)
 		<-ctx.Done()
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A member whose cache holds no share of a kind would join, be ready, and not reconcile because of that kind.
@@ -50,7 +51,7 @@ func TestCacheWithoutShares(t *testing.T) {
 			t.Parallel()
 			mgr := newMember(t, controlplane.For(t).Config(), controlplane.Namespace(t), "a", rota.Options{},
 				func(o *ctrl.Options) { o.NewCache = test.newCache })
-			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
+			require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
 				Complete(nothing))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it works on where it is not refused
 			defer cancel()
@@ -66,7 +67,7 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 	for _, in := range []string{namespace, other} {
 		cm := configMap(in, "object", "1")
 		cm.Labels = map[string]string{"test": namespace}
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 	}
 	for _, made := range []bool{true, false} {
 		t.Run(fmt.Sprint("NewCache: ", made), func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 					}
 				}
 			})
-			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+			require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 			for range 2 {
 				var list corev1.ConfigMapList
 				if err := mgr.GetClient().List(t.Context(), &list, client.MatchingLabels{"test": namespace}); err != nil ||
@@ -101,7 +102,7 @@ func TestNewCacheIsNotKnownToLiveAnswers(t *testing.T) {
 func TestWholeHasItsOwnOptions(t *testing.T) {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	r, err := rota.New(cfg, rota.Options{Name: "x", Namespace: "y", Identity: rota.Identity{Pod: "p"}})
-	noError(t, err)
+	require.NoError(t, err)
 	var readers []client.Reader
 	var caches []cache.Cache
 	var clients []*http.Client
@@ -120,9 +121,9 @@ func TestWholeHasItsOwnOptions(t *testing.T) {
 			return client.New(cfg, o)
 		},
 	})
-	noError(t, err)
+	require.NoError(t, err)
 	whole, err := mgr.Whole()
-	noError(t, err)
+	require.NoError(t, err)
 	if readers[1] == client.Reader(caches[0]) {
 		t.Error("Whole's client reads from the cache that holds the share")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A controller makes objects of a kind that it Owns, also without a controlling owner, and lists all of them by a
@@ -26,7 +27,7 @@ func TestObjectsWithoutAnOwnerAreTold(t *testing.T) {
 	t.Parallel()
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "parent"}
-	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: about}))
+	require.NoError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: about}))
 	var mu sync.Mutex
 	listed := map[string]int{} // by the annotation of the parent
 	h := &heard{}
@@ -72,11 +73,11 @@ func TestObjectsWithoutAnOwnerAreTold(t *testing.T) {
 					listed[parent.Annotations["round"]] = len(list.Items)
 					return reconcile.Result{}, nil
 				}))
-			noError(t, err)
+			require.NoError(t, err)
 		}})
 	for _, round := range []string{"1", "2"} {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"round":%q}}}`, round))
-		noError(t, c.Patch(t.Context(), &corev1.Secret{ObjectMeta: about}, patch))
+		require.NoError(t, c.Patch(t.Context(), &corev1.Secret{ObjectMeta: about}, patch))
 		eventually(t, 30*time.Second, func() string {
 			mu.Lock()
 			defer mu.Unlock()

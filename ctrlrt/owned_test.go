@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.
@@ -72,9 +73,9 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 		parents = append(parents, name)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 			Data: map[string][]byte{"value": []byte("1")}}
-		noError(t, c.Create(t.Context(), secret))
+		require.NoError(t, c.Create(t.Context(), secret))
 	}
-	noError(t, c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")))
+	require.NoError(t, c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")))
 	// right says what is wrong with the children on the server, and with the members' caches.
 	right := func(members ...*replica) func() string {
 		return func() string {
@@ -124,7 +125,7 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 				err = c.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType,
 					[]byte(`{"metadata":{"ownerReferences":null}}`)))
 			}
-			noError(t, err)
+			require.NoError(t, err)
 		}
 	}
 	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
@@ -190,7 +191,7 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		return ok
 	}
 	keep := func(mgr *ctrlrt.Manager) {
-		noError(t, mgr.KeepWhole(&corev1.ConfigMap{}))
+		require.NoError(t, mgr.KeepWhole(&corev1.ConfigMap{}))
 	}
 	t.Run("owned", func(t *testing.T) {
 		mgr, err := build(t, nil)
@@ -213,8 +214,8 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 	})
 	t.Run("owned, and needed whole by a stock controller", func(t *testing.T) {
 		mgr, err := build(t, nil)
-		noError(t, err)
-		noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
+		require.NoError(t, err)
+		require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
 			WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
 		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")
 	})

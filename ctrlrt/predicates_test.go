@@ -31,7 +31,7 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 	create := func(obj client.Object, labels map[string]string) {
 		t.Helper()
 		obj.SetLabels(labels)
-		noError(t, c.Create(t.Context(), obj))
+		require.NoError(t, c.Create(t.Context(), obj))
 	}
 	child := func(owner string, uid types.UID) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "child-of-" + owner,
@@ -67,7 +67,7 @@ func TestPredicatesChooseWhatComes(t *testing.T) {
 			seen <- r.Name
 			return reconcile.Result{}, nil
 		}))
-	noError(t, err)
+	require.NoError(t, err)
 	begin(t, mgr)
 	want := map[string]bool{"mine": true, "child-is-mine": true, "watch-is-mine": true, "gone": true}
 	for len(want) > 0 {

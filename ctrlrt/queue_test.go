@@ -25,12 +25,13 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestForeignKeysStayOutOfTheQueue(t *testing.T) {
 	r, _ := unserved(t)
 	c, err := r.Adapt(adapter.Grant()).NewController("test", schema.GroupKind{Kind: "ConfigMap"}, func([]types.NamespacedName, work.Priority) {})
-	noError(t, err)
+	require.NoError(t, err)
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]())
 	defer inner.ShutDown()
 	made := wrapQueue(controller.Options{
@@ -90,8 +91,8 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 				logged++
 			}
 		}, funcr.Options{})})
-		noError(t, err)
-		noError(t, shareOf(r).Shard(configMaps.GroupKind()))
+		require.NoError(t, err)
+		require.NoError(t, shareOf(r).Shard(configMaps.GroupKind()))
 		mine := shareOf(r).Slot("a", "mine", "")
 		open := slot.SetOf(slot.Range{First: mine, Last: mine})
 		shareOf(r).Hold(open)
@@ -99,11 +100,11 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		parts.Gate.SetDeadline(100000 * time.Hour)
 		parts.Gate.Open(open, 1)
 		c, err := parts.NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
-		noError(t, err)
+		require.NoError(t, err)
 		q := wrapQueue(controller.Options{UsePriorityQueue: ptr.To(priorities)}, c,
 			func(key types.NamespacedName) types.NamespacedName { return key }, func(plainQueue) {})("test", queueLimiter())
 		events := make(chan event.GenericEvent)
-		noError(t, countDropped(source.Channel(events, &handler.EnqueueRequestForObject{})).Start(t.Context(), q))
+		require.NoError(t, countDropped(source.Channel(events, &handler.EnqueueRequestForObject{})).Start(t.Context(), q))
 		send := func(name string) {
 			events <- event.GenericEvent{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}}
 		}
@@ -117,9 +118,9 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 			t.Errorf("the queue has %v, want mine", got)
 		}
 		registry := prometheus.NewRegistry()
-		noError(t, registry.Register(r.Collector()))
+		require.NoError(t, registry.Register(r.Collector()))
 		families, err := registry.Gather()
-		noError(t, err)
+		require.NoError(t, err)
 		counted := 0.0
 		for _, f := range families {
 			if f.GetName() == "rota_events_dropped_total" {
@@ -146,15 +147,15 @@ func (r *recorder) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 // What a reconcile asks for with RequeueAfter after its slot came is spread. Short delays are not.
 func TestPriorityQueuesSpreadTimers(t *testing.T) {
 	r, err := rota.New(nil, rota.Options{Solo: true})
-	noError(t, err)
-	noError(t, shareOf(r).Shard(configMaps.GroupKind()))
+	require.NoError(t, err)
+	require.NoError(t, shareOf(r).Shard(configMaps.GroupKind()))
 	all := slot.Count(256).All()
 	shareOf(r).Hold(all)
 	parts := r.Adapt(adapter.Grant())
 	parts.Gate.SetDeadline(100000 * time.Hour)
 	parts.Gate.Open(all, 1)
 	c, err := parts.NewController("test", configMaps.GroupKind(), func([]types.NamespacedName, work.Priority) {})
-	noError(t, err)
+	require.NoError(t, err)
 	c.Work.Opened(all, nil, nil)
 	inner := &recorder{}
 	q := wrapQueue(controller.Options{

@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A raw source of a kind that is not served holds up its own controller, whatever cache it reads from; the member works
@@ -75,7 +76,7 @@ func testRawSourceOfAMissingKind(t *testing.T, from func(*ctrlrt.Manager) (cache
 		}
 		return lacks(err.Error(), "controller configmap", "WatchesRawSource", inSources(gadget), "CustomResourceDefinition")
 	})
-	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+	require.NoError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 		Name: "s"}}))
 	select {
 	case <-reconciled:

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // counts is a controller that counts each object up, over all members, and reads what it has written.
@@ -114,7 +115,7 @@ func TestOwnWritesAreReadWhileSlotsMove(t *testing.T) {
 	const objects = 12
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	for n := range objects {
-		noError(t, c.Create(t.Context(), replicaSet(namespace, fmt.Sprint("o", n))))
+		require.NoError(t, c.Create(t.Context(), replicaSet(namespace, fmt.Sprint("o", n))))
 	}
 	by := newCounts(t)
 	a := newReadingMember(t, "a", namespace, 0, by.reconciler("a"))
@@ -129,7 +130,7 @@ func TestOwnWritesAreReadWhileSlotsMove(t *testing.T) {
 	total, want := 0, 0
 	for n := range objects {
 		rs := &appsv1.ReplicaSet{}
-		noError(t, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("o", n)}, rs))
+		require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("o", n)}, rs))
 		count, _ := strconv.Atoi(rs.Annotations[valueOf])
 		total, want = total+count, want+by.wrote[rs.Name]
 	}
@@ -147,7 +148,7 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 	c, namespace := adminClient(t), controlplane.Namespace(t)
 	rs := replicaSet(namespace, "x")
 	rs.Annotations = map[string]string{"paused": "yes", valueOf: "old"}
-	noError(t, c.Create(t.Context(), rs))
+	require.NoError(t, c.Create(t.Context(), rs))
 	by := newCounts(t)
 	a := newReadingMember(t, "a", namespace, 4*time.Second, by.reconciler("a"))
 	eventually(t, time.Minute, settled(a.replica))
@@ -158,7 +159,7 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 	})
 	defer a.watches.hold()()
 	rs.Annotations[valueOf] = "new"
-	noError(t, a.GetClient().Patch(t.Context(), rs, client.RawPatch(types.MergePatchType,
+	require.NoError(t, a.GetClient().Patch(t.Context(), rs, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))))
 	read := make(chan error, 1)
 	go func() {
@@ -179,7 +180,7 @@ func TestReadsOfOwnWritesEndWhenSlotsLeave(t *testing.T) {
 		return map[bool]string{false: "b does not see both"}[b.Rota().Status().Members == 2]
 	})
 	a.stop()
-	noError(t, <-read)
+	require.NoError(t, <-read)
 	if err := <-a.done; err == nil { // it could not hand over what its watch does not tell of
 		t.Error("a has handed over everything")
 	}
@@ -204,7 +205,7 @@ func TestReadsOfOwnWritesBeyondThoseOfAStockManager(t *testing.T) {
 	ctx, c := t.Context(), m.GetClient()
 	must := func(err error) {
 		t.Helper()
-		noError(t, err)
+		require.NoError(t, err)
 	}
 	rs := replicaSet(namespace, "x")
 	key := client.ObjectKeyFromObject(rs)
@@ -279,7 +280,7 @@ func TestReadsOfOwnWritesFromTheAPIServer(t *testing.T) {
 		}
 	}
 	defer m.watches.hold()()
-	noError(t, m.GetClient().Patch(soon, anchor, client.RawPatch(types.MergePatchType,
+	require.NoError(t, m.GetClient().Patch(soon, anchor, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+valueOf+`":"new"}}}`))))
 	for name, reader := range readers {
 		free := &unstructured.Unstructured{}

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // readingOwnWrites returns the options with controller-runtime's EnableReadYourWritesConsistency. It skips the test with
@@ -287,7 +288,7 @@ func TestReadsOfOwnWritesAreThoseOfAStockManager(t *testing.T) {
 	o := managerOptions()
 	o.Cache.DefaultNamespaces = map[string]cache.Config{stockNamespace: {}}
 	stock, err := ctrl.NewManager(watched.config(t), readingOwnWrites(t, o))
-	noError(t, err)
+	require.NoError(t, err)
 	_ = ending(t, stock.Start)
 	member := newReadingMember(t, "m", controlplane.Namespace(t), 0, nil)
 	eventually(t, time.Minute, settled(member.replica))

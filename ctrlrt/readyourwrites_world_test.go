@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/cable"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // watches are those of a manager, which come late, and not at all while they are held.
@@ -97,7 +98,7 @@ func anchorOf(t *testing.T, namespace string) metav1.OwnerReference {
 	if err := c.Create(t.Context(), anchor); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	noError(t, c.Get(t.Context(), client.ObjectKeyFromObject(anchor), anchor))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(anchor), anchor))
 	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: anchor.Name, UID: anchor.UID,
 		Controller: ptr.To(true)}
 }
@@ -120,7 +121,7 @@ func newWholeReader(t *testing.T, namespace string, options ...func(*ctrl.Option
 		if err == nil {
 			whole, err = mgr.Whole()
 		}
-		noError(t, err)
+		require.NoError(t, err)
 		return nothing
 	}, options...)
 	eventually(t, time.Minute, settled(m.replica))
@@ -148,10 +149,10 @@ func newReadingMember(t *testing.T, pod, namespace string, leave time.Duration,
 		reconciler = build(mgr)
 	} else {
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Namespace{}).Complete(nothing)
-		noError(t, err)
+		require.NoError(t, err)
 	}
 	err := ctrlrt.NewControllerManagedBy(mgr).For(&appsv1.ReplicaSet{}).Owns(&corev1.Secret{}).Complete(reconciler)
-	noError(t, err)
+	require.NoError(t, err)
 	m.replica = begin(t, mgr)
 	t.Cleanup(func() { close(done) }) // before it leaves
 	return m

@@ -51,14 +51,14 @@ func newManager(t *testing.T) *ctrlrt.Manager {
 	t.Helper()
 	cfg := controlplane.For(t).Config()
 	mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), managerOptions())
-	noError(t, err)
+	require.NoError(t, err)
 	return mgr
 }
 
 func newRota(t *testing.T, cfg *rest.Config) *rota.Rota {
 	t.Helper()
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t), NoStockReplicas: true})
-	noError(t, err)
+	require.NoError(t, err)
 	return r
 }
 
@@ -78,10 +78,10 @@ func wantError(t *testing.T, err error, words ...string) {
 func TestAKindIsShardedOrWhole(t *testing.T) {
 	t.Run("sharded first, stock controller second", func(t *testing.T) {
 		mgr := newManager(t)
-		noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+		require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 		// controller-runtime opens the informer when the manager starts.
 		stock := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock")
-		noError(t, stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
+		require.NoError(t, stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
 		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`,
 			"ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
@@ -109,7 +109,7 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 func TestBuilderRefuses(t *testing.T) {
 	cfg := controlplane.For(t).Config()
 	stock, err := ctrl.NewManager(cfg, managerOptions())
-	noError(t, err)
+	require.NoError(t, err)
 	err = ctrlrt.NewControllerManagedBy(stock).For(&corev1.ConfigMap{}).Complete(nothing)
 	wantError(t, err, "ctrlrt.NewManager")
 	wantError(t, ctrlrt.NewControllerManagedBy(newManager(t)).Complete(nothing), "call For")
@@ -119,7 +119,7 @@ func TestBuilderRefuses(t *testing.T) {
 	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Complete(nil)
 	wantError(t, err, "non-nil Reconciler")
 	mgr := newManager(t)
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 	wantError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing), "configmap", "already")
 }
 
@@ -137,9 +137,9 @@ func TestMissingPermission(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.For(t)
 	cfg, err := plane.UserConfig("nobody")
-	noError(t, err)
+	require.NoError(t, err)
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
-	noError(t, err)
+	require.NoError(t, err)
 	err = r.Run(t.Context())
 	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n",
 		"- leases", "- events", r.Name().Namespace)
@@ -150,8 +150,8 @@ func TestMissingPermission(t *testing.T) {
 	}
 	for doc := range strings.SplitSeq(missing.Manifests(), "---\n") {
 		obj := &unstructured.Unstructured{}
-		noError(t, yaml.Unmarshal([]byte(doc), obj))
-		noError(t, adminClient(t).Create(t.Context(), obj))
+		require.NoError(t, yaml.Unmarshal([]byte(doc), obj))
+		require.NoError(t, adminClient(t).Create(t.Context(), obj))
 	}
 	if r, err = rota.New(cfg, rota.Options{Name: "test", Namespace: r.Name().Namespace,
 		LeaseDuration: leaseDuration}); err != nil {
@@ -162,7 +162,7 @@ func TestMissingPermission(t *testing.T) {
 	go func() { done <- r.Run(ctx) }()
 	require.Receive(t, r.Joined(), time.Minute, "not joined")
 	cancel()
-	noError(t, <-done)
+	require.NoError(t, <-done)
 }
 
 // Under SlotLabel a member that may not patch labels ends at the start, and says which rule to add.
@@ -170,7 +170,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 	t.Parallel()
 	plane, admin, namespace := controlplane.For(t), adminClient(t), controlplane.Namespace(t)
 	cfg, err := plane.UserConfig("reader-of-" + namespace)
-	noError(t, err)
+	require.NoError(t, err)
 	rules := append(permission.Rules("test"), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"},
 		Verbs: []string{"get", "list", "watch"}})
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "reader"}
@@ -181,10 +181,10 @@ func TestMissingPermissionToLabel(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "reader-of-" + namespace}},
 		},
 	} {
-		noError(t, admin.Create(t.Context(), obj))
+		require.NoError(t, admin.Create(t.Context(), obj))
 	}
 	mgr := newMember(t, cfg, namespace, "a", rota.Options{Delivery: sharding.SlotLabel, LabelNamespaces: []string{namespace}})
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing))
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing))
 	wantError(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
 }
 
@@ -197,7 +197,7 @@ func TestMissingKind(t *testing.T) {
 	})
 	gadget := &unstructured.Unstructured{}
 	gadget.SetGroupVersionKind(schema.GroupVersionKind{Group: "missing.rota.dev", Version: "v1", Kind: "Gadget"})
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing))
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(gadget).Complete(nothing))
 	reconciled := make(chan string, 100)
 	err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(reconcile.Func(
 		func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
@@ -206,8 +206,8 @@ func TestMissingKind(t *testing.T) {
 			}
 			return reconcile.Result{}, nil
 		}))
-	noError(t, err)
-	noError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+	require.NoError(t, err)
+	require.NoError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
 		Name: "s"}}))
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -230,21 +230,21 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		t.Helper()
 		cfg := controlplane.For(t).Config()
 		mgr, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
-		noError(t, err)
-		noError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).
+		require.NoError(t, err)
+		require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("stock").WithOptions(stock).
 			Complete(nothing))
-		noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+		require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
 		return mgr
 	}
 	starts := func(t *testing.T, mgr *ctrlrt.Manager) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		noError(t, mgr.Start(ctx))
+		require.NoError(t, mgr.Start(ctx))
 	}
 	t.Run("controller and runnable", func(t *testing.T) {
 		mgr := setup(t, managerOptions(), controller.Options{})
-		noError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
+		require.NoError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it runs on where it is not refused
 		defer cancel()
 		wantError(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection",
@@ -264,7 +264,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 func TestTheRotasReadinessCheckStays(t *testing.T) {
 	mgr, _ := offline(t, "readyz", ctrl.Options{})
 	wantError(t, mgr.AddReadyzCheck("rota", healthz.Ping), `"rota"`, "has joined", "another name")
-	noError(t, mgr.AddReadyzCheck("mine", healthz.Ping))
+	require.NoError(t, mgr.AddReadyzCheck("mine", healthz.Ping))
 }
 
 // A program that watches kinds by its users' configuration learns that a kind is sharded. It does not end because of
@@ -301,7 +301,7 @@ func TestARefusedInformerDoesNotEndTheManager(t *testing.T) {
 		&corev1.Service{ObjectMeta: about, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		&corev1.Secret{ObjectMeta: about},
 	} {
-		noError(t, c.Create(t.Context(), obj))
+		require.NoError(t, c.Create(t.Context(), obj))
 		select {
 		case err := <-refusals:
 			wantError(t, err, "ConfigMap is sharded", "KeepWhole")
@@ -351,8 +351,8 @@ func TestARefusedSourceEndsTheManager(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			mgr := newManager(t)
-			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
-			noError(t, test.build(mgr))
+			require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
+			require.NoError(t, test.build(mgr))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it runs on where it is not refused
 			defer cancel()
 			wantError(t, mgr.Start(ctx), "ConfigMap is sharded", "KeepWhole")

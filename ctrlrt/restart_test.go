@@ -30,6 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 func newPlainQueue() plainQueue {
@@ -53,7 +55,7 @@ func TestChannelsOutliveRuns(t *testing.T) {
 		for _, name := range []string{"first", "second", "third"} {
 			run, stop := context.WithCancel(t.Context())
 			q := newPlainQueue()
-			noError(t, s.Start(run, q))
+			require.NoError(t, s.Start(run, q))
 			synctest.Wait()
 			if name != "first" && q.Len() != 1 {
 				t.Errorf("%s run: %d keys have waited for it, want 1", name, q.Len())
@@ -132,7 +134,7 @@ func TestHandlersEndWithTheRun(t *testing.T) {
 			} {
 				q := newPlainQueue()
 				defer q.ShutDown()
-				noError(t, src.Start(ctx, q))
+				require.NoError(t, src.Start(ctx, q))
 			}
 			synctest.Wait()
 			if n := f.informer.handlers.Load(); n != 3 {
@@ -158,7 +160,7 @@ func TestHandlersEndWithTheRun(t *testing.T) {
 func gauge(t *testing.T, metric, queue string) (sum float64) {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	noError(t, err)
+	require.NoError(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -195,7 +197,7 @@ func unstarted(t *testing.T) *Manager {
 			Metrics:        metricsserver.Options{BindAddress: "0"},
 			MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		})
-	noError(t, err)
+	require.NoError(t, err)
 	return mgr
 }
 
@@ -233,7 +235,7 @@ func testLeftInQueue(t *testing.T, mgr *Manager, name string, priorities bool) {
 			t.Errorf("run %d: depth %v, unfinished work %v: this says nothing", run, depth, work)
 		}
 		end()
-		noError(t, <-ended)
+		require.NoError(t, <-ended)
 		if n := limiter.NumRequeues(requestOf(failing)); n != 0 {
 			t.Errorf("run %d: an object that failed in it begins with the backoff of its %d failures", run, n)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Two controllers are For one kind. Both work on their share, and find it by index; also where a third one Watches the
@@ -88,7 +89,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 	for i := range objects {
 		cm := configMap(namespace, fmt.Sprint("counter-", i), "")
 		cm.Data = map[string]string{"n": "0", "kind": "counter"}
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 	}
 	s := &counted{written: map[string]int{}, at: map[string]time.Time{}, by: map[string]string{},
 		moved: map[string]bool{}, indexed: map[string]int{}}
@@ -109,7 +110,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 		err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field, func(o client.Object) []string {
 			return []string{o.(*corev1.ConfigMap).Data["kind"]}
 		})
-		noError(t, err)
+		require.NoError(t, err)
 		mc := mgr.GetClient()
 		build := func(name string, counts bool) {
 			err := ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
@@ -133,12 +134,12 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 					}
 					return reconcile.Result{RequeueAfter: pause}, s.count(ctx, mc, pod, &cm)
 				}))
-			noError(t, err)
+			require.NoError(t, err)
 		}
 		build("first", true)
 		build("second", false)
 		if watched {
-			noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{},
+			require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Watches(&corev1.ConfigMap{},
 				&handler.EnqueueRequestForObject{}).Complete(nothing))
 		}
 		return begin(t, mgr)
@@ -181,7 +182,7 @@ func testTwoControllersForOneKind(t *testing.T, watched bool) {
 func TestRefusalNamesAllControllersOfAKind(t *testing.T) {
 	mgr, _ := offline(t, "two", ctrl.Options{})
 	for _, name := range []string{"first", "second"} {
-		noError(t, ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(nothing))
+		require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(nothing))
 	}
 	_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
 	wantError(t, err, `controllers "first", "second"`, "KeepWhole")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMembersShareObjects(t *testing.T) {
@@ -32,7 +33,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 	create := func(name, app string) types.NamespacedName {
 		cm := configMap(namespace, name, "1")
 		cm.Labels = map[string]string{"app": app}
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 		return client.ObjectKeyFromObject(cm)
 	}
 	var keys []types.NamespacedName
@@ -42,7 +43,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 	}
 	update := func(key types.NamespacedName, value string) {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"value":%q}}`, value))
-		noError(t, c.Patch(t.Context(), configMap(key.Namespace, key.Name, ""), patch))
+		require.NoError(t, c.Patch(t.Context(), configMap(key.Namespace, key.Name, ""), patch))
 	}
 	options := replicaOptions{delivery: kind, selector: labels.SelectorFromSet(labels.Set{"app": "mine"}),
 		busy: 40 * time.Millisecond}

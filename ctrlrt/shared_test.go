@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Objects that refer to a Secret are reconciled by their owners when the Secret changes, whichever member saw the event
@@ -80,17 +81,17 @@ func testSharedKinds(t *testing.T, kind sharding.Mode) {
 		for i := range secrets {
 			patch := fmt.Appendf(nil, `{"stringData":{"value":%q}}`, value)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(i)}}
-			noError(t, c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch)))
+			require.NoError(t, c.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch)))
 		}
 	}
 	for i := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(i)}}
-		noError(t, c.Create(t.Context(), secret))
+		require.NoError(t, c.Create(t.Context(), secret))
 	}
 	for i := range objects {
 		cm := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
 		cm.Data["secret"] = secretName(i)
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 	}
 	all := func(value string) func() string {
 		return func() string {

@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Every write of the manager's client leaves an object with the labels by which it is delivered, without a second
@@ -57,14 +58,14 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	cfg, admin, ctx := controlplane.For(t).Config(), adminClient(t), t.Context()
 	o.Name, o.Namespace = "test", controlplane.Namespace(t)
 	r, err := rota.New(cfg, o)
-	noError(t, err)
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
-	noError(t, err)
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+	require.NoError(t, err)
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
 		Complete(nothing))
 	c := mgr.GetClient()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "parent"}}
-	noError(t, c.Create(ctx, secret))
+	require.NoError(t, c.Create(ctx, secret))
 	want := func(hash uint64, label string) map[string]string {
 		if label == "" {
 			return nil
@@ -80,7 +81,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	hash := key.Hash(secret.Namespace, secret.Name, string(secret.UID))
 	check := func(t *testing.T, obj client.Object, want map[string]string) {
 		t.Helper()
-		noError(t, admin.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+		require.NoError(t, admin.Get(ctx, client.ObjectKeyFromObject(obj), obj))
 		for label, value := range want {
 			if got := obj.GetLabels()[label]; got != value {
 				t.Errorf("label %s is %q, want %q", label, got, value)
@@ -145,12 +146,12 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cm := child(name)
-			noError(t, write(ctx, cm))
+			require.NoError(t, write(ctx, cm))
 			got := child(name)
 			check(t, got, want(hash, childLabel))
-			noError(t, c.Get(ctx, client.ObjectKeyFromObject(got), got, ctrlrt.Live))
+			require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(got), got, ctrlrt.Live))
 			applied, err := corev1ac.ExtractConfigMap(got, "test")
-			noError(t, err)
+			require.NoError(t, err)
 			if applied.Labels[childLabel] != "" {
 				t.Errorf("label %s is among the fields of who applied the rest", childLabel)
 			}
@@ -165,7 +166,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 	}
 	t.Run("nobody's", func(t *testing.T) {
 		cm := configMap(o.Namespace, "orphan", "1")
-		noError(t, c.Create(ctx, cm))
+		require.NoError(t, c.Create(ctx, cm))
 		check(t, cm, nil)
 		// Nobody has it in a cache, whoever asks finds it.
 		var list corev1.ConfigMapList
@@ -192,10 +193,10 @@ func TestLabelsAreApplied(t *testing.T) {
 		})
 	})
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: namespace, Delivery: sharding.SlotLabel})
-	noError(t, err)
+	require.NoError(t, err)
 	mgr, err := ctrlrt.NewManager(cfg, r, managerOptions())
-	noError(t, err)
-	noError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
+	require.NoError(t, err)
+	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).
 		Complete(nothing))
 	c, field := mgr.GetClient(), client.FieldOwner("test")
 	label := r.Adapt(adapter.Grant()).Share.Labels(configMapKind)[0]
@@ -208,14 +209,14 @@ func TestLabelsAreApplied(t *testing.T) {
 	get := func(name string) *corev1.ConfigMap {
 		t.Helper()
 		cm := &corev1.ConfigMap{}
-		noError(t, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm, ctrlrt.Live))
+		require.NoError(t, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm, ctrlrt.Live))
 		return cm
 	}
 	right := sharding.LabelValue(slot.KeyName.Hash(namespace, "parent", ""))
 	apply := func(name string, wantWrites int64) *corev1.ConfigMap {
 		t.Helper()
 		writes.Store(0)
-		noError(t, c.Apply(ctx, want(name), field))
+		require.NoError(t, c.Apply(ctx, want(name), field))
 		cm := get(name)
 		if n := writes.Load(); n != wantWrites || cm.Labels[label] != right || cm.Labels["app"] != "x" {
 			t.Errorf("%s: %d writes, labels %v; want %d, %s=%s", name, n, cm.Labels, wantWrites, label, right)
@@ -224,21 +225,21 @@ func TestLabelsAreApplied(t *testing.T) {
 	}
 	first := apply("new", 1)
 	ours, err := corev1ac.ExtractConfigMap(first, "test")
-	noError(t, err)
+	require.NoError(t, err)
 	if !equality.Semantic.DeepEqual(ours, want("new")) {
 		t.Errorf("what Get tells of the fields applied is %v, want what was applied", ours)
 	}
 	if again := apply("new", 1); again.ResourceVersion != first.ResourceVersion {
 		t.Error("applied again, it changed")
 	}
-	noError(t, admin.Apply(ctx, want("new"), field))
+	require.NoError(t, admin.Apply(ctx, want("new"), field))
 	if left := get("new").Labels[label]; left != "" {
 		t.Errorf("applied without Rota it still has the label: %s", left)
 	}
 	// Somebody else's value is no reason to refuse what the user applies.
 	foreign := configMap(namespace, "foreign", "1")
 	foreign.Labels = map[string]string{label: "17"}
-	noError(t, admin.Create(ctx, foreign))
+	require.NoError(t, admin.Create(ctx, foreign))
 	apply("foreign", 3) // refused, without the label, the label
 	// Nor is a map of labels changed that the user may share.
 	shared := map[string]string{"app": "x"}
@@ -249,7 +250,7 @@ func TestLabelsAreApplied(t *testing.T) {
 	}
 	// A conflict about a field of the user's is the user's.
 	foreign.Data, foreign.ResourceVersion = map[string]string{"value": "2"}, ""
-	noError(t, admin.Update(ctx, foreign))
+	require.NoError(t, admin.Update(ctx, foreign))
 	if err := c.Apply(ctx, want("foreign"), field); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
@@ -266,7 +267,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 	}
 	child := func(i int) *corev1.ConfigMap { return configMap(namespace, fmt.Sprintf("child-secret-%d", i), "") }
 	for i := range objects {
-		noError(t, c.Create(t.Context(), secret(i)))
+		require.NoError(t, c.Create(t.Context(), secret(i)))
 	}
 	value := func(i int) string {
 		return sharding.LabelValue(slot.KeyName.Hash(namespace, secret(i).Name, ""))
@@ -316,7 +317,7 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			}
 			if n < objects {
 				set := fmt.Appendf(nil, `{"stringData":{"value":%q}}`, want)
-				noError(t, c.Patch(t.Context(), secret(n), client.RawPatch(types.MergePatchType, set)))
+				require.NoError(t, c.Patch(t.Context(), secret(n), client.RawPatch(types.MergePatchType, set)))
 			}
 			if n%5 == 4 {
 				if err := c.Delete(t.Context(), child(rng.IntN(objects))); client.IgnoreNotFound(err) != nil {

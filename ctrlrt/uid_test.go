@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // uidJournal is what members reconciled: by name the version last, "" for one that was gone, and by UID who is busy
@@ -85,11 +86,11 @@ func testNamesakes(t *testing.T, kind sharding.Mode) {
 	versions := map[string]string{}
 	create := func(name string) {
 		cm := configMap(namespace, name, "1")
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 		versions[name] = cm.ResourceVersion
 	}
 	remove := func(name string) {
-		noError(t, c.Delete(t.Context(), configMap(namespace, name, "")))
+		require.NoError(t, c.Delete(t.Context(), configMap(namespace, name, "")))
 		versions[name] = ""
 	}
 	current := func() string {

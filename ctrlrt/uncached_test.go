@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestBoundsAreThoseOfTheCache(t *testing.T) {
@@ -74,7 +76,7 @@ func TestBoundsAreThoseOfTheCache(t *testing.T) {
 				gvk = node
 			}
 			b, err := (&uncached{scheme: scheme.Scheme, mapper: mapper, options: test.options}).of(gvk)
-			noError(t, err)
+			require.NoError(t, err)
 			config, err := b.in(test.namespace, "get", "x")
 			if (err != nil) != test.unknown || len(b.namespaces) != test.namespacesLen {
 				t.Fatalf("error %v, namespaces %v; want unknown %t, %d namespaces", err, b.namespaces, test.unknown,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A policy refuses updates of some objects, so that they cannot be labelled. Each is reconciled by one member, also one
@@ -38,17 +39,17 @@ func TestObjectsThatCannotBeLabelled(t *testing.T) {
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name,
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}
 	for _, obj := range []client.Object{policy, binding} {
-		noError(t, c.Create(t.Context(), obj))
+		require.NoError(t, c.Create(t.Context(), obj))
 		t.Cleanup(func() { _ = c.Delete(t.Context(), obj) })
 	}
 	keys := map[types.NamespacedName]bool{}
 	create := func(name, value string) {
 		cm := configMap(namespace, name, value)
-		noError(t, c.Create(t.Context(), cm))
+		require.NoError(t, c.Create(t.Context(), cm))
 		keys[client.ObjectKeyFromObject(cm)] = true
 	}
 	probe := configMap(namespace, "probe", "frozen")
-	noError(t, c.Create(t.Context(), probe))
+	require.NoError(t, c.Create(t.Context(), probe))
 	keys[client.ObjectKeyFromObject(probe)] = true
 	eventually(t, 30*time.Second, func() string {
 		probe.Labels = map[string]string{"changed": "true"}
@@ -86,10 +87,10 @@ func TestObjectsThatCannotBeLabelled(t *testing.T) {
 		}
 		return ""
 	})
-	noError(t, j.problem())
+	require.NoError(t, j.problem())
 	eventually(t, time.Minute, func() string {
 		var events eventsv1.EventList
-		noError(t, c.List(t.Context(), &events, client.InNamespace(namespace)))
+		require.NoError(t, c.List(t.Context(), &events, client.InNamespace(namespace)))
 		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == "LabelsRefused" }) {
 			return "no event says that labels are refused"
 		}

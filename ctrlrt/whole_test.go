@@ -27,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // views records how many labelled ConfigMaps each reader of a member saw last, and which ones controllers were woken
@@ -80,7 +81,7 @@ func testNeededWhole(t *testing.T, kept bool) {
 		cm.Labels = map[string]string{"test": "kept"}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cm.Name}}
 		for _, obj := range []client.Object{cm, secret} {
-			noError(t, c.Create(t.Context(), obj))
+			require.NoError(t, c.Create(t.Context(), obj))
 		}
 	}
 	v := &views{lists: map[string]int{}, seen: map[string]map[string]string{}}
@@ -158,7 +159,7 @@ func testNeededWhole(t *testing.T, kept bool) {
 	// The events of all objects come to the controllers that need them.
 	for i := range objects {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"changed":"yes"}}}`))
-		noError(t, c.Patch(t.Context(), configMap(namespace, fmt.Sprint("object-", i), ""), patch))
+		require.NoError(t, c.Patch(t.Context(), configMap(namespace, fmt.Sprint("object-", i), ""), patch))
 	}
 	whole := []string{"a secrets", "b secrets"}
 	woken := []string{"configmaps"}
@@ -296,12 +297,12 @@ func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ear
 	c, namespace, j := adminClient(t), controlplane.Namespace(t), newJournal()
 	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	noError(t, c.Create(t.Context(), owner))
+	require.NoError(t, c.Create(t.Context(), owner))
 	create := func(from, to int) {
 		for i := from; i < to; i++ {
 			obj := configMap(namespace, fmt.Sprintf("object-%d", i), "1")
-			noError(t, controllerutil.SetControllerReference(owner, obj, c.Scheme()))
-			noError(t, c.Create(t.Context(), obj))
+			require.NoError(t, controllerutil.SetControllerReference(owner, obj, c.Scheme()))
+			require.NoError(t, c.Create(t.Context(), obj))
 		}
 	}
 	create(0, half)
@@ -333,7 +334,7 @@ func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ear
 	eventually(t, hang, settled(members...))
 	for i := range all { // each member has some of them
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("trigger-%d", i)}}
-		noError(t, c.Create(t.Context(), secret))
+		require.NoError(t, c.Create(t.Context(), secret))
 	}
 	heard := func(n int) {
 		t.Helper()

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 type transport func(*http.Request) (*http.Response, error)
@@ -76,7 +77,7 @@ func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 	}
 	allowed.Store(true)
 	eventually(t, 60*time.Second, settled(a, b))
-	noError(t, b.Rota().Ready(nil))
+	require.NoError(t, b.Rota().Ready(nil))
 }
 
 // isReport says whether a request writes what a member holds.
@@ -112,7 +113,7 @@ func TestR14ReportsAfterARefusal(t *testing.T) {
 		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
 	})
 	reports, err := coverage.NewReports(controlplane.For(t).Config(), namespace, "test")
-	noError(t, err)
+	require.NoError(t, err)
 	eventually(t, 30*time.Second, func() string {
 		all, err := reports.Read(t.Context())
 		if err != nil {

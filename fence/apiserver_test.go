@@ -72,7 +72,7 @@ func (s *site) websites(cfg *rest.Config) dynamic.ResourceInterface {
 func (s *site) website(name string) *unstructured.Unstructured {
 	s.Helper()
 	obj, err := s.websites(s.plane.Config()).Create(s.Context(), website(name), metav1.CreateOptions{})
-	noError(s, err)
+	require.NoError(s, err)
 	return obj
 }
 
@@ -192,7 +192,7 @@ func TestWhomTheFenceConcerns(t *testing.T) {
 	}
 	// ConfigMaps are fenced, but the table is one, and who joins is not in it yet.
 	table, err := core.ConfigMaps(s.namespace).Get(t.Context(), rotaName, metav1.GetOptions{})
-	noError(t, err)
+	require.NoError(t, err)
 	if _, err := core.ConfigMaps(s.namespace).Update(t.Context(), table, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("the table: %v", err)
 	}
@@ -223,12 +223,12 @@ func TestGarbageCollectionGoesOn(t *testing.T) {
 	s.install()
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
 	owner, err := maps.Create(t.Context(), configMap("owner"), metav1.CreateOptions{})
-	noError(t, err)
+	require.NoError(t, err)
 	child := configMap("child")
 	child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
 	_, err = maps.Create(t.Context(), child, metav1.CreateOptions{})
-	noError(t, err)
-	noError(t, maps.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
+	require.NoError(t, err)
+	require.NoError(t, maps.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
 	require.Eventually(t, 30*time.Second, func() error {
 		if _, err := maps.Get(t.Context(), "child", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("the child is still there"), err)

@@ -30,7 +30,7 @@ func TestTypeCheck(t *testing.T) {
 	s.options.Resources = append(s.options.Resources, schema.GroupResource{Resource: "pods"},
 		schema.GroupResource{Group: "apps", Resource: "deployments"},
 		schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
-	noError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
+	require.NoError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
 	options, outdated, err := fence.Installed(t.Context(), s.plane.Config(), s.options.Rota)
 	if diff := cmp.Diff(s.options, options); err != nil || diff != "" || len(outdated) > 0 {
 		t.Errorf("just applied: %v, outdated %v; options:\n%s", err, outdated, diff)
@@ -57,7 +57,7 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	user := "installer-" + s.namespace
 	cfg, err := s.plane.UserConfig(user)
-	noError(t, err)
+	require.NoError(t, err)
 	rules := []rbacv1.PolicyRule{
 		{
 			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"get", "create", "patch"},
@@ -79,7 +79,7 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	}, metav1.CreateOptions{})
-	noError(t, errors.Join(errRole, errBinding))
+	require.NoError(t, errors.Join(errRole, errBinding))
 	require.Eventually(t, 30*time.Second, func() error { return fence.Apply(t.Context(), cfg, s.options) })
 	if err := fence.Apply(t.Context(), cfg, s.options); err != nil {
 		t.Errorf("again: %v", err)
@@ -187,14 +187,13 @@ func TestVerify(t *testing.T) {
 	if err := verify(5 * time.Second); err == nil || errors.Is(err, fence.ErrUnverified) || !strings.Contains(err.Error(), "admits the write") {
 		t.Errorf("without a fence: %v", err)
 	}
-	noError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
+	require.NoError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
 	if err := verify(30 * time.Second); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{fence.KeeperName, s.options.ObjectName()} {
-		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		bindings := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		require.NoError(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	nobody := s.websites(s.as(nil))
 	require.Eventually(t, 30*time.Second, func() error {
@@ -202,7 +201,7 @@ func TestVerify(t *testing.T) {
 		return err
 	})
 	s.members(s.pod("web-1"))
-	noError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
+	require.NoError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
 	if err := verify(5 * time.Second); err == nil || !strings.Contains(err.Error(), "goes by the table of epoch 1, but the present one is 2") {
 		t.Errorf("by an API server that is blind: %v", err)
 	}

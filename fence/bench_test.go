@@ -76,14 +76,14 @@ func BenchmarkWrite(b *testing.B) {
 			s.install()
 			mine, others := kubernetes.NewForConfigOrDie(s.as(pod)), kubernetes.NewForConfigOrDie(s.plane.Config())
 			obj, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(b.Context(), configMap("object"), metav1.CreateOptions{})
-			noError(b, err)
+			require.NoError(b, err)
 			n := 0
 			write := func(client kubernetes.Interface) time.Duration {
 				n++
 				obj.Data = map[string]string{"n": fmt.Sprint(n)}
 				begun := time.Now()
 				obj, err = client.CoreV1().ConfigMaps(s.namespace).Update(b.Context(), obj, metav1.UpdateOptions{})
-				noError(b, err)
+				require.NoError(b, err)
 				return time.Since(begun)
 			}
 			var with, without, other []time.Duration
@@ -109,7 +109,7 @@ func BenchmarkWrite(b *testing.B) {
 func (s *site) remove() {
 	s.Helper()
 	err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.Context(), s.options.ObjectName(), metav1.DeleteOptions{})
-	noError(s, err)
+	require.NoError(s, err)
 	nobody := kubernetes.NewForConfigOrDie(s.as(nil))
 	require.Eventually(s, 30*time.Second, func() error {
 		_, err := nobody.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), configMap("probe"), dryRun)

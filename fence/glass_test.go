@@ -25,7 +25,7 @@ func TestR16TableMissing(t *testing.T) {
 	s.members(a)
 	s.install()
 	obj := s.website("site")
-	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
+	require.NoError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	nobody := s.websites(s.as(nil))
 	require.Eventually(t, 30*time.Second, func() error {
 		_, err := s.websites(s.plane.Config()).Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})
@@ -52,7 +52,7 @@ func TestFencePutBack(t *testing.T) {
 			s.install()
 			if !keeper {
 				err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), fence.KeeperName, metav1.DeleteOptions{})
-				noError(t, err)
+				require.NoError(t, err)
 			}
 			s.remove()
 			s.members(b)
@@ -92,7 +92,7 @@ func TestR16DenyWouldHitEverybody(t *testing.T) {
 			return err
 		})
 	})
-	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
+	require.NoError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	require.Eventually(t, 30*time.Second, func() error {
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), configMap("other"), dryRun)
 		if err == nil || !strings.Contains(err.Error(), "no params found") {
@@ -114,7 +114,7 @@ func TestBreakTheGlass(t *testing.T) {
 	annotate := func(value string) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, fence.Annotation, value)
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), rotaName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		noError(t, err)
+		require.NoError(t, err)
 		s.table.Version = cm.ResourceVersion
 	}
 	annotate(`"off"`)
@@ -138,9 +138,8 @@ func TestBreakTheGlass(t *testing.T) {
 	s.enforced()
 	// Where nothing else helps, the binding is deleted.
 	name := s.options.ObjectName()
-	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	bindings := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	require.NoError(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	s.looks("not bound so that it refuses")
 	require.Eventually(t, 30*time.Second, func() error {
 		_, err := nobody.Update(t.Context(), s.fresh(obj), metav1.UpdateOptions{})

@@ -44,14 +44,14 @@ func (s *site) candidate(name string) *candidate {
 		Name: rotaName, Namespace: s.namespace, Identity: rota.Identity{Pod: name, PodUID: string(c.pod.UID)},
 		LeaseDuration: 3 * time.Second, RetryPeriod: 300 * time.Millisecond,
 	})
-	noError(s, err)
+	require.NoError(s, err)
 	err = c.r.Duty("lead", func(ctx context.Context) error {
 		c.leads <- struct{}{}
 		<-ctx.Done()
 		c.lost <- struct{}{}
 		return nil
 	})
-	noError(s, err)
+	require.NoError(s, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -128,13 +128,13 @@ func (s *site) process(name string) *process {
 	pod := s.pod(name)
 	cfg := s.as(pod)
 	text, err := json.Marshal(memberConfig{cfg.Host, cfg.BearerToken, s.namespace, name, string(pod.UID), cfg.CAData})
-	noError(s, err)
+	require.NoError(s, err)
 	p := &process{Cmd: exec.Command(os.Args[0])}
 	p.Env = append(os.Environ(), memberEnv+"="+string(text))
 	out, errOut := p.StdoutPipe()
 	_, errIn := p.StdinPipe() // it ends when this process does
-	noError(s, errors.Join(errOut, errIn))
-	noError(s, p.Start())
+	require.NoError(s, errors.Join(errOut, errIn))
+	require.NoError(s, p.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -161,7 +161,7 @@ func (p *process) since(n int) []string {
 
 func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	noError(t, p.Process.Signal(signal))
+	require.NoError(t, p.Process.Signal(signal))
 }
 
 // R2, R7: a process that was stopped in the middle of a reconcile is expelled. It wakes up and writes at once, before it looks
@@ -171,10 +171,10 @@ func TestR07StoppedProcessWakesUp(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	s.members() // so that the fence can be seen to work
 	s.install()
-	noError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
+	require.NoError(t, s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
 	_, err := maps.Create(t.Context(), configMap(victim), metav1.CreateOptions{})
-	noError(t, err)
+	require.NoError(t, err)
 	a := s.process("web-0")
 	require.Eventually(t, 30*time.Second, wants(a, 0, "done"))
 	b := s.process("web-1")
@@ -207,10 +207,10 @@ func TestR09RolloutUnderAFence(t *testing.T) {
 	s.members()
 	s.install()
 	maps := s.admin.CoreV1().ConfigMaps(s.namespace)
-	noError(t, maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
+	require.NoError(t, maps.Delete(t.Context(), rotaName, metav1.DeleteOptions{}))
 	for i := range 20 {
 		_, err := maps.Create(t.Context(), configMap(fmt.Sprint(worked, i)), metav1.CreateOptions{})
-		noError(t, err)
+		require.NoError(t, err)
 	}
 	var all []*process
 	for i := range 3 {

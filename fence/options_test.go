@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/fence"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/test/golden"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func exampleOptions() fence.Options {
@@ -26,7 +27,7 @@ func TestManifest(t *testing.T) {
 	configMapsToo.Resources = append(configMapsToo.Resources, configMaps)
 	for name, o := range map[string]fence.Options{"website": plain, "configmaps": configMapsToo} {
 		got, err := fence.Manifest(o)
-		noError(t, err)
+		require.NoError(t, err)
 		golden.File(t, filepath.Join("testdata", name+".yaml"), string(got))
 	}
 }
@@ -96,7 +97,7 @@ func TestParseServiceAccount(t *testing.T) {
 // Members know the fence's refusals by their beginning.
 func TestRefusalsBeginAlike(t *testing.T) {
 	policy, _, err := fence.Policy(exampleOptions())
-	noError(t, err)
+	require.NoError(t, err)
 	for _, v := range policy.Spec.Validations {
 		if !strings.HasPrefix(v.Message, names.FenceRefusal) ||
 			v.MessageExpression != "" && !strings.HasPrefix(v.MessageExpression, "'"+names.FenceRefusal) {

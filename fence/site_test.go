@@ -48,18 +48,10 @@ type site struct {
 	options   fence.Options
 }
 
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // newSite makes a namespace with the ServiceAccount of an operator that may do everything, and the kind Website.
 func newSite(tb testing.TB, plane *controlplane.ControlPlane) *site {
 	tb.Helper()
-	noError(tb, plane.InstallCRDs(tb.Context(), config.CRD))
+	require.NoError(tb, plane.InstallCRDs(tb.Context(), config.CRD))
 	s := &site{TB: tb, plane: plane, namespace: plane.Namespace(tb), admin: kubernetes.NewForConfigOrDie(plane.Config())}
 	s.options = fence.Options{
 		Rota:           types.NamespacedName{Namespace: s.namespace, Name: rotaName},
@@ -73,7 +65,7 @@ func newSite(tb testing.TB, plane *controlplane.ControlPlane) *site {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
 	}, metav1.CreateOptions{})
-	noError(tb, errors.Join(errAccount, errBinding))
+	require.NoError(tb, errors.Join(errAccount, errBinding))
 	var err error
 	if s.store, err = store.NewKubernetes(plane.Config(), store.Options{Namespace: s.namespace, Name: rotaName}); err != nil {
 		tb.Fatal(err)
@@ -89,7 +81,7 @@ func (s *site) pod(name string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "manager", Image: "none"}}},
 	}, metav1.CreateOptions{})
-	noError(s, err)
+	require.NoError(s, err)
 	return pod
 }
 
@@ -101,7 +93,7 @@ func (s *site) as(pod *corev1.Pod) *rest.Config {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
 	}
 	request, err := s.admin.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.Context(), account, request, metav1.CreateOptions{})
-	noError(s, err)
+	require.NoError(s, err)
 	cfg := rest.AnonymousClientConfig(s.plane.Config())
 	cfg.QPS, cfg.BearerToken = -1, request.Status.Token
 	return cfg
@@ -140,14 +132,14 @@ func (s *site) write(members []table.Member) time.Time {
 	} else {
 		s.table, _, err = s.store.SwapTable(s.Context(), next, s.table.UID, s.table.Version, 10*time.Second)
 	}
-	noError(s, err)
+	require.NoError(s, err)
 	return time.Now()
 }
 
 // install applies the fence and waits until every API server has it. The table must exist.
 func (s *site) install() {
 	s.Helper()
-	noError(s, fence.Apply(s.Context(), s.plane.Config(), s.options))
+	require.NoError(s, fence.Apply(s.Context(), s.plane.Config(), s.options))
 	s.enforced()
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // An error becomes one line of at most 200 bytes, which is safe to print, wherever it comes from.
@@ -48,7 +49,7 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 	data := encode(t, r)
 	back, err := coverage.Decode(data)
-	noError(t, err)
+	require.NoError(t, err)
 	n := len(back.Health.Worst)
 	if size := len(data["health"]); size > 16<<10 || n < 10 || n == 1000 || back.Health.Failing != 1000 {
 		t.Fatalf("%d objects in %d bytes, and %d in all", n, size, back.Health.Failing)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A report has the loads of all slots as long as these take little space. Otherwise neighbors are summed up, and nothing
@@ -28,7 +29,7 @@ func TestLoadsAreBounded(t *testing.T) {
 			t.Errorf("%d slots: the loads take %d bytes", slots, n)
 		}
 		back, err := coverage.Decode(data)
-		noError(t, err)
+		require.NoError(t, err)
 		want, _ := r.Load()
 		if got, ok := back.Load(); !ok || math.Abs(got-want) > 0.001*float64(len(back.Loads)+1) {
 			t.Errorf("%d slots: load %v, known: %t, want %v", slots, got, ok, want)
@@ -45,7 +46,7 @@ func TestLoadsAreBounded(t *testing.T) {
 func TestLoadsOfOlderBuilds(t *testing.T) {
 	data := encode(t, &coverage.Report{Member: "a", Fold: 1, Digests: coverage.Digests{}})
 	back, err := coverage.Decode(data)
-	noError(t, err)
+	require.NoError(t, err)
 	if workers, ok := back.Load(); ok {
 		t.Errorf("load %v of a report that does not say, want that it is not known", workers)
 	}
@@ -69,7 +70,7 @@ func TestHottestObjects(t *testing.T) {
 	}
 	r := &coverage.Report{Member: "a", Digests: coverage.Digests{}, Hottest: []coverage.HotObject{hot("x", 0.81), hot("y", 0.012)}}
 	text, err := r.Encode()
-	noError(t, err)
+	require.NoError(t, err)
 	got, err := coverage.Decode(text)
 	if err != nil || !slices.Equal(got.Hottest, r.Hottest) {
 		t.Errorf("%v, error %v, want %v", got.Hottest, err, r.Hottest)
@@ -78,7 +79,7 @@ func TestHottestObjects(t *testing.T) {
 		r.Hottest = append(r.Hottest, hot(strings.Repeat("z", 200), 0.01))
 	}
 	long, err := r.Encode()
-	noError(t, err)
+	require.NoError(t, err)
 	if n := len(long["hottest"]); n > 4<<10 || n < 3<<10 {
 		t.Errorf("%d bytes", n)
 	}

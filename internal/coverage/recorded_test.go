@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestRecordedReports: what former builds reported is read as far as they knew of it, and what they knew is reported in
@@ -21,9 +22,9 @@ func TestRecordedReports(t *testing.T) {
 		"trials":        func(*coverage.Report) {},
 	} {
 		text, err := os.ReadFile("testdata/recorded/" + name + ".json")
-		noError(t, err)
+		require.NoError(t, err)
 		var recorded map[string]string
-		noError(t, json.Unmarshal(text, &recorded))
+		require.NoError(t, json.Unmarshal(text, &recorded))
 		want := full()
 		want.Refused, want.Unlabelled = nil, nil // no recorded build knew of them
 		unknown(want)

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var (
@@ -77,18 +78,10 @@ func full() *coverage.Report {
 	return r
 }
 
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func encode(t testing.TB, r *coverage.Report) map[string]string {
 	t.Helper()
 	data, err := r.Encode()
-	noError(t, err)
+	require.NoError(t, err)
 	return data
 }
 
@@ -118,7 +111,7 @@ func TestReportsAreText(t *testing.T) {
 		t.Errorf("health:\n%s\nwant:\n%s", got, want)
 	}
 	back, err := coverage.Decode(data)
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(full(), back, cmp.AllowUnexported(slot.Set{})); diff != "" {
 		t.Error(diff)
 	}
@@ -180,7 +173,7 @@ func TestReportsOfOtherBuilds(t *testing.T) {
 	want := full()
 	want.Handovers, want.Health = nil, coverage.Health{}
 	got, err := coverage.Decode(data)
-	noError(t, err)
+	require.NoError(t, err)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
 		t.Error(diff)
 	}
@@ -200,7 +193,7 @@ func TestHandoversAreBounded(t *testing.T) {
 	}
 	data := encode(t, r)
 	back, err := coverage.Decode(data)
-	noError(t, err)
+	require.NoError(t, err)
 	n := len(back.Handovers)
 	if size := len(data["handovers"]); size > 8<<10 || n < 16 || n == 100 || back.Handovers[0].Epoch != 1000 {
 		t.Fatalf("%d handovers in %d bytes, the first of epoch %d", n, size, back.Handovers[0].Epoch)
@@ -242,7 +235,7 @@ func TestReportsOfAnySizeFit(t *testing.T) {
 		}
 		data := encode(t, r)
 		back, err := coverage.Decode(data)
-		noError(t, err)
+		require.NoError(t, err)
 		if size := coverage.Size(data); size > limit*3/4 || back.Fold != c.fold {
 			t.Errorf("%d slots, %d kinds: %d bytes of %d, %d slots folded into one, want %d", c.slots, c.kinds, size, limit,
 				back.Fold, c.fold)

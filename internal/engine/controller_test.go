@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // slotOf returns the slot of a key in a rota by name.
@@ -133,7 +134,7 @@ func TestR8WroteCounts(t *testing.T) {
 func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Key: slot.KeyUID})
-	noError(t, err)
+	require.NoError(t, err)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	c := testController(t, r, "test", kind, ignore)
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
@@ -182,7 +183,7 @@ func TestR15AKeyWaitsInOneSlot(t *testing.T) {
 func BenchmarkKey(b *testing.B) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
-	noError(b, err)
+	require.NoError(b, err)
 	c := testController(b, r, "c", secretKind, ignore)
 	all := r.cfg.Slots.All()
 	openSlots(r, all)

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/fair"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/queuetest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // queueItem returns an item by its number.
@@ -42,7 +43,7 @@ func playerOf(t *testing.T, inner innerQueue) *queuetest.Player[cache.ObjectName
 	r := testRota(t)
 	r.log = logr.Discard() // it tells what makes no sense
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	noError(t, err)
+	require.NoError(t, err)
 	var all slot.Set
 	for n := range queuetest.Items {
 		all = all.Union(own(r, queueItem(n+1)))

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // sentRequest is a request as a server gets it.
@@ -108,9 +110,7 @@ func (c httpCall) make(t *rapid.T, r *Engine, wrap func(http.RoundTripper) http.
 		ctx = r.withSlot(ctx, slotOf(r, types.NamespacedName(queueItem(1))))
 	}
 	req, err := http.NewRequestWithContext(ctx, c.Method, "https://example.com"+c.Path+c.Below, bytes.NewReader([]byte(c.Body)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	req.URL.RawQuery, req.Header = c.Query, c.Header.Clone()
 	before := req.URL.String()
 	resp, err := wrap(server).RoundTrip(req)
@@ -168,9 +168,7 @@ func TestRequestsAreStockRequests(t *testing.T) {
 		got, gotAnswer := c.make(t, r, r.WrapTransport)
 		if c.limited() {
 			u, err := url.Parse(want.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			u.RawQuery = bounded(c.Query)
 			want.URL = u.String()
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -96,7 +97,7 @@ func (p *pair) start(n int) {
 	inf := p.r[n].share.NewInformer(schema.GroupKind{Kind: "ConfigMap"}, &cache.ListWatch{}, &corev1.ConfigMap{}, deliverytest.Never, nil)
 	p.inf[n] = inf
 	for _, key := range slices.Concat(p.long, p.peers) {
-		noError(p.t, inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+		require.NoError(p.t, inf.GetIndexer().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
 			Name: key.Name}}))
 	}
 }

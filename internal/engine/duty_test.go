@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // shift is a run of a duty.
@@ -143,7 +144,7 @@ func dutyNames(n int) []string {
 func (l *lab) declare(r *roster, names ...string) {
 	l.setup = func(m *labMember) {
 		for _, name := range names {
-			noError(l.t, m.Duty(name, r.does(m.pod, name)))
+			require.NoError(l.t, m.Duty(name, r.does(m.pod, name)))
 		}
 	}
 }
@@ -232,7 +233,7 @@ func TestR18DutiesAreSpread(t *testing.T) {
 func TestR18OwnDutiesInARollout(t *testing.T) {
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, Options{Name: "website", Namespace: "operators",
 		Identity: Identity{Pod: "web-0"}})
-	noError(t, err)
+	require.NoError(t, err)
 	for name, want := range map[string]slot.Slot{
 		labelDuty(schema.GroupKind{Kind: "ConfigMap"}): 246, labelDuty(secretKind): 126,
 		labelDuty(schema.GroupKind{Group: "example.com", Kind: "Website"}): 247, report.ScrubDuty: 91,
@@ -258,7 +259,7 @@ func TestR18DutyThatDoesNotReturn(t *testing.T) {
 					}
 					return nil
 				})
-				noError(l.t, err)
+				require.NoError(l.t, err)
 			}
 		}
 		a := l.start("web-0")
@@ -284,7 +285,7 @@ func TestR18DutyThatDoesNotReturn(t *testing.T) {
 			l.t.Errorf("%d slots have moved, want all", s.Owned.Len())
 		}
 		close(release)
-		noError(l.t, <-a.done)
+		require.NoError(l.t, <-a.done)
 		a.done <- nil
 		a.scraped = false
 		l.wait(scrapePeriod)
@@ -315,7 +316,7 @@ func TestDutiesThatEnd(t *testing.T) {
 					defer r.begin(ctx, m.pod, name)()
 					return run(ctx)
 				})
-				noError(l.t, err)
+				require.NoError(l.t, err)
 			}
 		}
 		a := l.start("web-0")
@@ -392,7 +393,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 				results <- got
 				return nil
 			})
-			noError(l.t, err)
+			require.NoError(l.t, err)
 		}
 		a := l.start("web-0")
 		l.wait(time.Minute)
@@ -419,7 +420,7 @@ func TestR18WritesOfDuties(t *testing.T) {
 func TestDutiesThatAreRefused(t *testing.T) {
 	r := testRota(t)
 	run := func(context.Context) error { return nil }
-	noError(t, r.Duty("a", run))
+	require.NoError(t, r.Duty("a", run))
 	for want, err := range map[string]error{
 		"already":          r.Duty("a", run),
 		"one printable":    r.Duty("a b", run),
@@ -433,7 +434,7 @@ func TestDutiesThatAreRefused(t *testing.T) {
 		}
 	}
 	for n := range slot.MaxDuties - 1 {
-		noError(t, r.Duty(fmt.Sprint("more-", n), run))
+		require.NoError(t, r.Duty(fmt.Sprint("more-", n), run))
 	}
 	if err := r.Duty("one-more", run); err == nil || !strings.Contains(err.Error(), "may have 512") {
 		t.Errorf("error %v", err)
@@ -460,7 +461,7 @@ func testDutySees(t *testing.T, handed bool) {
 		name, doomed := types.NamespacedName{Namespace: "a", Name: "x"}, types.NamespacedName{Namespace: "a", Name: "y"}
 		for _, key := range []types.NamespacedName{name, doomed} {
 			_, err := l.gadgets.Create(t.Context(), key, nil)
-			noError(t, err)
+			require.NoError(t, err)
 		}
 		written := ""
 		type whole struct {
@@ -500,7 +501,7 @@ func testDutySees(t *testing.T, handed bool) {
 				m.share.Write(gadgetKind, doomed, nil, slotsFrom(ctx, m.Engine)...).Deleted(nil)
 				return nil
 			})
-			noError(t, err)
+			require.NoError(t, err)
 		}
 		a := l.start("web-0")
 		l.wait(time.Minute)
@@ -517,12 +518,12 @@ func testDutySees(t *testing.T, handed bool) {
 		} else {
 			a.crash()
 			obj, err := l.gadgets.Update(t.Context(), name)
-			noError(t, err)
+			require.NoError(t, err)
 			if written = obj.Version; written == "" {
 				t.Fatal("no version")
 			}
 			_, err = l.gadgets.Delete(t.Context(), doomed)
-			noError(t, err)
+			require.NoError(t, err)
 			time.AfterFunc(2*a.cfg.LeaseDuration, resume)
 		}
 		if got, want := <-saw, fmt.Sprintf("web-1: %s, none", written); got != want {
@@ -537,7 +538,7 @@ func TestDutyPanics(t *testing.T) {
 	if os.Getenv(child) != "" {
 		inLab(t, func(l *lab) {
 			l.setup = func(m *labMember) {
-				noError(l.t, m.Duty("a", func(context.Context) error { panic("out of luck") }))
+				require.NoError(l.t, m.Duty("a", func(context.Context) error { panic("out of luck") }))
 			}
 			l.start("web-0")
 			l.wait(time.Minute)
@@ -568,7 +569,7 @@ func TestDutiesThatWorkOnce(t *testing.T) {
 					worked = true
 					return nil
 				})
-				noError(l.t, err)
+				require.NoError(l.t, err)
 			}
 		}
 		m := l.start("web-0", func(o *Options) { o.Logger = log.logger() })

@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/election"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -122,7 +123,7 @@ func (l *lab) startStock(id string, release bool) *stockReplica {
 			OnStoppedLeading: func() { s.leads.Store(false) },
 		},
 	})
-	noError(l.t, err)
+	require.NoError(l.t, err)
 	l.t.Cleanup(func() { s.stands.Store(false) }) // a test that fails has to end
 	ctx, end := context.WithCancel(l.t.Context())
 	s.end = end
@@ -343,7 +344,7 @@ func TestElectionWithoutALease(t *testing.T) {
 		_, _, err := l.memory.Client(nil).WriteElection(l.t.Context(), electionLease, election.Record{
 			Version: l.election().Version, Holder: "rota:operators/other", Duration: time.Minute, Renewed: 1,
 		}, time.Second)
-		noError(t, err)
+		require.NoError(t, err)
 		b := l.start("web-1", withElection)
 		l.until("it names the other rota", time.Minute, func() bool {
 			return strings.Contains(b.Status().Waiting, `held by "rota:operators/other"; that is another rota`)
@@ -355,7 +356,7 @@ func TestElectionWithoutALease(t *testing.T) {
 func (l *lab) election() election.Record {
 	l.t.Helper()
 	r, err := l.memory.Client(nil).ReadElection(l.t.Context(), electionLease)
-	noError(l.t, err)
+	require.NoError(l.t, err)
 	return r
 }
 
@@ -382,7 +383,7 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 			resume := a.requests.Pause()
 			key := types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("written-%d", round)}
 			_, err := l.objects.Create(t.Context(), key, nil)
-			noError(t, err)
+			require.NoError(t, err)
 			a.fault.Store(nil)
 			l.until("the member works again", 10*time.Second, a.works)
 			if _, there, err := a.informer.GetStore().GetByKey(key.String()); !there || err != nil {
@@ -398,7 +399,7 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 
 func TestElectionOptions(t *testing.T) {
 	g, err := group.Parse("program", []string{"a"}, "*")
-	noError(t, err)
+	require.NoError(t, err)
 	for want, o := range map[string]Options{
 		"without LeaderElectionID":   {LeaderElectionNamespace: "other"},
 		"no Lease has such a name":   {LeaderElectionID: "A_B"},

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // informedWork works on Secret a/b as operators do that keep their informers running until a signal, not until the
@@ -49,7 +50,7 @@ func workUntilSignal(t *testing.T, sync func(context.Context, cache.ObjectName) 
 	factory := informers.NewSharedInformerFactory(w.client, deliverytest.Never)
 	informer, err := ShareInformer(w.rota, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		w.client.CoreV1().Secrets(metav1.NamespaceAll))
-	noError(t, err)
+	require.NoError(t, err)
 	if w.queue, err = NewQueue(w.rota, "test", informer, testInner[cache.ObjectName](t)); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 			t.Errorf("deletions %v, want none: nobody deleted anything", gone)
 		}
 		w.leave()
-		noError(t, <-w.done)
+		require.NoError(t, <-w.done)
 	})
 }
 
@@ -126,7 +127,7 @@ func TestInformersThatStopBeforeTheMemberLeaves(t *testing.T) {
 func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := workUntilSignal(t, func(context.Context, cache.ObjectName) error { return errors.New("not yet") })
-		noError(t, w.client.CoreV1().Secrets("a").Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		require.NoError(t, w.client.CoreV1().Secrets("a").Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if !w.queue.queue.Controller().Work.Waits(slotOf(w.rota, types.NamespacedName(testItem))) {
@@ -135,7 +136,7 @@ func TestLeaveWithoutInformersDoesNotWait(t *testing.T) {
 		w.signal()
 		begun := time.Now()
 		w.leave()
-		noError(t, <-w.done)
+		require.NoError(t, <-w.done)
 		if took := time.Since(begun); took > work.DeletionPatience/2 {
 			t.Errorf("the leave waited for %v", took)
 		}
@@ -153,7 +154,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}})
 		r, err := New(nil, Options{Solo: true})
-		noError(t, err)
+		require.NoError(t, err)
 		var lists []chan struct{} // each informer's lists wait for one
 		build := func() cache.SharedIndexInformer {
 			list := make(chan struct{})
@@ -171,7 +172,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 		}
 		informer := build()
 		q, err := NewQueue(r, "test", informer, testInner[cache.ObjectName](t))
-		noError(t, err)
+		require.NoError(t, err)
 		first, ends := context.WithCancel(t.Context())
 		defer ends()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +205,7 @@ func TestInformersThatAreReplaced(t *testing.T) {
 			t.Error("what waited for the new informer was not synced")
 		}
 		cancel()
-		noError(t, <-done)
+		require.NoError(t, <-done)
 	})
 }
 
@@ -230,7 +231,7 @@ func serve[T comparable](ctx context.Context, q *Queue[T], sync func(context.Con
 func withHandler(t *testing.T, informer cache.SharedIndexInformer) cache.SharedIndexInformer {
 	t.Helper()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
-	noError(t, err)
+	require.NoError(t, err)
 	return informer
 }
 
@@ -239,7 +240,7 @@ func workFor(t *testing.T, r *Engine, run func(context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Minute, cancel)
-	noError(t, r.Work(ctx, run))
+	require.NoError(t, r.Work(ctx, run))
 }
 
 // Without a factory that can be shared, an informer of metadata holds the share, and a lister of it works as ever. Two
@@ -265,13 +266,13 @@ func TestInformersWithoutAFactory(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(nil, Options{Solo: true})
-		noError(t, err)
+		require.NoError(t, err)
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 		example := &metav1.PartialObjectMetadata{}
 		first := withHandler(t, r.NewInformer(secretKind, of(about("web", "web")), example, deliverytest.Never, indexers))
 		second := withHandler(t, r.NewInformer(secretKind, of(about("mail", "mail")), example, deliverytest.Never, indexers))
 		q, err := NewQueue(r, "secrets", first, testInner[cache.ObjectName](t))
-		noError(t, err)
+		require.NoError(t, err)
 		var synced []string
 		// What a leave gives up is no longer in the stores: they are read while the member works.
 		read := func() {

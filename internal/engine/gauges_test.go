@@ -22,15 +22,16 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // gathered returns the families of a member's metrics by name.
 func gathered(t *testing.T, r *Engine) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	noError(t, registry.Register(r.Collector()))
+	require.NoError(t, registry.Register(r.Collector()))
 	families, err := registry.Gather()
-	noError(t, err)
+	require.NoError(t, err)
 	out := map[string]*dto.MetricFamily{}
 	for _, f := range families {
 		out[f.GetName()] = f
@@ -194,7 +195,7 @@ func TestMetricsAreConventional(t *testing.T) {
 			families = append(families, f)
 		}
 		problems, err := promlint.NewWithMetricFamilies(families).Lint()
-		noError(t, err)
+		require.NoError(t, err)
 		for _, p := range problems {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
@@ -207,7 +208,7 @@ func rangeOf(first, last slot.Slot) slot.Range { return slot.Range{First: first,
 func (l *lab) table() *table.Table {
 	l.t.Helper()
 	s, err := l.memory.Client(nil).ReadTable(l.t.Context())
-	noError(l.t, err)
+	require.NoError(l.t, err)
 	return s.Table
 }
 
@@ -328,7 +329,7 @@ func runInformer(t *testing.T, r *Engine, kind schema.GroupKind,
 func TestFailingRequestsShow(t *testing.T) {
 	r := testRota(t)
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	noError(t, r.share.Shard(kind))
+	require.NoError(t, r.share.Shard(kind))
 	_, faults := runInformer(t, r, kind, deliverytest.NewMemory())
 	seconds := func() float64 {
 		v, ok := metricOf(t, r, "rota_delivery_failing_seconds", "kind", "ConfigMap", "request", "watch")

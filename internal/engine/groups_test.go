@@ -9,13 +9,14 @@ import (
 
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // R14: members of a program's groups say which controllers are in no group, or in two.
 func TestR14Groups(t *testing.T) {
 	inLab(t, func(l *lab) {
 		g, err := group.Parse("operator", []string{"website", "certificate", "backup"}, "website", "certificate")
-		noError(t, err)
+		require.NoError(t, err)
 		serial := uint64(0)
 		// The other group renews its report while it lives.
 		other := func(runs string, d time.Duration) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -73,7 +74,7 @@ func (p *patient) reconcile(name string, does func() error) {
 // delete deletes an object, of which no sync comes.
 func (p *patient) delete(name string) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
-	noError(p, p.q.queue.Controller().Informer.GetIndexer().Delete(secret))
+	require.NoError(p, p.q.queue.Controller().Informer.GetIndexer().Delete(secret))
 }
 
 // want compares what the member says of its objects. Slots are left out.

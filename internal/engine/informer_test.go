@@ -20,6 +20,7 @@ import (
 
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestShareInformer(t *testing.T) {
@@ -28,7 +29,7 @@ func TestShareInformer(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	kind, secrets := corev1.SchemeGroupVersion.WithKind("Secret"), client.CoreV1().Secrets(metav1.NamespaceAll)
 	shared, err := ShareInformer(r, factory, kind, &corev1.Secret{}, secrets)
-	noError(t, err)
+	require.NoError(t, err)
 	got := factory.Core().V1().Secrets().Informer()
 	if got.GetIndexer() != shared.GetIndexer() {
 		t.Error("the factory gives out another informer than the shared one")
@@ -56,9 +57,9 @@ func TestShareInformer(t *testing.T) {
 func TestNewInformer(t *testing.T) {
 	r := testRota(t)
 	parent := schema.GroupKind{Kind: "ConfigMap"}
-	noError(t, r.Shard(parent))
+	require.NoError(t, r.Shard(parent))
 	owner := Children{Of: parent}
-	noError(t, r.Shard(secretKind, owner))
+	require.NoError(t, r.Shard(secretKind, owner))
 	own := r.NewInformer(parent, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil)
 	children := r.NewInformer(secretKind, &cache.ListWatch{}, &corev1.Secret{}, 0, nil, owner)
 	if r.share.HoldsByOwner(own) || !r.share.Sharded(parent) {
@@ -158,24 +159,24 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
 				r, err := New(nil, Options{Solo: true, Key: test.key})
-				noError(t, err)
+				require.NoError(t, err)
 				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				shared, err := ShareInformer(r, factory, pods, &corev1.Pod{}, client.CoreV1().Pods(metav1.NamespaceAll),
 					test.children...)
-				noError(t, err)
+				require.NoError(t, err)
 				if !test.deaf {
 					withHandler(t, shared)
 				}
 				if test.says {
-					noError(t, r.Shard(pods.GroupKind()))
+					require.NoError(t, r.Shard(pods.GroupKind()))
 				}
 				work := func(ctx context.Context) { factory.Start(ctx.Done()); <-ctx.Done(); factory.Shutdown() }
 				if test.queue {
 					maps, err := ShareInformer(r, factory, configMaps, &corev1.ConfigMap{},
 						client.CoreV1().ConfigMaps(metav1.NamespaceAll))
-					noError(t, err)
+					require.NoError(t, err)
 					q, err := NewQueue(r, "maps", maps, testInner[string](t))
-					noError(t, err)
+					require.NoError(t, err)
 					work = func(ctx context.Context) {
 						factory.Start(ctx.Done())
 						context.AfterFunc(ctx, q.ShutDown)

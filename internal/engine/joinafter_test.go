@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -19,7 +20,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		r.store = shared.Client(nil)
 		built, certified := make(chan struct{}), make(chan struct{})
 		for what, done := range map[string]chan struct{}{"the controllers to be built": built, "certificates": certified} {
-			noError(t, r.JoinAfter(what, done))
+			require.NoError(t, r.JoinAfter(what, done))
 		}
 		finished := 0
 		r.setup.atEnd(func(context.Context) error { finished++; return nil })
@@ -54,7 +55,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		c := testController(t, r, "late", secretKind, enqueue)
 		c.ExpectKindLate()
 		ran := make(chan struct{})
-		noError(t, r.Duty("report", func(context.Context) error { close(ran); return nil }))
+		require.NoError(t, r.Duty("report", func(context.Context) error { close(ran); return nil }))
 		close(built)
 		waits("controller late, which")
 		c.Explain(func() string { return "the sky is down" })
@@ -75,7 +76,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			t.Errorf("Duty once the member works: %v, want an error that says JoinAfter", err)
 		}
 		cancel()
-		noError(t, <-done)
+		require.NoError(t, <-done)
 	})
 }
 
@@ -91,14 +92,14 @@ func TestJoinAfterRefuses(t *testing.T) {
 		}
 		wantErr(r.JoinAfter("", make(chan struct{})), "say what is waited for")
 		wantErr(r.JoinAfter("certificates", nil), "never join")
-		noError(t, r.JoinAfter("certificates", make(chan struct{})))
+		require.NoError(t, r.JoinAfter("certificates", make(chan struct{})))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
 		wantErr(r.JoinAfter("other", make(chan struct{})), "Run was called before")
 		cancel() // while it waits
-		noError(t, <-done)
+		require.NoError(t, <-done)
 	})
 }
 

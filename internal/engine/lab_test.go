@@ -28,6 +28,7 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -132,7 +133,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		f(&o)
 	}
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, o)
-	noError(l.t, err)
+	require.NoError(l.t, err)
 	m := &labMember{Engine: r, pod: pod, lab: l, scraped: true, done: make(chan error, 1)}
 	r.store = l.memory.Client(func(_ context.Context, op memory.Op, after bool) error {
 		time.Sleep(time.Millisecond) // requests take time
@@ -156,11 +157,11 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 		if kind == gadgetKind {
 			objects = l.gadgets
 		}
-		noError(l.t, r.share.Shard(kind))
+		require.NoError(l.t, r.share.Shard(kind))
 		m.requests = deliverytest.NewFaulty(objects.ListWatch("", ""), false)
 		m.informer = r.share.NewInformer(kind, m.requests, &corev1.ConfigMap{}, deliverytest.Never, nil)
 		// client-go's own waits by a clock that it shares with what is not in the bubble.
-		noError(l.t, m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
+		require.NoError(l.t, m.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
 		name := "test"
 		if kind != labKind {
 			name = kind.Kind
@@ -178,7 +179,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 				}
 			}
 		})
-		noError(l.t, err)
+		require.NoError(l.t, err)
 		m.controller = controller
 		if l.worker != nil {
 			m.work = l.worker(m)
@@ -215,7 +216,7 @@ func (l *lab) startOf(pod string, kinds []schema.GroupKind, change ...func(*Opti
 func (m *labMember) stop() {
 	m.lab.t.Helper()
 	m.leave()
-	noError(m.lab.t, <-m.done)
+	require.NoError(m.lab.t, <-m.done)
 	m.done <- nil
 	m.scraped = false
 }

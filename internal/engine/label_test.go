@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var websiteKind = schema.GroupKind{Group: "web.example.com", Kind: "Website"}
@@ -137,13 +138,13 @@ func TestLabellingFollowsWhatIsServed(t *testing.T) {
 	s := newSites(t)
 	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: sharding.SlotLabel,
 		Identity: Identity{Pod: "web-0"}})
-	noError(t, err)
-	noError(t, r.share.Shard(websiteKind))
+	require.NoError(t, err)
+	require.NoError(t, r.share.Shard(websiteKind))
 	r.gate.SetDeadline(time.Hour)
 	r.gate.Open(r.cfg.Slots.All(), 1)
 	r.labels.Period = 20 * time.Millisecond
 	end, err := r.label(t.Context())
-	noError(t, err)
+	require.NoError(t, err)
 	defer end()
 	s.eventually(t, "looks for the kind again and again", func() bool { return s.requests["/apis"] > 3 })
 	// The server knows of a label before its answer has arrived. If the version goes away in between, nobody counts it.
@@ -174,14 +175,14 @@ func TestFixesFollowWhatIsServed(t *testing.T) {
 	s.serve("v1", "")
 	r, err := New(&rest.Config{Host: s.URL}, Options{Name: "website", Namespace: "operators", Delivery: sharding.SlotLabel,
 		Identity: Identity{Pod: "web-0"}})
-	noError(t, err)
-	noError(t, r.share.Shard(websiteKind))
+	require.NoError(t, err)
+	require.NoError(t, r.share.Shard(websiteKind))
 	if _, _, verdict := r.gate.Enter(t.Context(), 0, gate.Key{}, false); verdict == gate.Admitted {
 		t.Fatal("the gate is open")
 	}
 	r.labels.Period = 20 * time.Millisecond
 	end, err := r.label(t.Context())
-	noError(t, err)
+	require.NoError(t, err)
 	defer end()
 	wrong := &metav1.ObjectMeta{Namespace: "a", Name: "one"}
 	s.serve("v2", "")

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // office is a member with a primary kind, Secret, of which a/s is open, and ConfigMaps that are owned by Secrets or
@@ -42,7 +43,7 @@ func newOffice(t *testing.T, owned bool) *office {
 	o.Engine, o.log = loggedRota(t)
 	secrets := secretKind
 	_, err := o.newTestController("secrets", secrets, ignore)
-	noError(t, err)
+	require.NoError(t, err)
 	if owned && !o.share.Own(configMaps, secrets, true) {
 		t.Fatal("not owned")
 	}
@@ -111,7 +112,7 @@ func (q request) send(ctx context.Context, t *testing.T, r *Engine) (sent bool, 
 		text = deliverytest.Encoded(t, media, q.answer)
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, "https://example.com"+q.path, bytes.NewReader(body))
-	noError(t, err)
+	require.NoError(t, err)
 	req.Header.Set("Content-Type", media)
 	resp, err := r.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
 		sent = true
@@ -279,7 +280,7 @@ func TestPlainInformersAreNoticed(t *testing.T) {
 	o.log.wants(t, 0, "rota.ShareInformer")
 	for range 2 {
 		_, err := (request{method: "GET", path: services + "?watch=true"}).send(t.Context(), t, o.Engine)
-		noError(t, err)
+		require.NoError(t, err)
 		write()
 	}
 	o.log.wants(t, 1, "rota.ShareInformer")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A reconcile begins when the cache shows what this member wrote to its object, by a subresource, too. It does not wait
@@ -20,7 +21,7 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 		t := l.t
 		name := types.NamespacedName{Namespace: "a", Name: "x"}
 		_, err := l.objects.Create(t.Context(), name, nil)
-		noError(t, err)
+		require.NoError(t, err)
 		m := l.start("a")
 		l.wait(time.Minute)
 		reconcile := func(during func(context.Context)) (waited time.Duration) {
@@ -47,12 +48,12 @@ func TestReconcilesFindWhatWasWritten(t *testing.T) {
 				q := request{method: http.MethodPut, path: path + "/x" + sub, body: configMap("x", "", ""), code: code}
 				if code == 0 {
 					obj, err := l.objects.Update(t.Context(), name)
-					noError(t, err)
+					require.NoError(t, err)
 					written = obj.Version
 					q.answer = configMap("x", written, "")
 				}
 				_, err := q.send(ctx, t, m.Engine)
-				noError(t, err)
+				require.NoError(t, err)
 			}
 		}
 		cached := func() string {
@@ -100,7 +101,7 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		t := l.t
 		name := types.NamespacedName{Namespace: "a", Name: "x"}
 		_, err := l.objects.Create(t.Context(), name, nil)
-		noError(t, err)
+		require.NoError(t, err)
 		var other *controllers.Controller
 		l.setup = func(m *labMember) {
 			var err error
@@ -128,11 +129,11 @@ func TestOnlyTheControllersOwnWritesAreWaitedFor(t *testing.T) {
 		nothing := func(context.Context) {}
 		reconcile(m.controller, func(ctx context.Context) {
 			obj, err := l.objects.Update(t.Context(), name)
-			noError(t, err)
+			require.NoError(t, err)
 			q := request{method: http.MethodPut, path: path + "/x", body: configMap("x", "", ""),
 				answer: configMap("x", obj.Version, "")}
 			_, err = q.send(ctx, t, m.Engine)
-			noError(t, err)
+			require.NoError(t, err)
 		})
 		if waited := reconcile(other, nothing); waited != 0 {
 			t.Errorf("the other controller waited %v for a write that was not its own", waited)

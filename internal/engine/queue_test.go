@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 type innerQueue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
@@ -21,7 +22,7 @@ func testQueue(t *testing.T, r *Engine) (*Queue[cache.ObjectName], innerQueue) {
 	t.Helper()
 	inner := testInner[cache.ObjectName](t)
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	noError(t, err)
+	require.NoError(t, err)
 	return q, inner
 }
 
@@ -136,9 +137,9 @@ func TestNewQueueTakesItemsOfAllKinds(t *testing.T) {
 func takesItems[T ObjectName](t *testing.T, mine, foreign T) {
 	r := testRota(t)
 	q, err := NewQueue(r, "test", testInformer(r), testInner[T](t))
-	noError(t, err)
+	require.NoError(t, err)
 	object, err := namesAsItems[T]().Name(mine)
-	noError(t, err)
+	require.NoError(t, err)
 	checkItems(t, r, q, object, mine, foreign)
 }
 
@@ -164,7 +165,7 @@ func TestQueueLeavesOutWhatNamesNoObject(t *testing.T) {
 	r, log := loggedRota(t)
 	inner := testInner[string](t)
 	q, err := NewQueue(r, "test", testInformer(r), inner)
-	noError(t, err)
+	require.NoError(t, err)
 	for _, item := range []string{"a/b/c", "a/", ""} {
 		q.Add(item)
 		q.AddAfter(item, 0)
@@ -223,7 +224,7 @@ func TestItemsThatBounce(t *testing.T) {
 		},
 		Item: func(name types.NamespacedName) labelled { return labelled{name.Name, "opened"} },
 	})
-	noError(t, err)
+	require.NoError(t, err)
 	set := own(r, cache.ObjectName{Name: "a"})
 	key := types.NamespacedName{Name: "a"}
 	first, second := labelled{"a", "first"}, labelled{"a", "second"}
@@ -254,7 +255,7 @@ func TestItemsThatBounce(t *testing.T) {
 		failures(t, inner, second, 1)
 		return nil
 	})
-	noError(t, sync(t.Context(), first))
+	require.NoError(t, sync(t.Context(), first))
 	r.gate.Drain(set, func(slot.Slot) bool { return false }, func(slot.Slot) {
 		claimed := false
 		q.queue.Controller().Work.With(func(k *testKeys) { claimed = k.Claim(key, second) })

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // testObjects is a holder of objects whose Open returns when they are enqueued.
@@ -72,7 +73,7 @@ func TestR10Reset(t *testing.T) {
 			work := func() {
 				q.Add(testItem)
 				item, _ := q.Get()
-				noError(t, sync(t.Context(), item))
+				require.NoError(t, sync(t.Context(), item))
 				q.Done(item)
 			}
 			mine := own(r, testItem)
@@ -154,7 +155,7 @@ func keep(t *testing.T, r *Engine) {
 	kind := secretKind
 	inf := r.share.NewInformer(kind, &cache.ListWatch{}, &corev1.Secret{}, deliverytest.Never, nil)
 	obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testItem.Namespace, Name: testItem.Name}}
-	noError(t, inf.GetIndexer().Add(obj))
+	require.NoError(t, inf.GetIndexer().Add(obj))
 }
 
 // Whether a controller counts events cannot be known. One that has handlers on children is asked, once.
@@ -174,14 +175,14 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 				log := &lines{}
 				client := fake.NewClientset()
 				r, err := New(nil, Options{Solo: true, Logger: log.logger()})
-				noError(t, err)
+				require.NoError(t, err)
 				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
 				owners, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("ConfigMap"), &corev1.ConfigMap{},
 					client.CoreV1().ConfigMaps(metav1.NamespaceAll))
-				noError(t, err)
+				require.NoError(t, err)
 				children, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
 					client.CoreV1().Pods(metav1.NamespaceAll), Children{Of: schema.GroupKind{Kind: "ConfigMap"}})
-				noError(t, err)
+				require.NoError(t, err)
 				for _, informer := range []cache.SharedIndexInformer{owners, children} {
 					if informer == children && test.deaf {
 						continue
@@ -189,7 +190,7 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 					withHandler(t, informer)
 				}
 				q, err := NewQueue(r, "replicas", owners, testInner[string](t))
-				noError(t, err)
+				require.NoError(t, err)
 				test.decide(q)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Minute, cancel)

@@ -27,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -263,7 +264,7 @@ var scenarios = map[string]func(l *lab){
 	},
 	"duty-failing": func(l *lab) {
 		l.setup = func(m *labMember) {
-			noError(l.t, m.Duty("backup", func(context.Context) error { return errors.New("no bucket") }))
+			require.NoError(l.t, m.Duty("backup", func(context.Context) error { return errors.New("no bucket") }))
 		}
 		a := l.start("web-0")
 		l.wait(5 * time.Minute)
@@ -435,7 +436,7 @@ var scenarios = map[string]func(l *lab){
 				name.Namespace = fmt.Sprintf("small-%d", n)
 			}
 			_, err := l.objects.Create(l.t.Context(), name, nil)
-			noError(l.t, err)
+			require.NoError(l.t, err)
 		}
 		for n := range 3 {
 			l.start(fmt.Sprintf("web-%d", n), func(o *Options) { o.Key = slot.KeyNamespace })
@@ -461,9 +462,9 @@ var scenarios = map[string]func(l *lab){
 		})
 		req, err := http.NewRequestWithContext(l.t.Context(), http.MethodPut,
 			"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
-		noError(l.t, err)
+		require.NoError(l.t, err)
 		resp, err := a.WrapTransport(refusing).RoundTrip(req)
-		noError(l.t, err)
+		require.NoError(l.t, err)
 		_ = resp.Body.Close()
 		l.wait(5 * time.Minute)
 		a.want("after it", "rota_fence_rejections_total", "", 1)
@@ -486,7 +487,7 @@ var scenarios = map[string]func(l *lab){
 		}
 		for _, n := range []int{first, second} { // a drain lets deletions pass
 			_, err := l.objects.Create(l.t.Context(), key(n), nil)
-			noError(l.t, err)
+			require.NoError(l.t, err)
 		}
 		l.wait(scrapePeriod)
 		admit := func(n int) {
@@ -525,7 +526,7 @@ var scenarios = map[string]func(l *lab){
 			}
 			req, err := http.NewRequestWithContext(ctx, http.MethodPut,
 				"https://127.0.0.1:1/api/v1/namespaces/a/configmaps/b", strings.NewReader("{}"))
-			noError(l.t, err)
+			require.NoError(l.t, err)
 			if resp, err := a.WrapTransport(slow).RoundTrip(req); err == nil {
 				_ = resp.Body.Close()
 				l.t.Error("a write that nobody answers succeeded")
@@ -849,7 +850,7 @@ func TestR14LostObjectIsFoundInTime(t *testing.T) {
 			t.Fatalf("%d objects are held, want 200; %d differences", objects, findings(l, coverage.Differs))
 		}
 		lost := b.informer.GetStore().List()[0]
-		noError(t, b.informer.GetStore().Delete(lost))
+		require.NoError(t, b.informer.GetStore().Delete(lost))
 		begun := time.Now()
 		for findings(l, coverage.Differs) == 0 && time.Since(begun) < time.Minute {
 			time.Sleep(100 * time.Millisecond)
@@ -857,7 +858,7 @@ func TestR14LostObjectIsFoundInTime(t *testing.T) {
 		if took := time.Since(begun); took > 3*a.cfg.LeaseDuration/2 {
 			t.Errorf("found after %v, with a lease of %v", took, a.cfg.LeaseDuration)
 		}
-		noError(t, b.informer.GetStore().Add(lost))
+		require.NoError(t, b.informer.GetStore().Add(lost))
 		l.wait(time.Minute)
 		if n := findings(l, coverage.Differs); n > 0 {
 			t.Errorf("%d differences are still found", n)
@@ -890,7 +891,7 @@ func TestScenarios(t *testing.T) {
 				if *seriesDir == "" {
 					return
 				}
-				noError(t, os.WriteFile(filepath.Join(*seriesDir, name+".txt"), []byte(l.text()), 0o600))
+				require.NoError(t, os.WriteFile(filepath.Join(*seriesDir, name+".txt"), []byte(l.text()), 0o600))
 			})
 		})
 	}
@@ -899,16 +900,16 @@ func TestScenarios(t *testing.T) {
 // docs/operations.md names every reason of events, and no others.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
-	noError(t, err)
+	require.NoError(t, err)
 	doc := string(text)
 	var told []string
 	for _, pattern := range []string{"*.go", "../../ctrlrt/*.go", "../controllers/*.go", "../labeller/*.go",
 		"../replica/*.go", "../report/*.go", "../protocol/member/*.go", "../protocol/planner/*.go"} {
 		files, err := filepath.Glob(pattern)
-		noError(t, err)
+		require.NoError(t, err)
 		for _, file := range files {
 			source, err := os.ReadFile(file)
-			noError(t, err)
+			require.NoError(t, err)
 			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\(|\.notice\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
 				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(told, m[1]) {
 					told = append(told, m[1])
@@ -935,10 +936,10 @@ func TestReasonsAreAsserted(t *testing.T) {
 		"../protocol/member/*_test.go", "../protocol/member/testdata/*.txt",
 	} {
 		files, err := filepath.Glob(pattern)
-		noError(t, err)
+		require.NoError(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			noError(t, err)
+			require.NoError(t, err)
 			tests.Write(text)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // R2, R6: a write that was sent waits for its answer until the member's deadline, since who gives it up does not know
@@ -168,7 +169,7 @@ func TestLateWritesSayWhatToDo(t *testing.T) {
 				registry := prometheus.NewRegistry()
 				registry.MustRegister(r.metrics.late)
 				all, err := registry.Gather()
-				noError(t, err)
+				require.NoError(t, err)
 				if n := all[0].GetMetric()[0].GetCounter().
 					GetValue(); n != 3 || len(logged) != 1 || !strings.Contains(logged[0], test.words) {
 					t.Errorf("%s counts %v, logged %v; want 3, once", all[0].GetName(), n, logged)

@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -86,11 +87,11 @@ func (s *shadows) startFrom(pod string, from report.Objects, change ...func(*Opt
 		f(&o)
 	}
 	shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"}, o, website)
-	noError(s.t, err)
+	require.NoError(s.t, err)
 	shadow.from = from
 	if all, ok := from.(*websites); ok {
 		all.roles = sharding.New(sharding.Options{Slots: shadow.opts.Slots, Key: shadow.opts.Key, Label: true})
-		noError(s.t, all.roles.Shard(website))
+		require.NoError(s.t, all.roles.Shard(website))
 	}
 	shadow.made = func(r *Engine) {
 		r.store, r.reports, r.rest = s.memory.Client(nil), s.reports, nil
@@ -196,7 +197,7 @@ func TestShadowsDecideAndWorkOnNothing(t *testing.T) {
 func TestShadowOptions(t *testing.T) {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	g, err := group.Parse("program", []string{"a"}, "*")
-	noError(t, err)
+	require.NoError(t, err)
 	for want, create := range map[string]func() error{
 		"Options.Name is empty": func() error { _, err := NewShadow(cfg, Options{}, website); return err },
 		"got no config":         func() error { _, err := NewShadow(nil, Options{Name: "w"}, website); return err },
@@ -220,9 +221,9 @@ func TestShadowOptions(t *testing.T) {
 		}
 	}
 	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: sharding.ShardSelector}, website)
-	noError(t, err)
+	require.NoError(t, err)
 	r, err := s.member()
-	noError(t, err)
+	require.NoError(t, err)
 	if r.Name().Name != "w-shadow" || r.cfg.Key != slot.KeyUID || r.opts.Delivery != sharding.Filter {
 		t.Errorf("rota %s by %v with %v", r.Name(), r.cfg.Key, r.opts.Delivery)
 	}
@@ -233,7 +234,7 @@ func TestShadowNeverEndsTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
 			Options{Name: "website", Namespace: "operators", Logger: logr.Discard()}, website)
-		noError(t, err)
+		require.NoError(t, err)
 		tries := 0
 		shadow.made = func(r *Engine) {
 			tries++
@@ -287,7 +288,7 @@ func TestShadowSurvivesAPanic(t *testing.T) {
 		log := &lines{}
 		shadow, err := NewShadow(&rest.Config{Host: "https://127.0.0.1:1"},
 			Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website)
-		noError(t, err)
+		require.NoError(t, err)
 		tries := 0
 		shadow.made = func(*Engine) {
 			tries++
@@ -311,7 +312,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 			cfg := &rest.Config{Host: "http://127.0.0.1:1", Transport: answering(func(*http.Request) string { return "" })}
 			shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", LeaveTimeout: test.leave,
 				Logger: logr.Discard()}, website)
-			noError(t, err)
+			require.NoError(t, err)
 			made := make(chan *Engine, 1)
 			shadow.made = func(r *Engine) {
 				r.rest = nil
@@ -324,7 +325,7 @@ func TestShadowLeavesInTime(t *testing.T) {
 			(<-made).store.Notify(t.Context(), member.Notify{Reason: "Leaving", Message: "m"})
 			end := time.Now()
 			cancel()
-			noError(t, <-ended)
+			require.NoError(t, <-ended)
 			if took := time.Since(end); took > test.want {
 				t.Errorf("with LeaveTimeout %v it took %v, want %v at most", test.leave, took, test.want)
 			}
@@ -350,7 +351,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 			return ""
 		})}
 		shadow, err := NewShadow(cfg, Options{Name: "website", Namespace: "operators", Logger: log.logger()}, website, secrets)
-		noError(t, err)
+		require.NoError(t, err)
 		var made *Engine
 		shared, reports := memory.New(), newSharedReports()
 		shadow.made = func(r *Engine) {
@@ -358,7 +359,7 @@ func TestShadowListsWhatAnswers(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		noError(t, shadow.Start(ctx))
+		require.NoError(t, shadow.Start(ctx))
 		if seen := made.account.Report(made.ID(), nil).Would; len(seen) != 1 || seen[0].Kind != secrets ||
 			seen[0].Changed != 0 || seen[0].Over == 0 { // it is older than the list before
 			t.Errorf("counted %+v", seen)

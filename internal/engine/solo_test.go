@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -27,7 +28,7 @@ import (
 func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := New(nil, Options{Solo: true, Slots: 64})
-		noError(t, err)
+		require.NoError(t, err)
 		var epoch uint64
 		begun, ended := make(chan struct{}), false
 		err = r.Duty("report", func(ctx context.Context) error {
@@ -37,7 +38,7 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 			ended = true
 			return nil
 		})
-		noError(t, err)
+		require.NoError(t, err)
 		start := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		err = r.Work(ctx, func(work context.Context) {
@@ -67,13 +68,13 @@ func TestSoloOwnsEverythingAtOnce(t *testing.T) {
 
 func TestSoloOptions(t *testing.T) {
 	r, err := New(nil, Options{Solo: true, Delivery: sharding.ShardSelector, Label: true})
-	noError(t, err)
+	require.NoError(t, err)
 	if r.opts.Delivery != sharding.Filter || r.opts.Label || r.cfg.Key != slot.KeyUID {
 		t.Errorf("delivery %v, label %t, key %v, want Filter and the key that ShardSelector has", r.opts.Delivery, r.opts.Label,
 			r.cfg.Key)
 	}
 	g, err := group.Parse("program", []string{"a"}, "*")
-	noError(t, err)
+	require.NoError(t, err)
 	if _, err := New(nil, Options{Solo: true, Group: g}); err == nil || !strings.Contains(err.Error(), "Options.Group") {
 		t.Errorf("error %v with a group, want that the two do not go together", err)
 	}
@@ -107,7 +108,7 @@ func TestR9WorkLeavesFirst(t *testing.T) {
 			<-work.Done()
 			left = !r.Owns(secretKind, name)
 		})
-		noError(t, err)
+		require.NoError(t, err)
 		if !owned || !left {
 			t.Errorf("owned %t, left before the work ended %t, want both", owned, left)
 		}
@@ -153,7 +154,7 @@ func TestRunClosesItsStore(t *testing.T) {
 	t.Cleanup(server.Close)
 	r, err := New(&rest.Config{Host: server.URL},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}})
-	noError(t, err)
+	require.NoError(t, err)
 	r.store.Notify(t.Context(), member.Notify{Reason: "Lapsed", Message: "m"})
 	until(t, "the event is sent", func() bool { return told.Load() != nil })
 	if closed.Load() != nil {
@@ -161,6 +162,6 @@ func TestRunClosesItsStore(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	noError(t, r.Run(ctx))
+	require.NoError(t, r.Run(ctx))
 	until(t, "the connection is closed", func() bool { return closed.Load() != nil })
 }

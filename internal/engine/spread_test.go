@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Objects that come together are reconciled at once, and ask for the same delay. They do not stay in step, and none comes
@@ -33,7 +35,7 @@ func TestR8TimersAreSpread(t *testing.T) {
 		var worker sync.WaitGroup
 		worker.Go(func() {
 			for item, shutdown := q.Get(); !shutdown; item, shutdown = q.Get() {
-				noError(t, reconcile(t.Context(), item))
+				require.NoError(t, reconcile(t.Context(), item))
 				q.Done(item)
 			}
 		})

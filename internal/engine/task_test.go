@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // An object whose goroutine had to end is reconciled again if its slot stays.
@@ -39,7 +40,7 @@ func TestGoroutinesOfSlotsThatStay(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		end := make(chan struct{})
-		noError(t, work.Start(ctx, func(ctx context.Context) { <-ctx.Done(); <-end }))
+		require.NoError(t, work.Start(ctx, func(ctx context.Context) { <-ctx.Done(); <-end }))
 		c.Done(key)
 		if err := work.Start(ctx, func(context.Context) { t.Error("it runs") }); !errors.Is(err, gate.ErrNotInFlight) {
 			t.Errorf("%v after the reconcile", err)
@@ -195,7 +196,7 @@ func TestGoroutinesOfObjectsThatWereMadeAnew(t *testing.T) {
 			if !ok {
 				t.Fatal("not admitted")
 			}
-			noError(t, work.Start(ctx, until))
+			require.NoError(t, work.Start(ctx, until))
 			meanwhile()
 			p.c[0].Done(key)
 			synctest.Wait()

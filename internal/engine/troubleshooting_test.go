@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // troubles returns what has a section in docs/troubleshooting.md, by the heading under which it is.
@@ -23,7 +24,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 		}
 	}
 	text, err := os.ReadFile("../../docs/alerts.yaml")
-	noError(t, err)
+	require.NoError(t, err)
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -31,7 +32,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 			} `json:"rules"`
 		} `json:"groups"`
 	}
-	noError(t, yaml.Unmarshal(text, &file))
+	require.NoError(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			alerts = append(alerts, r.Alert)
@@ -44,7 +45,7 @@ func troubles(t *testing.T) (checks, events, alerts []string) {
 // nothing else; and sections for what people run into.
 func TestWhereTroubleIsExplained(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	noError(t, err)
+	require.NoError(t, err)
 	sections := map[string][]string{} // by the heading above
 	_, body, _ := strings.Cut(string(text), "\n## ")
 	for _, part := range strings.Split(body, "\n## ") {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Workers that write with a client that was not wrapped are told, whatever else is wrapped.
@@ -48,9 +50,9 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				other := httptest.NewServer(http.NotFoundHandler())
 				defer other.Close()
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, other.URL, strings.NewReader("{}"))
-				noError(t, err)
+				require.NoError(t, err)
 				resp, err := http.DefaultClient.Do(req)
-				noError(t, err)
+				require.NoError(t, err)
 				_ = resp.Body.Close()
 			}, 0, 0},
 			{"none", func(context.Context, *testing.T, *Engine, clients) {}, 0, 0},
@@ -71,7 +73,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				log := &lines{}
 				r, err := New(cfg, Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"},
 					Logger: log.logger()})
-				noError(t, err)
+				require.NoError(t, err)
 				mayWrite(r, 1<<61)
 				q, inner := testQueue(t, r)
 				own(r, testItem)
@@ -82,7 +84,7 @@ func TestUnwrappedClientsAreTold(t *testing.T) {
 				})
 				q.Add(testItem)
 				item, _ := q.Get()
-				noError(t, sync(t.Context(), item))
+				require.NoError(t, sync(t.Context(), item))
 				q.Done(item)
 				if inner.Len() != 0 {
 					t.Error("the item is in the queue again")

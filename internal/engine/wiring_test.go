@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/store/memory"
 )
 
@@ -124,7 +125,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 			func(t *testing.T, r *Engine) func(context.Context) {
 				informer := r.share.NewInformer(secretKind, emptyKind(), &corev1.Secret{}, deliverytest.Never, nil)
 				q, err := NewQueue(r, "replicas", informer, testInner[string](t))
-				noError(t, err)
+				require.NoError(t, err)
 				return runs(q, informer)
 			},
 			[]string{"queue replicas", "rota.WrapConfig", "WrapTransport"},
@@ -178,9 +179,9 @@ func workOnSecrets(t *testing.T, r *Engine, api kubernetes.Interface) error {
 	factory := informers.NewSharedInformerFactory(api, deliverytest.Never)
 	informer, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 		api.CoreV1().Secrets(metav1.NamespaceAll))
-	noError(t, err)
+	require.NoError(t, err)
 	q, err := NewQueue(r, "secrets", informer, testInner[string](t))
-	noError(t, err)
+	require.NoError(t, err)
 	withHandler(t, informer)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -236,9 +237,9 @@ func TestListsAreNotCompressed(t *testing.T) {
 				return answers(req)
 			})})
 		api := kubernetes.NewForConfigOrDie(config)
-		noError(t, workOnSecrets(t, r, api))
+		require.NoError(t, workOnSecrets(t, r, api))
 		_, err := api.CoreV1().Secrets("a").List(t.Context(), metav1.ListOptions{})
-		noError(t, err)
+		require.NoError(t, err)
 		mu.Lock()
 		defer mu.Unlock()
 		all := asked["/api/v1/secrets"]
@@ -255,7 +256,7 @@ func TestListsAreNotCompressed(t *testing.T) {
 func TestInformersThatReadElsewhereAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, log := loggedRota(t)
-		noError(t, r.share.Shard(secretKind))
+		require.NoError(t, r.share.Shard(secretKind))
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for range 2 {
@@ -355,7 +356,7 @@ func workOn(t *testing.T, q *Queue[cache.ObjectName], get func() (cache.ObjectNa
 ) {
 	t.Helper()
 	item, _ := get()
-	noError(t, admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item))
+	require.NoError(t, admit(func(context.Context, cache.ObjectName) error { return nil })(t.Context(), item))
 	q.Done(item)
 }
 
@@ -400,14 +401,14 @@ func TestQueuesThatAreRefused(t *testing.T) {
 		"of an informer of children": {func(t *testing.T, r *Engine) error {
 			children, err := ShareInformer(r, informers.NewSharedInformerFactory(client, deliverytest.Never), podKind, &corev1.Pod{}, pods,
 				Children{Of: secretKind})
-			noError(t, err)
+			require.NoError(t, err)
 			_, err = NewQueue(r, "two", children, testInner[string](t))
 			return err
 		}, []string{"queue two", "Pod by their owners", "of another factory"}},
 		"two of one work queue": {func(t *testing.T, r *Engine) error {
 			inner := testInner[string](t)
 			_, err := NewQueue(r, "one", testInformer(r), inner)
-			noError(t, err)
+			require.NoError(t, err)
 			_, err = NewQueue(r, "two", testInformer(r), inner)
 			return err
 		}, []string{"queue two", "queue one already"}},
@@ -439,14 +440,14 @@ func TestQueuesThatAreRefused(t *testing.T) {
 // An informer of all objects of a sharded kind, of which the rota knows nothing, is told once.
 func TestPlainInformersOfShardedKindsAreTold(t *testing.T) {
 	r, log := loggedRota(t)
-	noError(t, r.Shard(secretKind))
+	require.NoError(t, r.Shard(secretKind))
 	transport := r.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) { return status(200), nil }))
 	for _, path := range []string{"secrets?watch=true", "secrets?watch=true", "configmaps?watch=true", "secrets",
 		"secrets?watch=true&fieldSelector=metadata.name%3Da"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/api/v1/"+path, http.NoBody)
-		noError(t, err)
+		require.NoError(t, err)
 		resp, err := transport.RoundTrip(req)
-		noError(t, err)
+		require.NoError(t, err)
 		_ = resp.Body.Close()
 	}
 	log.wants(t, 1, "watched by an informer of which the rota knows nothing", `"resource"="secrets"`)

@@ -24,19 +24,12 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func testRota(t *testing.T) *Engine { t.Helper(); return testRotaLogging(t, logr.Logger{}) }
 
@@ -44,7 +37,7 @@ func testRotaLogging(t *testing.T, log logr.Logger) *Engine {
 	t.Helper()
 	r, err := New(&rest.Config{Host: "https://127.0.0.1:1"},
 		Options{Name: "website", Namespace: "operators", Identity: Identity{Pod: "web-0"}, Logger: log})
-	noError(t, err)
+	require.NoError(t, err)
 	return r
 }
 
@@ -53,7 +46,7 @@ func testController(t testing.TB, r *Engine, name string, kind schema.GroupKind,
 ) *controllers.Controller {
 	t.Helper()
 	c, err := r.newTestController(name, kind, enqueue)
-	noError(t, err)
+	require.NoError(t, err)
 	return c
 }
 
@@ -93,7 +86,7 @@ func send(ctx context.Context, t *testing.T, r *Engine, method string, answer ro
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "https://example.com/api/v1/namespaces/a/configmaps/b",
 		strings.NewReader("{}"))
-	noError(t, err)
+	require.NoError(t, err)
 	resp, err := r.WrapTransport(answer).RoundTrip(req)
 	if resp != nil {
 		_ = resp.Body.Close()
@@ -330,12 +323,12 @@ func TestImpersonatedWritesAreTold(t *testing.T) {
 	for _, user := range []string{"system:serviceaccount:team:writer", "", "system:serviceaccount:team:writer"} {
 		client, err := rest.HTTPClientFor(r.WrapConfig(&rest.Config{Host: server.URL,
 			Impersonate: rest.ImpersonationConfig{UserName: user}}))
-		noError(t, err)
+		require.NoError(t, err)
 		req, err := http.NewRequestWithContext(r.withSlot(t.Context(), 3), http.MethodPost,
 			server.URL+"/api/v1/namespaces/a/configmaps", strings.NewReader("{}"))
-		noError(t, err)
+		require.NoError(t, err)
 		resp, err := client.Do(req)
-		noError(t, err)
+		require.NoError(t, err)
 		_ = resp.Body.Close()
 	}
 	logged.wants(t, 1, "writes as another user", "system:serviceaccount:team:writer")

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var domains = schema.GroupVersionResource{Group: "labeller.rota.dev", Version: "v1", Resource: "domains"}
@@ -46,7 +47,7 @@ func user(t *testing.T, name string, rules []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	c := controlplane.For(t)
 	config, err := c.UserConfig(name)
-	noError(t, err)
+	require.NoError(t, err)
 	config.QPS = -1
 	rbac := kubernetes.NewForConfigOrDie(c.Config()).RbacV1()
 	if _, err := rbac.ClusterRoles().Create(t.Context(),
@@ -98,7 +99,7 @@ func (c cluster) patch(ns, name, labels string) {
 func (c cluster) get(r schema.GroupVersionResource, ns, name string) *metav1.PartialObjectMetadata {
 	c.t.Helper()
 	obj, err := c.meta.Resource(r).Namespace(ns).Get(c.t.Context(), name, metav1.GetOptions{})
-	noError(c.t, err)
+	require.NoError(c.t, err)
 	return obj
 }
 
@@ -112,7 +113,7 @@ func (c cluster) comes(what string, r schema.GroupVersionResource, ns, name stri
 
 func TestAPIServer(t *testing.T) {
 	plane := controlplane.For(t)
-	noError(t, plane.InstallCRDs(t.Context(), []byte(crds)))
+	require.NoError(t, plane.InstallCRDs(t.Context(), []byte(crds)))
 	a, b := controlplane.Namespace(t), controlplane.Namespace(t)
 	c := newCluster(t)
 	c.create(a, "old", map[string]string{"app": "x"})
@@ -152,7 +153,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	c.comes("an edited label that a scan found", configMaps, a, "new")
 
-	noError(t, c.maps.CoreV1().ConfigMaps(a).Delete(t.Context(), "new", metav1.DeleteOptions{}))
+	require.NoError(t, c.maps.CoreV1().ConfigMaps(a).Delete(t.Context(), "new", metav1.DeleteOptions{}))
 	c.create(a, "new", nil)
 	c.comes("a namesake", configMaps, a, "new")
 	if got := l.Stats(); got.Failures != 0 || got.Throttled != 0 {
@@ -164,7 +165,7 @@ func TestAPIServer(t *testing.T) {
 func checkFields(t *testing.T, c cluster, ns string) {
 	t.Helper()
 	cm, err := c.maps.CoreV1().ConfigMaps(ns).Get(t.Context(), "old", metav1.GetOptions{})
-	noError(t, err)
+	require.NoError(t, err)
 	if cm.Data["k"] != "v" || len(cm.Data) != 1 || cm.Labels["app"] != "x" || len(cm.Labels) != 2 {
 		t.Errorf("labels %v, data %v", cm.Labels, cm.Data)
 	}
@@ -201,7 +202,7 @@ func TestRefusesWithoutPermission(t *testing.T) {
 	} {
 		l, err := labeller.New(user(t, c.name, c.rules),
 			labeller.Options{Label: label, Resources: []schema.GroupVersionResource{domains}, Namespaces: c.namespaces})
-		noError(t, err)
+		require.NoError(t, err)
 		err = l.Run(t.Context())
 		var denied *permission.Error
 		if !errors.As(err, &denied) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/labeller"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestFix(t *testing.T) {
@@ -33,7 +34,7 @@ func TestFix(t *testing.T) {
 func TestFixQueueIsBoundedAndWithoutDuplicates(t *testing.T) {
 	l, err := labeller.New(newFake(t).config(), labeller.Options{Label: label,
 		Resources: append(labeller.Options{}.Resources, configMaps)})
-	noError(t, err)
+	require.NoError(t, err)
 	for i := range labeller.MaxFixes {
 		for range 2 {
 			if !l.Fix(configMaps, &metav1.ObjectMeta{Name: fmt.Sprint(i)}) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rota-dev/rota/internal/labeller"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // TestHeap: the memory of the labeller does not grow with the number of labelled objects.
@@ -67,7 +68,7 @@ func heap(t *testing.T, n int) float64 {
 	// Not started by start: what it leaves to the end of the test would count.
 	l, err := labeller.New(f.config(), labeller.Options{Label: label,
 		Resources: append(labeller.Options{}.Resources, configMaps), ScanRate: 1e9})
-	noError(t, err)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { l.Run(ctx) })

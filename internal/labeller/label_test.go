@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The values are in objects of users' clusters: they must never change.
@@ -38,9 +39,9 @@ func TestValue(t *testing.T) {
 
 func TestSelectors(t *testing.T) {
 	short, err := labels.Parse(labeller.Missing(label))
-	noError(t, err)
+	require.NoError(t, err)
 	long, err := labels.Parse(labeller.Malformed(label))
-	noError(t, err)
+	require.NoError(t, err)
 	for value, wrong := range map[string]bool{"0": false, "7": false, "4095": false, "4096": true, "007": true, "x": true,
 		"": true} {
 		set := labels.Set{label: value}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/labeller"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // label is what the tests' labellers write.
@@ -29,7 +30,7 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 		opts.Resources = append(opts.Resources, configMaps)
 	}
 	l, err := labeller.New(cfg, opts)
-	noError(t, err)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() {
@@ -55,14 +56,6 @@ func start(t testing.TB, cfg *rest.Config, opts labeller.Options) *labeller.Labe
 		t.Logf("%+v", l.Stats())
 	})
 	return l
-}
-
-// noError ends a test that has met an error.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // patience is long because tests of several packages share few cores.

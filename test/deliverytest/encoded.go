@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Encodings are the media types in which API servers and clients send objects.
@@ -32,8 +34,6 @@ func Encoded(t *testing.T, media string, obj runtime.Object) []byte {
 	default:
 		text, err = json.Marshal(obj)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Never is a period of resyncs for informers in a bubble of testing/synctest. Without resyncs, those of client-go 0.34
@@ -78,9 +79,7 @@ func (s suite) rig(t *testing.T) *rig {
 			r.heard.reconcile(opened[r.kind.GroupKind].All()...)
 		},
 	})
-	if err := r.share.Shard(r.kind.GroupKind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.share.Shard(r.kind.GroupKind))
 	r.informer, r.faults = r.newInformer("")
 	r.heard = r.listen(r.informer)
 	return r

@@ -29,6 +29,7 @@ import (
 	"github.com/rota-dev/rota/examples/website/config"
 	"github.com/rota-dev/rota/permission"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig"
 	"github.com/rota-dev/rota/test/rig/proxy"
 )
@@ -74,21 +75,13 @@ type night struct {
 func newNight(t *testing.T, plane *controlplane.ControlPlane, change func(*rig.Operator)) *night {
 	t.Helper()
 	path, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	scheme := rig.Scheme()
 	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
-	if err := errors.Join(err, apiextensionsv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	if err := plane.InstallCRDs(t.Context(), config.CRD); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, apiextensionsv1.AddToScheme(scheme)))
+	require.NoError(t, plane.InstallCRDs(t.Context(), config.CRD))
 	n := &night{
 		t: t, plane: plane, namespace: plane.Namespace(t), client: c, rota: path, version: webv1.GroupVersion.Version,
 	}

@@ -73,7 +73,7 @@ var bugs = []bug{
 		"		a.place(take)\n", "", check{pkg: "internal/protocol/plan", run: "^TestAssign$"}},
 	{"LeaseOutlived", "R20: a deadline counts from the answer", "internal/protocol/election/candidate.go",
 		"c.until = max(c.until, start+c.cfg.Deadline)", "c.until = max(c.until, now.Late()+c.cfg.Deadline)",
-		check{pkg: "internal/protocol/election", run: "^TestModel$"}},
+		check{pkg: "internal/protocol/election", run: "^TestCandidate$"}},
 	// What the simulator alone finds.
 	{"TakenNotWaiting", "a deletion that a worker has taken does not hold its slot", "internal/work/keys.go",
 		"return e.place != place{} })", "return e.place.queued })", life("882")},

@@ -125,9 +125,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 	tab.Seal(9)
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Valid())
 	if len(tab.UnmetPins()) != 1 { // the member has not announced its labels yet
 		t.Error("the pin is met without labels")
 	}

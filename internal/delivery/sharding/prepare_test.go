@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Labels that are written before they are asked for select nothing.
@@ -26,9 +27,7 @@ func TestLabelsInPreparation(t *testing.T) {
 func TestStampOfAGeneratedName(t *testing.T) {
 	s := New(Options{Mode: SlotLabel})
 	kind := schema.GroupKind{Kind: "Site"}
-	if err := s.Shard(kind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Shard(kind))
 	before := s.Stamps(kind, &metav1.ObjectMeta{Namespace: "a", GenerateName: "x-"})
 	after := s.Stamps(kind, &metav1.ObjectMeta{Namespace: "a", Name: "x-12345"})
 	if len(before) > 0 {

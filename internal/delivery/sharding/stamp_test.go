@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestStamp(t *testing.T) {
@@ -30,9 +31,7 @@ func TestStamp(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.kind, c.key), func(t *testing.T) {
 			s := New(Options{Mode: c.kind, Key: c.key})
-			if err := s.Shard(siteKind); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Shard(siteKind))
 			if !s.Own(childKind, siteKind, true) {
 				t.Fatal("not owned")
 			}
@@ -101,9 +100,7 @@ func TestCopiedLabelsMeanNothing(t *testing.T) {
 		s := New(o)
 		leafKind := schema.GroupKind{Kind: "Leaf"}
 		for _, kind := range []schema.GroupKind{siteKind, childKind} {
-			if err := s.Shard(kind); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Shard(kind))
 		}
 		if !s.Own(childKind, siteKind, true) || !s.Own(leafKind, childKind, true) {
 			t.Fatal("not owned")

@@ -19,6 +19,7 @@ import (
 //	put VERSION RENEWED [DURATION]        it writes, on condition of the version before, and the Lease has this version then
 //	                                      and this duration (15)
 //	put conflict                          it writes, and somebody else was faster
+//	put lost                              it writes, and gets no answer
 //	quiet                                 it wants nothing
 //	until SECONDS                         until then it may work
 //	release VERSION, release no           it releases the Lease if it has that version
@@ -100,8 +101,12 @@ func talk(t *testing.T, lines string) {
 			if req.Record.says() == r.says() {
 				t.Errorf("%s: it writes what the Lease says already, so that stock replicas notice nothing", line)
 			}
-			if f[2] == "conflict" {
+			switch f[2] {
+			case "conflict":
 				c.Answer(later, req, at, member.OutcomeConflict, Record{})
+				continue
+			case "lost":
+				c.Answer(later, req, at, member.OutcomeUnknown, Record{})
 				continue
 			}
 			r = req.Record
@@ -284,11 +289,14 @@ func TestCandidate(t *testing.T) {
 			0s join
 			0s get v1 rota 15 990
 			0.1s put v2 1000
-			3s lost
-			3.1s until 10.1
-			5s get v3 rota 15 1003
+			3s get v2 rota 15 1000
+			3.1s put lost
+			3.2s until 10.1
+			5s lost
 			5.1s until 10.1
-			5.1s quiet`,
+			7s get v3 rota 15 1003
+			7.1s until 13
+			7.1s quiet`,
 		"who sees that another one has the Lease stops": `
 			0s join
 			0s get v0 "" 1 990
