@@ -35,6 +35,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const crds = `
@@ -131,17 +132,11 @@ func TestAPIServer(t *testing.T) {
 	}
 	shards := sync.OnceValue(func() bool {
 		core, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		has, err := serving.Shards(t.Context(), core.CoreV1().RESTClient(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		info, err := core.ServerVersion()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if v := version.MustParseGeneric(info.GitVersion); !has && v.AtLeast(version.MajorMinor(1, 36)) {
 			t.Fatalf("Kubernetes %s has shard selectors, but this control plane ignores them", v)
 		}
@@ -172,18 +167,14 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 		t.Cleanup(func() { <-dozen })
 	}
 	installed.Do(func() {
-		if err := cp.InstallCRDs(t.Context(), []byte(crds)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cp.InstallCRDs(t.Context(), []byte(crds)))
 	})
 	config := cp.Config()
 	wrapped := rest.CopyConfig(config)
 	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return addsShardSelector{next} })
 	source := f.source(t, wrapped, f)
 	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	namespaces := []string{""}
 	if !f.cluster {
 		namespaces = []string{controlplane.Namespace(t), controlplane.Namespace(t)}
@@ -246,17 +237,13 @@ func protobufClient(t testing.TB, config *rest.Config) kubernetes.Interface {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return client
 }
 
 func unstructuredObjects(t testing.TB, config *rest.Config, f form) lister {
 	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return func(namespace string) (
 		func(context.Context, metav1.ListOptions) (runtime.Object, error),
 		func(context.Context, metav1.ListOptions) (watch.Interface, error),
@@ -268,9 +255,7 @@ func unstructuredObjects(t testing.TB, config *rest.Config, f form) lister {
 
 func metadataObjects(t testing.TB, config *rest.Config, f form) lister {
 	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return func(namespace string) (
 		func(context.Context, metav1.ListOptions) (runtime.Object, error),
 		func(context.Context, metav1.ListOptions) (watch.Interface, error),
@@ -415,9 +400,7 @@ func TestDeletedDefinition(t *testing.T) {
 	t.Cleanup(cancel)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	must(cp.InstallCRDs(ctx, []byte(gizmos)))
 	resource := schema.GroupVersionResource{Group: "delivery.rota.dev", Version: "v1", Resource: "gizmos"}

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A drain asks about kinds that have objects in its slots only, and drains that begin at the same moment ask once.
@@ -32,9 +33,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 	servers := make([]*deliverytest.Memory, kinds)
 	for n := range kinds {
 		kind := schema.GroupKind{Group: "example.com", Kind: "Kind" + strconv.Itoa(n)}
-		if err := share.Shard(kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, share.Shard(kind))
 		servers[n] = deliverytest.NewMemory()
 		objects := few
 		if n < full {
@@ -50,9 +49,7 @@ func TestCatchUpAsksForWhatMatters(t *testing.T) {
 		inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
 		running.Go(func() { inf.RunWithContext(ctx) })
 	}
-	if err := share.Warm(ctx, all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Warm(ctx, all))
 	for _, f := range faults { // their requests count below otherwise
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 			if f.Counts().Open > 0 {
@@ -99,9 +96,7 @@ func TestCatchUpWaitsForHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kind := schema.GroupKind{Kind: "ConfigMap"}
 		share := delivery.New(delivery.Options{Slots: 8})
-		if err := share.Shard(kind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, share.Shard(kind))
 		ctx, cancel := context.WithCancel(t.Context())
 		server := deliverytest.NewMemory()
 		name := types.NamespacedName{Namespace: "a", Name: "o"}
@@ -125,9 +120,7 @@ func TestCatchUpWaitsForHandlers(t *testing.T) {
 		n := share.Slot(name.Namespace, name.Name, "")
 		set := slot.SetOf(slot.Range{First: n, Last: n})
 		share.Hold(set)
-		if err := share.Warm(ctx, set); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, share.Warm(ctx, set))
 		share.Open(set)
 		if _, err := server.Update(ctx, name); err != nil {
 			t.Fatal(err)

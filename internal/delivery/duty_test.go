@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // R8: what a duty wrote of a kind that is sharded shows in the informers that hold all of it before the duty's next
@@ -23,9 +24,7 @@ func TestR8DutiesWriteShardedKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const duty = 8
 		s := New(Options{Slots: 8})
-		if err := s.Shard(configMapKind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Shard(configMapKind))
 		list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
 		for _, name := range []string{"a", "b"} {
 			cm := configMap("ns", name, "uid-"+name)

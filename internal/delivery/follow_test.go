@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Slots of the dead that were listed during the fence's wait are not listed again (rule R8): what was written since
@@ -23,9 +24,7 @@ import (
 func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	share := delivery.New(delivery.Options{Slots: 8, Patience: time.Minute}) // no list before that
-	if err := share.Shard(kind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Shard(kind))
 	server := deliverytest.NewMemory()
 	names := make([]types.NamespacedName, 20)
 	for n := range names {
@@ -51,9 +50,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	share.Hold(all)
-	if err := share.Warm(ctx, all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Warm(ctx, all))
 	lists := faults.Counts().Lists
 	resume := sync.OnceFunc(faults.Pause())
 	defer resume()
@@ -61,9 +58,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed, err := server.Update(ctx, names[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	done := load()
 	select {
 	case err := <-done:
@@ -71,9 +66,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 	case <-time.After(300 * time.Millisecond): // it has asked for the version, and for a bookmark
 	}
 	resume()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-done)
 	if share.Exists(kind, names[0]) {
 		t.Error("the store has an object that was deleted before the load")
 	}
@@ -82,9 +75,7 @@ func TestR08SlotsOfTheDeadAreListedOnce(t *testing.T) {
 		t.Errorf("the store has %v, want version %s (%v)", obj, changed.Version, err)
 	}
 	server.Tick() // a version that no event brings
-	if err := <-load(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-load())
 	if after := faults.Counts().Lists; after != lists {
 		t.Errorf("%d lists after that of warming, want none", after-lists)
 	}

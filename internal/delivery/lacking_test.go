@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("injected"))
@@ -124,15 +125,11 @@ func startLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 		server: deliverytest.NewMemory(), kind: schema.GroupKind{Kind: "ConfigMap"}, name: types.NamespacedName{Namespace: "a", Name: "o"},
 	}
 	r.share = delivery.New(delivery.Options{Slots: 8, Leaves: func(slot.Slot) bool { return !r.stays.Load() }})
-	if err := r.share.Shard(r.kind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.share.Shard(r.kind))
 	r.source = &hookless{Faulty: deliverytest.NewFaulty(r.server.ListWatch("", ""), false)}
 	inf := r.share.NewInformer(r.kind, r.source, &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
 	// client-go's own handler waits by a time that is not this test's.
-	if err := inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}))
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { inf.RunWithContext(ctx) })
@@ -148,17 +145,13 @@ func startLackingRig(ctx context.Context, t *testing.T) *lackingRig {
 func (r *lackingRig) warm(ctx context.Context, t *testing.T, set slot.Set) {
 	t.Helper()
 	r.share.Hold(set)
-	if err := r.share.Warm(ctx, set); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.share.Warm(ctx, set))
 }
 
 func (r *lackingRig) load(ctx context.Context, t *testing.T, cause table.Cause, versions table.Versions) {
 	t.Helper()
 	begun := time.Now()
-	if err := r.share.Load(ctx, r.mine, cause, versions, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.share.Load(ctx, r.mine, cause, versions, false))
 	if took := time.Since(begun); took > 50*time.Millisecond || !r.share.Lacks(r.kind, r.n) {
 		t.Errorf("loaded in %v, lacks the kind: %v", took, r.share.Lacks(r.kind, r.n))
 	}
@@ -201,9 +194,7 @@ func TestR8ListsOlderThanALoad(t *testing.T) {
 		<-inList
 		<-time.After(time.Minute) // the watch works again
 		obj, err := r.server.Create(t.Context(), r.name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.load(t.Context(), t, table.CauseHanded, table.Versions{"ConfigMap": obj.Version})
 		release()
 		<-time.After(time.Minute)
@@ -256,9 +247,7 @@ func TestR8WatchCacheAnswersWhereListsFail(t *testing.T) {
 		}
 		r.source.refuse(inconvertible)
 		r.share.Hold(r.mine)
-		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false))
 		r.complete(t)
 		<-time.After(time.Minute) // it is listed again and again
 		r.complete(t)
@@ -291,9 +280,7 @@ func TestR8WatchCacheThatStands(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false))
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("loaded in %v", took)
 		}
@@ -333,9 +320,7 @@ func TestR8BusyKindIsNotWaitedFor(t *testing.T) {
 		})
 		begun := time.Now()
 		r.share.Hold(r.mine)
-		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false))
 		if took := time.Since(begun); took > 6*time.Second || !r.share.Lacks(r.kind, r.n) {
 			t.Errorf("loaded in %v, lacks the kind: %v", took, r.share.Lacks(r.kind, r.n))
 		}
@@ -391,9 +376,7 @@ func TestR8WatchCacheThatGoesOn(t *testing.T) {
 		r := newLackingRig(t.Context(), t)
 		r.source.refuse(inconvertible)
 		r.share.Hold(r.mine)
-		if err := r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.share.Load(t.Context(), r.mine, table.CauseExpelled, nil, false))
 		r.share.Open(r.mine)
 		<-time.After(time.Minute)
 		if _, err := r.server.Create(t.Context(), r.name, nil); err != nil {
@@ -430,9 +413,7 @@ func TestR8WatchCacheIsBarred(t *testing.T) {
 		r.source.refuse(inconvertible)
 		r.warm(t.Context(), t, r.mine)
 		versions := table.Versions{"ConfigMap": table.List}
-		if err := r.share.Load(t.Context(), r.mine, table.CauseHanded, versions, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, r.share.Load(t.Context(), r.mine, table.CauseHanded, versions, false))
 		if !r.share.Lacks(r.kind, r.n) {
 			t.Error("works on a slot whose former owner's writes the watch cache may lack")
 		}

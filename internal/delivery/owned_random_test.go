@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // graveyard are seeds that once failed.
@@ -121,9 +122,7 @@ func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy,
 	}
 	g.family = newFamily(t, o, watchList)
 	if orphans {
-		if err := g.share.AddOrphans(childKind); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, g.share.AddOrphans(childKind))
 	}
 	g.run()
 	for round := range 12 {

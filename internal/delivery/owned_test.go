@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var (
@@ -94,9 +95,7 @@ func newFamily(t *testing.T, o delivery.Options, watchList bool) *family {
 		seen:  map[string]map[string]string{},
 		share: delivery.New(o), clusterScoped: o.Key == slot.KeyNamespace, key: o.Key,
 	}
-	if err := f.share.Shard(siteKind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.share.Shard(siteKind))
 	if !f.share.Own(childKind, siteKind, !f.clusterScoped) {
 		t.Fatal("not owned")
 	}
@@ -121,9 +120,7 @@ func newFamily(t *testing.T, o delivery.Options, watchList bool) *family {
 			f.reconcile(ownerOf(obj))
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return f
 }
 
@@ -268,9 +265,7 @@ func TestOwnedKinds(t *testing.T) {
 		f.eventually(map[string]map[string]string{mine[0]: {"one": a.Version}, mine[1]: {}})
 		// What happens between warming and opening is told at opening.
 		f.share.Hold(only(2))
-		if err := f.share.Warm(t.Context(), only(2)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.share.Warm(t.Context(), only(2)))
 		if _, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: "two"}); err != nil {
 			t.Fatal(err)
 		}

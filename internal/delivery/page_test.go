@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Pages hold many small objects, or few large ones, in whatever form these come.
@@ -95,9 +96,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 				r := &relist{List: s.core.NewList(slot.Count(8).All())}
 				o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
 				items, _, err := s.pages(t.Context(), r, o, func() bool { return true })
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if len(items) != c.objects || pages > want || largest > c.most {
 					t.Errorf("%d objects in %d pages of up to %d bytes, want at most %d of %d", len(items), pages, largest, want,
 						c.most)

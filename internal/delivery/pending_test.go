@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // What nobody reads is forgotten once it is shown: a controller may write for years and read little.
@@ -25,9 +26,7 @@ func TestWritesThatAreShownAreForgotten(t *testing.T) {
 	kind := schema.GroupKind{Kind: "ConfigMap"}
 	share := delivery.New(delivery.Options{Slots: 8})
 	share.KeepWrites()
-	if err := share.Shard(kind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Shard(kind))
 	server := deliverytest.NewMemory()
 	inf := share.NewInformer(kind, server.ListWatch("", ""), &corev1.ConfigMap{}, 0, cache.Indexers{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,9 +35,7 @@ func TestWritesThatAreShownAreForgotten(t *testing.T) {
 	go func() { inf.RunWithContext(ctx); close(ended) }()
 	all := slot.SetOf(slot.Range{First: 0, Last: 7})
 	share.Hold(all)
-	if err := share.Load(ctx, all, table.CauseAssigned, nil, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Load(ctx, all, table.CauseAssigned, nil, false))
 	share.Open(all)
 	const least = 1000
 	writes := 0
@@ -51,9 +48,7 @@ func TestWritesThatAreShownAreForgotten(t *testing.T) {
 		name := types.NamespacedName{Namespace: "a", Name: fmt.Sprint("o", n)}
 		w := share.Write(kind, name, nil)
 		obj, err := server.Create(ctx, name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w.Answered(&metav1.ObjectMeta{Namespace: "a", Name: name.Name, UID: obj.UID, ResourceVersion: obj.Version})
 		if n%2 == 0 { // the cache has not shown it yet
 			w = share.Write(kind, name, nil)
@@ -63,14 +58,10 @@ func TestWritesThatAreShownAreForgotten(t *testing.T) {
 			w.Deleted(&metav1.ObjectMeta{UID: obj.UID})
 		}
 		if n%100 == 0 {
-			if err := share.Reached(ctx, table.Versions{kind.String(): obj.Version}); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, share.Reached(ctx, table.Versions{kind.String(): obj.Version}))
 		}
 	}
-	if err := share.AwaitWrites(ctx, kind, "", delivery.ViewShare); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.AwaitWrites(ctx, kind, "", delivery.ViewShare))
 	if n := share.Pending(kind); n > 0 {
 		t.Errorf("%d writes are kept after a read of all", n)
 	}
@@ -100,9 +91,7 @@ func TestReadsOfWholeKinds(t *testing.T) {
 		t.Helper()
 		w := share.Write(kind, name, nil, 1)
 		obj, err := server.Update(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w.Answered(&metav1.ObjectMeta{Namespace: "a", Name: "x", UID: obj.UID, ResourceVersion: obj.Version})
 	}
 	if _, err := server.Create(ctx, name, nil); err != nil {

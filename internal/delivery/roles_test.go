@@ -17,15 +17,14 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // The table takes the keys of both roles.
 func TestVersionsOfBothRoles(t *testing.T) {
 	s := delivery.New(delivery.Options{Slots: 8})
 	replicaSets := schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	if err := s.Shard(replicaSets); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Shard(replicaSets))
 	if !s.Own(replicaSets, siteKind, true) {
 		t.Fatal("not owned")
 	}
@@ -61,9 +60,7 @@ func mustDecode(t *testing.T, tab *table.Table) *table.Table {
 	t.Helper()
 	tab.UID = "u"
 	out, err := table.Decode(table.Encode(tab))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
@@ -71,15 +68,11 @@ func mustDecode(t *testing.T, tab *table.Table) *table.Table {
 func TestBothRoles(t *testing.T) {
 	server := deliverytest.NewMemory()
 	share := delivery.New(delivery.Options{Slots: 8, Patience: 100 * time.Millisecond})
-	if err := share.Shard(siteKind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Shard(siteKind))
 	if !share.Own(childKind, siteKind, true) {
 		t.Fatal("not owned")
 	}
-	if err := share.Shard(childKind); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Shard(childKind))
 	primary := share.NewInformer(childKind, server.ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
 	owned := share.NewOwnedInformer(childKind, server.ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
 	sites := share.NewInformer(siteKind, deliverytest.NewMemory().ListWatch("", ""), &corev1.ConfigMap{}, 0, nil)
@@ -122,9 +115,7 @@ func TestBothRoles(t *testing.T) {
 	load := func(n slot.Slot, versions table.Versions) map[schema.GroupKind]delivery.Opened {
 		t.Helper()
 		share.Hold(only(n))
-		if err := share.Load(t.Context(), only(n), table.CauseHanded, versions, false); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, share.Load(t.Context(), only(n), table.CauseHanded, versions, false))
 		return share.Open(only(n))
 	}
 	opened := load(1, nil)
@@ -165,9 +156,7 @@ func TestBothRoles(t *testing.T) {
 	}
 	// A child that is written while its owner's slot is on its way: the owner hears of it.
 	share.Hold(only(6))
-	if err := share.Warm(t.Context(), only(6)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, share.Warm(t.Context(), only(6)))
 	v := server.Put(child(elsewhere.Key.Name, far)).Version
 	opened = load(6, table.Versions{childKind.String() + "/owned": v})
 	if len(opened[siteKind].Changed) != 1 || len(opened[childKind].All()) > 0 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // steps is an informer of a kind whose objects are owned, of which the test is all that runs except for the driver: the
@@ -53,18 +54,12 @@ func newSteps(t *testing.T, o Options, set slot.Set, first *corev1.ConfigMapList
 	s.deliver(share.Scope(kind, st.inf.role))
 	st.inf.recorder = &handler{informer: st.inf}
 	s.on.Store(true)
-	if err := st.inf.AddIndexers(cache.Indexers{slotIndex: st.inf.indexSlot}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, st.inf.AddIndexers(cache.Indexers{slotIndex: st.inf.indexSlot}))
 	share.Hold(set)
 	list, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, obj := range list.(*corev1.ConfigMapList).Items {
-		if err := st.inf.GetIndexer().Add(&obj); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, st.inf.GetIndexer().Add(&obj))
 	}
 	st.pump = newPump(t.Context(), s, metav1.ListOptions{})
 	st.pump.out, st.pump.asked = make(chan watch.Event, 100), sharding.Everything

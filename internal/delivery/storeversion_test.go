@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // history is an API server whose every change is kept.
@@ -207,9 +208,7 @@ func newWhole(t *testing.T, h *history) *informer {
 	inf := s.NewInformer(configMapKind, listsOnly{&cache.ListWatch{ListWithContextFunc: h.list,
 		WatchFuncWithContext: h.follow}}, &corev1.ConfigMap{}, noResync, nil).(*informer)
 	if _, notes := clientgo.StoreVersion(inf.GetStore()); notes {
-		if err := inf.followVersions(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, inf.followVersions())
 	}
 	return inf
 }

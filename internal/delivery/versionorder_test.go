@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestOrder(t *testing.T) {
@@ -66,9 +67,7 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 	for name, upstream := range map[string]cache.ListerWatcher{"lists": listsOnly{lists}, "streams": lists} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Options{Slots: 8})
-			if err := s.Shard(configMapKind); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Shard(configMapKind))
 			inf := s.NewInformer(configMapKind, upstream, &corev1.ConfigMap{}, 0, nil)
 			told := make(chan error, 100)
 			if err := inf.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector,
