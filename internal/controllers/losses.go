@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,10 +47,16 @@ func (c *Controller) lose() (more bool) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
+		defer c.Work.With(func(k *keys) { k.EndLoss(key) })
+		defer func() {
+			if p := recover(); p != nil {
+				c.env.Log.Error(fmt.Errorf("%v", p), "The function of OnLost panicked", "controller", c.Name, "object",
+					key.String(), "stack", string(debug.Stack()))
+			}
+		}()
 		if !c.hasNamesake(key, left) {
 			c.getHooks().lost(ctx, key)
 		}
-		c.Work.With(func(k *keys) { k.EndLoss(key) })
 	}()
 	select {
 	case <-returned:

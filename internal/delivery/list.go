@@ -196,10 +196,13 @@ func (s *source) detach(obj runtime.Object) runtime.Object {
 
 // Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache
 // goes through all of the kind that remains. So pages of small objects are large. How many bytes an object has is
-// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it.
+// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it. Large
+// objects may come behind small ones. So a page would have at most pageSpread times its bytes if all of its objects were
+// as large as those of the page with the largest, in this list or, by half, in the one before.
 const (
 	firstPage  = 16
 	pageGrowth = 16
+	pageSpread = 8
 	mostPage   = 5000
 	// pageBytes is about how large a page should be.
 	pageBytes = 4 << 20
@@ -214,7 +217,8 @@ func (s *source) pageSize() int64 {
 	if s.objectBytes == 0 {
 		return firstPage
 	}
-	return min(max(pageBytes/s.objectBytes, 1), max(firstPage, pageGrowth*s.pageLen), mostPage)
+	return min(max(pageBytes/s.objectBytes, 1), max(pageSpread*pageBytes/s.largest, 1),
+		max(firstPage, pageGrowth*s.pageLen), mostPage)
 }
 
 // measure notes how many objects a page has, and how large they are on average.
@@ -233,6 +237,11 @@ func (s *source) measure(page runtime.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objectBytes, s.pageLen = int64(max(1, bytes/samples)), max(s.pageLen, int64(n))
+	s.listLargest = max(s.listLargest, s.objectBytes)
+	s.largest = max(s.largest, s.listLargest)
+	if list, err := meta.ListAccessor(page); err == nil && list.GetContinue() == "" {
+		s.largest, s.listLargest = max(s.listLargest, s.largest/2), 0
+	}
 }
 
 // eachListed calls a function for each object of a consistent list of everything that the informer selects. It lists a

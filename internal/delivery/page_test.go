@@ -111,3 +111,38 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		})
 	}
 }
+
+// Objects of 1 MiB come first by name, and many small ones last. The next list begins with a page that is bounded in
+// bytes, whichever come.
+func TestPagesRememberLargeObjects(t *testing.T) {
+	s := New(Options{Slots: 8})
+	inf := s.NewInformer(configMapKind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil).(*informer)
+	page := func(n int64, bytes int, rest string) runtime.Object {
+		page := &corev1.List{ListMeta: metav1.ListMeta{Continue: rest}}
+		for range n {
+			obj := configMap("a", "b", "c")
+			obj.Data = map[string]string{"x": strings.Repeat("x", bytes)}
+			page.Items = append(page.Items, runtime.RawExtension{Object: obj})
+		}
+		return page
+	}
+	for large, small := int64(100), int64(2000); small > 0; {
+		n := inf.source.pageSize()
+		bytes := 500
+		if large > 0 {
+			n, bytes = min(n, large), 1<<20
+			large -= n
+		} else {
+			n = min(n, small)
+			small -= n
+		}
+		rest := "more"
+		if small == 0 {
+			rest = ""
+		}
+		inf.source.measure(page(n, bytes, rest))
+	}
+	if n := inf.source.pageSize(); n > 64 {
+		t.Errorf("the next list begins with a page of %d objects, of which each may have 1 MiB", n)
+	}
+}

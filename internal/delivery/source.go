@@ -58,6 +58,9 @@ type source struct {
 	// objectBytes is the average size of the objects of the last page of a list; 0: nothing is known. pageLen is how many
 	// objects the longest page had.
 	objectBytes, pageLen int64
+	// listLargest is the largest average of a page of the list under way, and largest that of this list and of earlier
+	// ones, of which it forgets half with each list.
+	listLargest, largest int64
 	// without are slots that were opened although the kind could not be listed. late are those about which handlers have
 	// believed nothing since.
 	without, late slot.Set

@@ -65,7 +65,7 @@ func (r *Engine) widenUnlabelled(ctx context.Context) {
 
 // lookForUnlabelled is a look of widenUnlabelled. named is when each kind was last reported.
 func (r *Engine) lookForUnlabelled(ctx context.Context, named map[schema.GroupKind]time.Duration) {
-	limited, cancel := context.WithTimeout(ctx, r.cfg.WriteTimeout)
+	limited, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline/2)
 	defer cancel()
 	reports, err := r.reports.ReadUnlabelled(limited)
 	if err != nil {

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -230,6 +232,88 @@ func TestLeaseOfALostAnswer(t *testing.T) {
 	if l, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute); o != member.OutcomeConflict {
 		t.Errorf("of another one: %+v, %v, %v", l, o, err)
 	}
+}
+
+// The creation's answer is lost, and the second try's read or renewal fails. The third one renews the Lease.
+func TestLeaseOfALostAnswerAndAFailure(t *testing.T) {
+	for _, failing := range []string{http.MethodPut, http.MethodGet} {
+		t.Run(failing, func(t *testing.T) {
+			var there *coordinationv1.Lease
+			try := 0
+			s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == failing && try == 2 {
+					status(http.StatusInternalServerError)(w, r)
+					return
+				}
+				switch r.Method {
+				case http.MethodPost:
+					if there != nil {
+						status(http.StatusConflict)(w, r)
+						return
+					}
+					there = read(t, r)
+					there.UID, there.ResourceVersion = "1", "1"
+					panic(http.ErrAbortHandler)
+				case http.MethodPut:
+					there = read(t, r)
+					there.ResourceVersion = "2"
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(there)
+			})
+			for try = 1; try <= 3; try++ {
+				_, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute)
+				if o == member.OutcomeConflict || try == 3 && o != member.OutcomeDone {
+					t.Errorf("try %d: %v, %v", try, o, err)
+				}
+			}
+		})
+	}
+}
+
+// Answers come after three fifths of a renewal's time, and writes take effect although the client has given up. A
+// renewal after one that had less time succeeds in the end.
+func TestRenewalsOfSlowAnswers(t *testing.T) {
+	var mu sync.Mutex
+	there := &coordinationv1.Lease{}
+	rv := 0
+	var slow time.Duration
+	s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		conflict := false
+		if r.Method != http.MethodGet {
+			l := read(t, r)
+			if conflict = rv > 0 && l.ResourceVersion != there.ResourceVersion; !conflict {
+				rv++
+				there = l
+				there.UID, there.ResourceVersion = "1", strconv.Itoa(rv)
+			}
+		}
+		out := there.DeepCopy()
+		mu.Unlock()
+		time.Sleep(slow)
+		if conflict {
+			status(http.StatusConflict)(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+	})
+	mine, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute)
+	if o != member.OutcomeDone {
+		t.Fatal(o, err)
+	}
+	slow = 300 * time.Millisecond
+	timeout := 200 * time.Millisecond
+	for try := 1; try <= 12; try++ {
+		l, o, _ := s.RenewLease(t.Context(), mine, timeout)
+		if o == member.OutcomeDone {
+			mine = l
+			return
+		}
+		timeout = 500 * time.Millisecond
+	}
+	t.Error("12 renewals have failed")
 }
 
 // read reads the Lease in a request.

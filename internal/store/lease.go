@@ -39,6 +39,9 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	deadline := time.Now().Add(timeout)
 	obj := k.newLease(lease.ID)
 	obj.Spec.AcquireTime = k.firstTry(lease.ID)
+	if there, ok := k.recall(leaseKey(lease.ID)).(*coordinationv1.Lease); ok && isFrom(obj, there) {
+		return k.renewFirst(ctx, lease, there, timeout)
+	}
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
 	var out coordinationv1.Lease
 	req := k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj)
@@ -52,14 +55,36 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 		o = member.OutcomeFailed
 	case member.OutcomeConflict:
 		there, getErr := k.getLease(ctx, lease.ID)
-		if getErr == nil && holder(there) == lease.ID && obj.Spec.AcquireTime.Equal(there.Spec.AcquireTime) {
-			k.created(lease.ID)
+		if getErr != nil {
+			return member.Lease{}, member.OutcomeFailed, getErr
+		}
+		if isFrom(obj, there) {
 			k.remember(leaseKey(lease.ID), there)
-			lease.UID, lease.Version = string(there.UID), there.ResourceVersion
-			return k.RenewLease(ctx, lease, time.Until(deadline))
+			return k.renewFirst(ctx, lease, there, time.Until(deadline))
 		}
 	}
 	return member.Lease{}, o, err
+}
+
+// isFrom says that a Lease was made by an earlier try to create obj.
+func isFrom(obj, there *coordinationv1.Lease) bool {
+	return there.Name == obj.Name && there.Spec.AcquireTime.Equal(obj.Spec.AcquireTime)
+}
+
+// renewFirst renews a Lease that an earlier try has created.
+func (k *Kubernetes) renewFirst(ctx context.Context, lease member.Lease, there *coordinationv1.Lease,
+	timeout time.Duration,
+) (member.Lease, member.Outcome, error) {
+	lease.UID, lease.Version = string(there.UID), there.ResourceVersion
+	out, o, err := k.RenewLease(ctx, lease, timeout)
+	switch o { //nolint:exhaustive // the other outcomes stay as they are
+	case member.OutcomeDone:
+		k.created(lease.ID)
+	case member.OutcomeMissing, member.OutcomeConflict: // somebody has deleted it
+		k.forget(leaseKey(lease.ID))
+		o = member.OutcomeFailed
+	}
+	return out, o, err
 }
 
 // firstTry returns when the creation of a Lease was first tried.
@@ -95,7 +120,7 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 	}
 	deadline := time.Now().Add(timeout)
 	base, ok := k.recall(leaseKey(lease.ID)).(*coordinationv1.Lease)
-	if !ok || string(base.UID) != lease.UID || base.ResourceVersion != lease.Version {
+	if !ok || string(base.UID) != lease.UID || holder(base) != lease.ID {
 		base = k.newLease(lease.ID)
 		base.UID, base.ResourceVersion = types.UID(lease.UID), lease.Version
 	}
@@ -105,7 +130,7 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 			return out, o, err
 		}
 		var why member.Outcome
-		if base, why, err = k.reread(ctx, lease, deadline); why != member.OutcomeDone {
+		if base, why, err = k.reread(ctx, lease, time.Now().Add(timeout)); why != member.OutcomeDone {
 			return member.Lease{}, why, err
 		}
 		if attempt == 1 {
@@ -149,6 +174,7 @@ func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline ti
 	case holder(obj) != lease.ID:
 		return nil, member.OutcomeConflict, fmt.Errorf("lease %s: it is held by %q now", obj.Name, holder(obj))
 	}
+	k.remember(leaseKey(lease.ID), obj)
 	return obj, member.OutcomeDone, nil
 }
 

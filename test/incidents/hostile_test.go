@@ -94,8 +94,13 @@ func circumstances() []circumstance {
 			n.faults(proxy.Faults{Answers: []proxy.Answer{{Code: 500, Share: 0.1}, {Code: 429, Share: 0.1}}})
 		},
 	}, {
-		name:   "requests take a second longer",
-		begins: func(n *night) { n.faults(proxy.Faults{Delay: time.Second}) },
+		// A renewal has 1 s before Rota gives it more, and 1.7 s then, as with stock leader election.
+		name:   "answers come after more than a second",
+		begins: func(n *night) { n.faults(proxy.Faults{AnswerDelay: 1200 * time.Millisecond}) },
+		meanwhile: func(n *night) {
+			n.start(nil)
+			time.Sleep(2 * *lease) // who cannot renew has lapsed by then
+		},
 	}, {
 		name:   "watches break within events",
 		begins: func(n *night) { n.faults(proxy.Faults{TearWatches: time.Second}) },

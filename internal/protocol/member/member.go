@@ -274,7 +274,7 @@ func (m *Member) timeout() time.Duration {
 // longest is how long such a write may take. Behind a slow API server it is half of the deadline, as in client-go's
 // leader election: its writes are conditional, so one that comes late does no harm.
 func (m *Member) longest() time.Duration {
-	if m.lease.slow {
+	if m.lease.slow || m.swap.slow {
 		return max(m.cfg.WriteTimeout, m.cfg.RenewDeadline/2)
 	}
 	return m.cfg.WriteTimeout

@@ -73,6 +73,25 @@ func TestR02SlowRenewals(t *testing.T) {
 	}
 }
 
+// A change of the table has the same time where changes are slow, although renewals are quick.
+func TestR02SlowSwaps(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		900 * time.Millisecond: 2 * time.Second, 1100 * time.Millisecond: 5 * time.Second,
+	} {
+		m, serial := joining(t, member.Config{})
+		now := after(20*time.Millisecond + took)
+		m.Step(now, member.Swapped{Serial: serial, Outcome: member.OutcomeConflict})
+		again, swaps := find[member.Swap](m.Step(now, member.TableSeen{Snapshot: at("6", 8)}))
+		for !swaps && m.Wake() < after(time.Minute).Mono {
+			now.Mono = m.Wake()
+			again, swaps = find[member.Swap](m.Step(now, member.Tick{}))
+		}
+		if again.Timeout != want {
+			t.Errorf("after one that took %v, a swap may take %v, want %v", took, again.Timeout, want)
+		}
+	}
+}
+
 // At the deadline itself all slots are shut, the last one of the largest rota included, and not before (rule R2).
 func TestR02LapsesAtTheDeadline(t *testing.T) {
 	m := renewed(t, member.Config{Slots: slot.MaxCount})

@@ -22,6 +22,9 @@ type swap struct {
 	unknown string
 	// conflicts counts those in a row.
 	conflicts int
+	// sent is when the last one was sent, as Time.Mono. slow: it was not answered, or half of WriteTimeout was over by then.
+	sent time.Duration
+	slow bool
 }
 
 // work sends the change of the table that is due, if any.
@@ -101,6 +104,7 @@ func (m *Member) send(t *table.Table, create bool) {
 		return
 	}
 	m.swap.underWay, m.swap.serial, m.swap.version = true, m.nextSerial(), m.snap.Version
+	m.swap.sent = m.now.Mono
 	if create {
 		m.do(CreateTable{Serial: m.swap.serial, Table: t, Timeout: m.timeout()})
 		return
@@ -114,6 +118,7 @@ func (m *Member) swapped(e Swapped) {
 	}
 	m.swap.underWay = false
 	m.swap.retryAt = 0
+	m.swap.slow = e.Outcome == OutcomeUnknown || m.now.Mono-m.swap.sent > m.cfg.WriteTimeout/2
 	if e.Outcome == OutcomeDone {
 		m.swap.conflicts, m.swap.unknown = 0, ""
 		m.believe(e.Snapshot, false)

@@ -13,6 +13,8 @@ type Faults struct {
 	Delay time.Duration
 	// Delayed are the requests to which it is added; nil: all.
 	Delayed func(*http.Request) bool
+	// AnswerDelay is how long each answer is held back. The server has acted by then, whether or not the client waits.
+	AnswerDelay time.Duration
 	// BytesPerSecond is the rate at which answers come, for each connection; 0: as fast as they can.
 	BytesPerSecond int
 	// SwallowRequests holds back all bytes from the client, SwallowResponses all bytes to it: the server acts, and nobody

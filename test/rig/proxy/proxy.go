@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/cable"
 )
 
@@ -224,8 +225,9 @@ func writeStatus(w http.ResponseWriter, code int) {
 	})
 }
 
-// change makes a watch end within an event, or has it come without bookmarks.
+// change holds an answer back, makes a watch end within an event, or has it come without bookmarks.
 func (p *Proxy) change(resp *http.Response) error {
+	_ = await.Sleep(resp.Request.Context(), p.faults().AnswerDelay)
 	if !cable.IsWatch(resp.Request) || resp.StatusCode != http.StatusOK {
 		return nil
 	}
