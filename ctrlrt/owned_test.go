@@ -146,9 +146,7 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			{Namespace: parents[13].Namespace, Name: "child-secret-13"},
 			{Namespace: parents[38].Namespace, Name: "child-secret-38"},
 		} {
-			if err := m.GetClient().Get(t.Context(), name, &corev1.ConfigMap{}); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, m.GetClient().Get(t.Context(), name, &corev1.ConfigMap{}))
 		}
 	}
 }

@@ -107,9 +107,7 @@ func testMembersShareObjects(t *testing.T, kind sharding.Mode) {
 		update(key, "3")
 	}
 	eventually(t, 10*time.Second, current)
-	if err := j.problem(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, j.problem())
 	for key := range j.last {
 		if !slices.Contains(keys, key) {
 			t.Errorf("%s was reconciled, but the cache's own selector leaves it out", key)

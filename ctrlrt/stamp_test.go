@@ -173,9 +173,7 @@ func testStamps(t *testing.T, o rota.Options, parentLabel, childLabel string) {
 		if err := c.List(ctx, &list, client.InNamespace(o.Namespace), ctrlrt.Live); err != nil || len(list.Items) != 7 {
 			t.Errorf("a live list shows %d objects, error %v; want 7", len(list.Items), err)
 		}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(cm), cm, ctrlrt.Live); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(cm), cm, ctrlrt.Live))
 	})
 }
 

@@ -365,7 +365,5 @@ func testRunTimeWatch(t *testing.T, owned bool, build func(*ctrlrt.Manager, *ear
 		}
 		return ""
 	})
-	if err := j.problem(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, j.problem())
 }

@@ -188,9 +188,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("without a fence: %v", err)
 	}
 	require.NoError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
-	if err := verify(30 * time.Second); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, verify(30*time.Second))
 	for _, name := range []string{fence.KeeperName, s.options.ObjectName()} {
 		bindings := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 		require.NoError(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))

@@ -33,9 +33,7 @@ func TestManifest(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	if err := exampleOptions().Validate(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, exampleOptions().Validate())
 	for want, change := range map[string]func(*fence.Options){
 		"the name of the rota is empty":                          func(o *fence.Options) { o.Rota.Name = "" },
 		"name of the rota \"a.b\"":                               func(o *fence.Options) { o.Rota.Name = "a.b" },

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/test/require"
 )
@@ -84,9 +82,7 @@ func TestGaps(t *testing.T) {
 		{Rota: "sweep", Expected: all, Controllers: []string{"certificate"}},
 	}
 	want := []group.Gap{{Controller: "backup"}, {Controller: "certificate", Rotas: "sweep, web"}}
-	if diff := cmp.Diff(want, group.Gaps(running)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "gaps", want, group.Gaps(running))
 	for i, want := range []string{"controller backup is in no group that runs", "certificate is in more than one group: rotas sweep, web"} {
 		if got := group.Gaps(running)[i].String(); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,14 +59,10 @@ func parse(t *testing.T, text string) (all []*unstructured.Unstructured) {
 
 func TestNormalize(t *testing.T) {
 	a, b := normalize(parse(t, one)), normalize(parse(t, other))
-	if diff := cmp.Diff(a.objects, b.objects); diff != "" {
-		t.Errorf("the same objects of two runs differ:\n%s", diff)
-	}
+	require.Equal(t, "the same objects of two runs differ", a.objects, b.objects)
 	names := slices.Sorted(maps.Keys(a.objects))
 	want := []string{"ConfigMap shop/a", "Secret shop/a-<generated 1>", "Secret shop/a-<generated 2>", "Service shop/s"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "names", want, names)
 	child, _, _ := unstructured.NestedString(a.objects["ConfigMap shop/a"], "data", "child")
 	owner, _, _ := unstructured.NestedSlice(a.objects["Secret shop/a-<generated 1>"], "metadata", "ownerReferences")
 	if child != "a-<generated 1>" || owner[0].(map[string]any)["uid"] != "<uid of ConfigMap shop/a>" {

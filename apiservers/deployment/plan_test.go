@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -57,9 +56,7 @@ func TestGolden(t *testing.T) {
 		"manifests/autoscaler.yaml", "manifests/config.yaml", "manifests/deployment.yaml", "manifests/disruptionbudget.yaml",
 		"manifests/service.yaml", "secrets/.gitignore", "secrets/secrets.yaml",
 	}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "names", want, names)
 }
 
 // hideSecrets replaces what differs in each run by its length's kind.

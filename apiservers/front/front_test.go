@@ -9,16 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
 func TestValidate(t *testing.T) {
-	if err := example().Validate(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, example().Validate())
 	for want, spoil := range map[string]func(*Front){
 		`proxy "nginx"`:                    func(f *Front) { f.Proxy = "nginx" },
 		"name at least one":                func(f *Front) { f.Static = nil },
@@ -64,9 +60,7 @@ func TestParseFront(t *testing.T) {
 	require.NoError(t, err)
 	again, err := ParseFront("x", text)
 	require.NoError(t, err)
-	if diff := cmp.Diff(f, again); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "read again", f, again)
 	for name, bad := range map[string]string{
 		"no YAML": "{", "a Pod": "apiVersion: v1\nkind: Pod\n", "nothing": "", "a list": "- a\n",
 		"no static": strings.Replace(string(text), "static:", "statics:", 1),
@@ -94,9 +88,7 @@ func TestAdmit(t *testing.T) {
 		{Address: "somewhere:1"},
 	}, []netip.Addr{netip.MustParseAddr("10.0.0.1")})
 	want := []Server{{Address: "10.0.0.1:6444"}, {Address: "10.0.0.2:6443"}, {Address: "10.0.0.9:6443"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "the front", want, got)
 	var reasons []string
 	for _, err := range refused {
 		reasons = append(reasons, err.Error())

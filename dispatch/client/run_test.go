@@ -13,9 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // tier hands out the takes that a test adds, by polls. It notes how each ended.
@@ -115,9 +114,7 @@ func (s *tier) ended() []string {
 
 func (s *tier) want(t *testing.T, ends ...string) {
 	t.Helper()
-	if diff := cmp.Diff(ends, s.ended()); diff != "" {
-		t.Errorf("how takes ended (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "how takes ended", ends, s.ended())
 }
 
 func TestRunTellsHowWorkEnded(t *testing.T) {
@@ -148,9 +145,7 @@ func TestRunTellsHowWorkEnded(t *testing.T) {
 				s.add(takeFor("a", "t"))
 				synctest.Wait()
 				s.want(t, c.want)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
+				require.NoError(t, stop())
 			})
 		})
 	}
@@ -229,12 +224,8 @@ func TestRunBeginsNothingTooLate(t *testing.T) {
 		s.want(t, "next ok 0")
 		mu.Lock()
 		defer mu.Unlock()
-		if diff := cmp.Diff([]string{"next"}, begun); diff != "" {
-			t.Errorf("handlers (-want +got):\n%s", diff)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		require.Equal(t, "handlers", []string{"next"}, begun)
+		require.NoError(t, stop())
 	})
 }
 
@@ -342,17 +333,13 @@ func TestRunAsksForWhatItCanWorkOn(t *testing.T) {
 		s.add(takeFor("c", "3"), takeFor("d", "4"))
 		time.Sleep(30 * time.Second)
 		s.mu.Lock()
-		if diff := cmp.Diff([]int{3, 1}, s.asked); diff != "" {
-			t.Errorf("keys asked for (-want +got):\n%s", diff)
-		}
+		require.Equal(t, "keys asked for", []int{3, 1}, s.asked)
 		s.mu.Unlock()
 		time.Sleep(5 * time.Minute)
 		if got := len(s.ended()); got != 4 {
 			t.Errorf("%d keys done, want 4", got)
 		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, stop())
 	})
 }
 

@@ -11,9 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/dispatch/wire"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func problemOfTake(kind string, status int) *wire.Problem {
@@ -59,9 +58,7 @@ func TestDoneAllSendsAgain(t *testing.T) {
 		errs := c.DoneAll(t.Context(), []Ending{
 			{Take: takes[0]}, {Take: takes[1]}, {Take: takes[2], Result: Result{Retry: true, Reason: "no"}}, {Take: takes[3]},
 		})
-		if diff := cmp.Diff([]string{"t0ok t1ok t2retryno t3ok ", "t2retryno "}, sent); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
+		require.Equal(t, "requests", []string{"t0ok t1ok t2retryno t3ok ", "t2retryno "}, sent)
 		for i, err := range errs {
 			if ended := errors.Is(err, ErrEnded); ended != (i == 1) || !ended && err != nil {
 				t.Errorf("take %d: %v", i, err)

@@ -112,9 +112,7 @@ func TestReportsAreText(t *testing.T) {
 	}
 	back, err := coverage.Decode(data)
 	require.NoError(t, err)
-	if diff := cmp.Diff(full(), back, cmp.AllowUnexported(slot.Set{})); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "decoded", full(), back, cmp.AllowUnexported(slot.Set{}))
 }
 
 func TestBadReports(t *testing.T) {
@@ -174,9 +172,7 @@ func TestReportsOfOtherBuilds(t *testing.T) {
 	want.Handovers, want.Health = nil, coverage.Health{}
 	got, err := coverage.Decode(data)
 	require.NoError(t, err)
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "decoded", want, got, cmp.AllowUnexported(slot.Set{}))
 }
 
 // Handovers of slots that lie apart, from members with long names, leave out slots, and then the oldest handovers.
@@ -318,9 +314,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v\n%v", err, text)
 		}
-		if diff := cmp.Diff(text, encode(t, again)); diff != "" {
-			t.Error(diff)
-		}
+		require.Equal(t, "encoded again", text, encode(t, again))
 	})
 }
 
@@ -338,8 +332,6 @@ func FuzzDecodeHandovers(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v\n%v", err, text)
 		}
-		if diff := cmp.Diff(text, encode(t, again)); diff != "" {
-			t.Error(diff)
-		}
+		require.Equal(t, "encoded again", text, encode(t, again))
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var gadget = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
@@ -100,9 +100,7 @@ func TestDifferences(t *testing.T) {
 			for _, d := range coverage.Differences(test.reports) {
 				got = append(got, d.String())
 			}
-			if diff := cmp.Diff(test.want, strings.Join(got, "\n")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			require.Equal(t, "findings", test.want, strings.Join(got, "\n"))
 		})
 	}
 }

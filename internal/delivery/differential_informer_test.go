@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // byObject returns events in the order in which they came, of one object after the other. The last state of a deleted
@@ -189,9 +190,7 @@ func TestAnInformerIsAStockInformer(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			setting := informerSettings.Draw(rt, "setting")
 			steps := rapid.SliceOfN(informerSteps, 1, 40).Draw(rt, "steps")
-			if err := informersDiffer(t, setting, steps); err != nil {
-				rt.Fatal(err)
-			}
+			require.NoError(rt, informersDiffer(t, setting, steps))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // BenchmarkDigest is what a report of what a member holds costs that has 100,000 objects, when nothing came or went
@@ -16,19 +17,13 @@ import (
 // where slots open, Gather what it does not.
 func BenchmarkDigest(b *testing.B) {
 	s := New(Options{})
-	if err := s.Shard(configMapKind); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, s.Shard(configMapKind))
 	inf := s.NewInformer(configMapKind, &cache.ListWatch{}, &corev1.ConfigMap{}, 0, nil).(*informer)
 	inf.running, inf.sharded, inf.role = true, true, sharding.Role{Primary: true}
 	inf.source.on.Store(true)
-	if err := inf.AddIndexers(cache.Indexers{slotIndex: inf.indexSlot}); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, inf.AddIndexers(cache.Indexers{slotIndex: inf.indexSlot}))
 	for i := range 100_000 {
-		if err := inf.GetIndexer().Add(configMap("namespace", "object-"+strconv.Itoa(i), "")); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, inf.GetIndexer().Add(configMap("namespace", "object-"+strconv.Itoa(i), "")))
 	}
 	all := slot.SetOf(slot.Range{First: 0, Last: 255})
 	s.Hold(all)

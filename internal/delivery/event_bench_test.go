@@ -13,15 +13,14 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // BenchmarkEvent is what an event of the watch costs until the reflector has it: of this member's object, and of
 // another's.
 func BenchmarkEvent(b *testing.B) {
 	share := New(Options{Slots: 256})
-	if err := share.Shard(configMapKind); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, share.Shard(configMapKind))
 	inf := newInformer(share, configMapKind, &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil

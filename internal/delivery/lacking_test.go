@@ -400,9 +400,7 @@ func TestR8WatchCacheIsNoReasonToMove(t *testing.T) {
 			t.Error("took a slot from an owner that works, with objects of the watch cache")
 		}
 		r.stays.Store(false)
-		if err := r.share.Warm(t.Context(), r.mine); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, r.share.Warm(t.Context(), r.mine))
 	})
 }
 

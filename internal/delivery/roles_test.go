@@ -48,9 +48,7 @@ func TestVersionsOfBothRoles(t *testing.T) {
 	tab := table.New(8, slot.KeyName, 1)
 	tab.Notes = map[uint64]table.Note{tab.Epoch: {Cause: table.CauseHanded,
 		Versions: table.Versions{"ReplicaSet.apps/owned": "7"}}}
-	if err := tab.Valid(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, tab.Valid())
 	if diff := cmp.Diff(tab.Notes, mustDecode(t, tab).Notes); diff != "" {
 		t.Error(diff)
 	}

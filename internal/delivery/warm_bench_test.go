@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/controlplane"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // BenchmarkWarm gains a quarter of the slots of a kind with 5,000 objects of 2 KB, again and again.
@@ -29,9 +30,7 @@ func BenchmarkWarm(b *testing.B) {
 			config := controlplane.For(b).Config()
 			namespace := controlplane.Namespace(b)
 			if f.resource == widgets {
-				if err := controlplane.For(b).InstallCRDs(b.Context(), []byte(crds)); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, controlplane.For(b).InstallCRDs(b.Context(), []byte(crds)))
 			}
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
@@ -49,9 +48,7 @@ func warm(b *testing.B, f form, how sharding.Mode, namespace string) {
 	list, follow := f.source(b, controlplane.For(b).Config(), f)(namespace)
 	share := delivery.New(delivery.Options{Mode: how})
 	kind := schema.GroupKind{Group: f.resource.Group, Kind: f.kind}
-	if err := share.Shard(kind); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, share.Shard(kind))
 	inf := share.NewInformer(kind, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface,
@@ -69,9 +66,7 @@ func warm(b *testing.B, f form, how sharding.Mode, namespace string) {
 	gained := slot.SetOf(slot.Range{First: 0, Last: 63})
 	for b.Loop() {
 		share.Hold(gained)
-		if err := share.Warm(ctx, gained); err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, share.Warm(ctx, gained))
 		b.StopTimer()
 		share.Release(gained)
 		for len(inf.GetStore().ListKeys()) > held {

@@ -246,9 +246,7 @@ func TestItemsThatBounce(t *testing.T) {
 			}
 		}
 		bounced := q.Admit(func(context.Context, labelled) error { t.Error("two workers sync one object"); return nil })
-		if err := bounced(t.Context(), second); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, bounced(t.Context(), second))
 		asked = func() {}
 		q.Forget(second) // as a worker does with an item whose sync returns nil
 		q.Done(second)

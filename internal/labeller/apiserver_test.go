@@ -148,9 +148,7 @@ func TestAPIServer(t *testing.T) {
 	l.Fix(configMaps, c.get(configMaps, a, "new"))
 	t.Logf("edited: put right after %v", c.comes("an edited label", configMaps, a, "new").Round(time.Millisecond))
 	c.patch(a, "new", `{"rota.dev/hash":"`+labeller.Value(slot.KeyName, b, "old")+`"}`)
-	if err := l.Scan(t.Context()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, l.Scan(t.Context()))
 	c.comes("an edited label that a scan found", configMaps, a, "new")
 
 	require.NoError(t, c.maps.CoreV1().ConfigMaps(a).Delete(t.Context(), "new", metav1.DeleteOptions{}))

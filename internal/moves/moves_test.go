@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // ms is a number of milliseconds.
@@ -75,9 +76,7 @@ func TestMovesAreMeasured(t *testing.T) {
 		{Slots: slot.SetOf(rangeOf(0, 3), rangeOf(6, 6)), Count: 5, From: "a", Cause: table.CauseHanded, Epoch: 3,
 			Ended: wall.Add(ms(15)), Warm: ms(50), Drain: ms(70), Activate: ms(20)},
 	}
-	if diff := cmp.Diff(want, m.Handovers(), cmp.AllowUnexported(slot.Set{})); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "handovers", want, m.Handovers(), cmp.AllowUnexported(slot.Set{}))
 }
 
 // Moves that are called off, or cut short by an expel, leave no wrong figures.
@@ -138,9 +137,7 @@ func TestGivenSlotsAreMeasured(t *testing.T) {
 		run(8, 8, "b", 3))
 	left := giving{round: 7, begun: ms(10), drained: ms(20), done: true}
 	want := []Given{{left, 0, "b", "", 3}, {left, 1, "c", "", 4}, {left, 8, "b", "mail", 3}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Given{}, giving{})); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "moves", want, got, cmp.AllowUnexported(Given{}, giving{}))
 	if again := seen(60, 5, run(0, 8, "b", 5)); again != nil || len(m.giving) != 0 {
 		t.Errorf("later: %v, and %v", again, m.giving)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
@@ -35,9 +36,7 @@ func TestMailboxMergesWhatCanBeToldAtOnce(t *testing.T) {
 		member.Drained{Slots: slot.SetOf(slot.Range{First: 3, Last: 4}), Round: 7, Versions: table.Versions{"Kind": "3-4"},
 			Gone: gone},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "actions", want, got, cmp.AllowUnexported(slot.Set{}))
 	if more := box.take(versions); more != nil {
 		t.Errorf("a second take returned %v", more)
 	}

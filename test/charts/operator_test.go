@@ -46,9 +46,7 @@ func TestPodSecurity(t *testing.T) {
 	require.NoError(t, err)
 	w.install("website")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: w.namespace}, Spec: w.deployment.Spec.Template.Spec}
-	if err := w.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, w.Create(t.Context(), pod.DeepCopy(), client.DryRunAll))
 	pod.Spec.SecurityContext = nil
 	if err := w.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) {
 		t.Errorf("without a security context: %v", err)

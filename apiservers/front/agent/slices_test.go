@@ -53,9 +53,7 @@ func TestServersOf(t *testing.T) {
 			[]front.Server{{Address: "10.0.0.1:6443"}, {Address: "10.0.0.2:6443"}, {Address: "10.0.0.3:6443", Draining: true}},
 		},
 	} {
-		if diff := cmp.Diff(c.want, serversOf(c.slices, "https")); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		require.Equal(t, name, c.want, serversOf(c.slices, "https"))
 	}
 }
 

@@ -131,9 +131,7 @@ func (s *apiServer) start(t *testing.T) {
 	s.cmd = exec.Command(s.binary, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := controlplane.Spawn(s.cmd); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, controlplane.Spawn(s.cmd))
 }
 
 // lingers says why it is not ready, or "".

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/modfile"
 	"golang.org/x/tools/go/analysis/analysistest"
 	"golang.org/x/tools/txtar"
@@ -125,9 +124,7 @@ func TestUnreadElections(t *testing.T) {
 				got[f.Code] = finding{fmt.Sprint(f.Level), f.Instead}
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", folder, diff)
-		}
+		require.Equal(t, folder, want, got)
 	}
 }
 

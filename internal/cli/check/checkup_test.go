@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -95,9 +94,7 @@ func TestMissingRules(t *testing.T) {
 		"\n- apiGroups: [\"apps\"]\n  resources: [\"deployments\"]\n  verbs: [\"list\", \"patch\"]",
 		"ops\n- apiGroups: [\"apps\"]\n  resources: [\"deployments\"]\n  verbs: [\"list\"]",
 	}
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "what it says", want, text)
 }
 
 // What may still be so comes first of all, newest first, with the rule to add in lines of its own. What is over is
@@ -128,9 +125,7 @@ func TestEvents(t *testing.T) {
 			r.good(groupPermissions, codePermission, "all of them")
 		}
 		r.events(v)
-		if diff := cmp.Diff(c.want, told(r, groupEvents)); diff != "" {
-			t.Error(diff)
-		}
+		require.Equal(t, "what events say", c.want, told(r, groupEvents))
 	}
 }
 

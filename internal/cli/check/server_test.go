@@ -152,9 +152,7 @@ func TestTried(t *testing.T) {
 			t.Errorf("%s passed: %v, and the README's row of versions is %q", version, good, claimed)
 		}
 	}
-	if diff := cmp.Diff(passed, Tried); diff != "" {
-		t.Errorf("-passed +Tried:\n%s", diff)
-	}
+	require.Equal(t, "what is tried", passed, Tried)
 }
 
 func TestVersionsThatWereNotTried(t *testing.T) {

@@ -276,9 +276,7 @@ func TestButtons(t *testing.T) {
 			t.Errorf("%s: %d %s", c.name, code, body)
 		}
 	}
-	if diff := cmp.Diff([]string{"add", "stop web-1"}, r.did); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "what it did", []string{"add", "stop web-1"}, r.did)
 	quiet := serve(t, Options{})
 	if _, _, body := ask(t, "GET", quiet.URL+"/config", nil); strings.Contains(body, "token") {
 		t.Errorf("without buttons there is a token: %s", body)

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -58,9 +56,7 @@ func TestGive(t *testing.T) {
 		if err != nil || changed != want || tab.Epoch != 5 {
 			t.Fatalf("time %d: changed %v at epoch %d, %v", i, changed, tab.Epoch, err)
 		}
-		if diff := cmp.Diff(table.Pause{Since: 1_763_712_000, By: "ada", Reason: "a look"}, tab.Pause); diff != "" {
-			t.Error(diff)
-		}
+		require.Equal(t, "the pause", table.Pause{Since: 1_763_712_000, By: "ada", Reason: "a look"}, tab.Pause)
 	}
 }
 
@@ -199,9 +195,7 @@ func TestFind(t *testing.T) {
 func TestRestOf(t *testing.T) {
 	tab := pair()
 	want := orders.Rest{Slots: 8, Duties: 1, Only: []string{"janitor"}}
-	if diff := cmp.Diff(want, orders.RestOf(tab, "a-1")); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "the rest", want, orders.RestOf(tab, "a-1"))
 	require.NoError(t, orders.Drain(tab, "b-1", by))
 	tab.Update(slot.SetOf(slot.Range{First: 2, Last: 3}), func(r *table.Run) { r.Next = "b-1" })
 	if r := orders.RestOf(tab, "a-1"); !r.Alone || r.Done() {

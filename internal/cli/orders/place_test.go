@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -30,9 +28,7 @@ func TestStartCanary(t *testing.T) {
 	got := table.Canary{
 		Build: "v8", Namespaces: []string{"a", "b"}, Steps: []int{0, 20, 100}, Every: 60, Since: 1_763_712_000, By: "ada", Reason: "a look",
 	}
-	if diff := cmp.Diff(got, tab.Canary); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "the canary", got, tab.Canary)
 	if canary, others := orders.Heaviest(tab); canary != 3 || others != 4 {
 		t.Errorf("at last each has %d and %d slots, want 3 and 4", canary, others)
 	}

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // A shadow says what its members would have. That nothing of it works is no problem, however long it lasts.
@@ -33,9 +33,7 @@ func TestShadow(t *testing.T) {
 	rate := 6.0
 	want := &Shadow{Of: "web", Kinds: []ShadowKind{{Kind: "Website.web.example.com", Objects: 40, Labels: 20, Changes: &rate,
 		Members: []ShadowShare{{"a", 30, 0.75}, {"b", 10, 0.25}}}}}
-	if diff := cmp.Diff(want, r.Shadow); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "the shadow", want, r.Shadow)
 	if len(r.Problems) > 0 {
 		t.Errorf("problems: %v", r.Problems)
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var (
@@ -43,9 +44,7 @@ func TestRoles(t *testing.T) {
 		!slices.Equal(slots("site"), []slot.Slot{owners}) {
 		t.Errorf("slot %v %v, want that of the owner, %v", n, ok, owners)
 	}
-	if err := s.Shard(childKind); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Shard(childKind))
 	if n, ok := s.SlotOf(childKind, child("x", "site")); !ok || n != own ||
 		!slices.Equal(slots("site"), []slot.Slot{own, owners}) {
 		t.Errorf("slots %v %v %v, want its own, %v, and that of the owner, %v", n, ok, slots("site"), own, owners)
@@ -53,9 +52,7 @@ func TestRoles(t *testing.T) {
 	if !slices.Equal(slots(""), []slot.Slot{own}) {
 		t.Errorf("slots %v without owner", slots(""))
 	}
-	if err := s.Disown(childKind); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Disown(childKind))
 	if !s.Sharded(childKind) || s.Owned(childKind) || !slices.Equal(slots("site"), []slot.Slot{own}) {
 		t.Error("it is only primary now")
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rota-dev/rota/slot"
@@ -34,9 +33,7 @@ func TestDefaults(t *testing.T) {
 		Server:   Server{Listen: ":8443", TLS: TLS{CertFile: "a", KeyFile: "b"}},
 		Audience: "rota.dev/dispatch", Metrics: ":8080", LeaveTimeout: Duration(75 * time.Second),
 	}
-	if diff := cmp.Diff(want, c); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	require.Equal(t, "the config", want, c)
 }
 
 // Every field arrives where it belongs.

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 	"github.com/rota-dev/rota/test/require"
 )
@@ -88,8 +86,6 @@ func TestSeveralTakes(t *testing.T) {
 		{"one is not for this user", done(a, ok(atA[2]), ok(forged), ok(atB[2])),
 			[]string{"", wire.ProblemForbidden, ""}},
 	} {
-		if diff := cmp.Diff(c.want, c.got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, diff)
-		}
+		require.Equal(t, c.what, c.want, c.got)
 	}
 }

@@ -101,9 +101,7 @@ func TestOldestElsewhere(t *testing.T) {
 			return false
 		}
 		time.Sleep(300 * time.Millisecond)
-		if err := post(ctx, worker, a.URL, wire.PathCredit, wire.CreditRequest{Stream: stream, Credit: 1}, nil); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, post(ctx, worker, a.URL, wire.PathCredit, wire.CreditRequest{Stream: stream, Credit: 1}, nil))
 		return true
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/rota-dev/rota/internal/protocol/plan"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func members(n int) []plan.Member {
@@ -34,9 +34,7 @@ func TestDutiesAreSpreadEvenly(t *testing.T) {
 	owners := make([]string, 10)
 	in := plan.DutyInput{Owners: owners, Moving: make([]bool, 10), Members: members(4), Can: everybody}
 	got := plan.AssignDuties(in)
-	if diff := cmp.Diff(map[string]int{"m0": 3, "m1": 3, "m2": 2, "m3": 2}, counts(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "duties", map[string]int{"m0": 3, "m1": 3, "m2": 2, "m3": 2}, counts(got))
 	// A fifth member takes two, and nothing else moves.
 	in.Owners, in.Members = got, members(5)
 	more := plan.AssignDuties(in)
@@ -73,14 +71,10 @@ func TestDutiesInARollout(t *testing.T) {
 		Owners: []string{"m0", "m0", "m0", "m1", "m1", "m2", "m2", "m2"}, Moving: make([]bool, 8), Members: ms, Can: everybody,
 		Tolerant: true,
 	}
-	if diff := cmp.Diff(in.Owners, plan.AssignDuties(in)); diff != "" {
-		t.Errorf("moved although nothing had to (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "moved although nothing had to", in.Owners, plan.AssignDuties(in))
 	in.Members[0].Leaves, in.Members[0].Receives, in.Only = true, false, "m0"
 	want := []string{"m3", "m3", "m3", "m1", "m1", "m2", "m2", "m2"}
-	if diff := cmp.Diff(want, plan.AssignDuties(in)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "the plan", want, plan.AssignDuties(in))
 }
 
 // A path of several moves is taken where the member with most cannot give to the one with least.
@@ -92,9 +86,7 @@ func TestDutiesMoveOn(t *testing.T) {
 		Can: func(m, d int) bool { return slices.Contains(can[d], m) },
 	}
 	want := []string{"m1", "m0", "m0", "m2"}
-	if diff := cmp.Diff(want, plan.AssignDuties(in)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "the plan", want, plan.AssignDuties(in))
 }
 
 // TestDutiesAgainstOracle: the sum of squares is the least there is, by trying all assignments.
@@ -130,9 +122,7 @@ func TestDutiesAgainstOracle(t *testing.T) {
 			other.Members = append(other.Members, ms[i])
 		}
 		other.Can = func(m, d int) bool { return able[order[m]][d] }
-		if diff := cmp.Diff(got, plan.AssignDuties(other)); diff != "" {
-			t.Fatalf("the order of members matters:\n%s", diff)
-		}
+		require.Equal(t, "the order of members matters", got, plan.AssignDuties(other))
 
 		choices := make([][]int, k)
 		index := map[string]int{}

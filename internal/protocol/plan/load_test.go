@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // heavy returns the loads of slots, a letter for each: "1" to "9" tenths of a worker, "X" a whole one, "." none.
@@ -108,9 +108,7 @@ func TestPlansByLoadKeepTo(t *testing.T) {
 		other := in
 		other.Members = rapid.Permutation(in.Members).Draw(t, "order")
 		again, _ := AssignByLoad(other)
-		if diff := cmp.Diff(got, again); diff != "" {
-			t.Fatalf("the order of members matters:\n%s", diff)
-		}
+		require.Equal(t, "the order of members matters", got, again)
 		members, receivers, had := map[string]Member{}, 0, map[string]int{}
 		for _, m := range in.Members {
 			members[m.ID] = m

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // tb is what rapid.T and testing.T have in common.
@@ -208,9 +207,7 @@ func checkSame(t tb, in Input, out []string) {
 	rand.New(rand.NewPCG(uint64(len(in.Members)), 7)).Shuffle(len(in.Members), func(i, j int) {
 		shuffled.Members[i], shuffled.Members[j] = shuffled.Members[j], shuffled.Members[i]
 	})
-	if diff := cmp.Diff(out, Assign(shuffled)); diff != "" {
-		t.Fatalf("another order of members gives another plan:\n%s", diff)
-	}
+	require.Equal(t, "another order of members gives another plan", out, Assign(shuffled))
 	// What one that stays gave up, by rounding, changes what it may own from then on.
 	o := newOracle(in)
 	for s, id := range in.Owners {
@@ -220,9 +217,7 @@ func checkSame(t tb, in Input, out []string) {
 	}
 	again := in
 	again.Owners = out
-	if diff := cmp.Diff(out, Assign(again)); diff != "" {
-		t.Fatalf("the plan, carried out, is planned again:\n%s", diff)
-	}
+	require.Equal(t, "the plan, carried out, is planned again", out, Assign(again))
 }
 
 // countRuns returns the number of runs per owner.

@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 const rebalancedAt = 1_763_712_000
@@ -26,9 +27,7 @@ func uneven(t interface{ Fatal(...any) }) *table.Table {
 	}
 	tab.Update(slot.Count(tab.Total()).All(), func(r *table.Run) { r.Owner, r.Epoch = "web-0-a", 5 })
 	tab.Seal(8)
-	if err := tab.Valid(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tab.Valid())
 	return tab
 }
 
@@ -136,13 +135,9 @@ func TestRebalanceOnlyBeginsMoves(t *testing.T) {
 			})
 		}
 		tab.Seal(9)
-		if err := tab.Valid(); err != nil {
-			rt.Fatal(err)
-		}
+		require.NoError(rt, tab.Valid())
 		got, _ := planner.Rebalance(tab, rebalancedAt, nil)
-		if err := got.Valid(); err != nil {
-			rt.Fatal(err)
-		}
+		require.NoError(rt, got.Valid())
 		for s := range slot.Slot(tab.Total()) {
 			was, is := tab.At(s), got.At(s)
 			begun := was

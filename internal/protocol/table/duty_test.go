@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -84,9 +83,7 @@ func TestDutiesKeepTheirSlots(t *testing.T) {
 	before, _ := tab.DutySlot("b")
 	tab.Remove(web0) // alone announced c, and owned a
 	tab.Seal(45)
-	if diff := cmp.Diff([]string{"a", "", "b"}, tab.Duties); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "duties", []string{"a", "", "b"}, tab.Duties)
 	if s, ok := tab.DutySlot("b"); !ok || s != before {
 		t.Errorf("b moved from slot %v to %v", before, s)
 	}
@@ -98,9 +95,7 @@ func TestDutiesKeepTheirSlots(t *testing.T) {
 	m.Duties = "a,b,d,e"
 	tab.Put(m)
 	tab.Seal(46)
-	if diff := cmp.Diff([]string{"a", "d", "b", "e"}, tab.Duties); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
-	}
+	require.Equal(t, "duties", []string{"a", "d", "b", "e"}, tab.Duties)
 	require.Equal(t, "DutyCounts", map[string]int{"": 3, web1: 1}, tab.DutyCounts())
 	if n := tab.Counts()[""]; n != 213-43+56+43 && n == 0 {
 		t.Errorf("%d slots without an owner", n)

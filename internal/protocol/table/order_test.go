@@ -37,12 +37,8 @@ func TestOrdersSurviveTheText(t *testing.T) {
 	}
 	got, err := table.Decode(text)
 	require.NoError(t, err)
-	if diff := cmp.Diff(want.Pause, got.Pause); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(want.Drains, got.Drains); diff != "" {
-		t.Error(diff)
-	}
+	require.Equal(t, "the pause", want.Pause, got.Pause)
+	require.Equal(t, "drains", want.Drains, got.Drains)
 	size := 0
 	for field, text := range text {
 		size += len(field) + len(text)

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/require"
@@ -51,9 +49,9 @@ func TestPlacesSurviveTheText(t *testing.T) {
 			}
 			got, err := table.Decode(text)
 			require.NoError(t, err)
-			if diff := cmp.Diff([]any{want.Canary, want.Pins, want.Members}, []any{got.Canary, got.Pins, got.Members}); diff != "" {
-				t.Fatal(diff)
-			}
+			require.Equal(t, "canary", want.Canary, got.Canary)
+			require.Equal(t, "pins", want.Pins, got.Pins)
+			require.Equal(t, "members", want.Members, got.Members)
 			size := 0
 			for field, text := range text {
 				size += len(field) + len(text)

@@ -3,12 +3,12 @@ package table_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 var ids = []string{"web-0-x7k2p", "web-1-p3m9q", "web-2-k8d4z", "web-3-m2n6c"}
@@ -97,9 +97,7 @@ func TestEveryVersionTiles(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%+v", err, tab)
 			}
-			if diff := cmp.Diff(tab, decoded, cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("Decode of Encode (-want +got):\n%s", diff)
-			}
+			require.Equal(t, "Decode of Encode", tab, decoded, cmpopts.EquateEmpty())
 		}
 	})
 }

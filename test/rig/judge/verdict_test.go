@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/journal"
 	"github.com/rota-dev/rota/test/rig/judge"
 )
@@ -110,9 +110,7 @@ func clean() *judge.Evidence {
 func TestCleanRun(t *testing.T) {
 	v := judge.Judge(clean(), user)
 	want := judge.Verdict{Figures: judge.Figures{Operations: 4, Updates: 2, SlowestMillis: 3500}}
-	if diff := cmp.Diff(want, v); diff != "" {
-		t.Errorf("verdict (-want +got):\n%s", diff)
-	}
+	require.Equal(t, "verdict", want, v)
 	if bad := v.Failures(false); len(bad) > 0 {
 		t.Errorf("failures %q", bad)
 	}
@@ -244,9 +242,7 @@ func TestVerdictOnOverlaps(t *testing.T) {
 		e := clean()
 		c.change(e)
 		v := judge.Judge(e, user)
-		if diff := cmp.Diff(c.want, figures{v.Overlaps, v.PausedOverlaps, v.LongestMillis, v.AwakeMillis}); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		require.Equal(t, name, c.want, figures{v.Overlaps, v.PausedOverlaps, v.LongestMillis, v.AwakeMillis})
 		if failed := len(v.Failures(true)) > 0; failed != (c.want.Free > 0) {
 			t.Errorf("%s: failures %q", name, v.Failures(true))
 		}
