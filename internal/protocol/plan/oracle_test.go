@@ -10,12 +10,6 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// tb is what rapid.T and testing.T have in common.
-type tb interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 // oracle is a second, slower and simpler opinion on what Assign may do: it counts slots and never looks for them.
 type oracle struct {
 	in                     Input
@@ -109,7 +103,7 @@ func floor(r *big.Rat) int { return int(new(big.Int).Div(r.Num(), r.Denom()).Int
 func ceiling(r *big.Rat) int { return -floor(new(big.Rat).Neg(r)) }
 
 // check fails unless out keeps every promise of Assign(in).
-func check(t tb, in Input, out []string) {
+func check(t require.T, in Input, out []string) {
 	t.Helper()
 	o := newOracle(in)
 	got := map[string]int{}
@@ -145,7 +139,7 @@ func check(t tb, in Input, out []string) {
 }
 
 // checkFair checks balance and the number of moves (rule R17).
-func (o *oracle) checkFair(t tb, got map[string]int, moved int) {
+func (o *oracle) checkFair(t require.T, got map[string]int, moved int) {
 	t.Helper()
 	fair := o.fair(func(id string) int { return o.pinned[id] }, o.total)
 	surplus, deficit := 0, 0
@@ -164,7 +158,7 @@ func (o *oracle) checkFair(t tb, got map[string]int, moved int) {
 }
 
 // checkTolerant checks what R9 asks for during a rollout.
-func (o *oracle) checkTolerant(t tb, got map[string]int, moved int) {
+func (o *oracle) checkTolerant(t require.T, got map[string]int, moved int) {
 	t.Helper()
 	fair := o.fair(func(string) int { return 0 }, len(o.in.Owners))
 	excess, room, othersGained := 0, 0, false
@@ -200,7 +194,7 @@ func (o *oracle) preferred() bool {
 }
 
 // checkSame checks that the order of members does not matter, and that a plan carried out is final.
-func checkSame(t tb, in Input, out []string) {
+func checkSame(t require.T, in Input, out []string) {
 	t.Helper()
 	shuffled := in
 	shuffled.Members = slices.Clone(in.Members)
