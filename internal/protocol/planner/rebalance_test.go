@@ -17,7 +17,7 @@ import (
 const rebalancedAt = 1_763_712_000
 
 // uneven is a table in which web-0 has all slots, and web-1 and web-2 have none. web-2 is of a new build.
-func uneven(t interface{ Fatal(...any) }) *table.Table {
+func uneven(t require.T) *table.Table {
 	tab := table.New(16, slot.KeyName, 7)
 	for i := range 3 {
 		tab.Put(table.Member{
