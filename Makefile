@@ -105,17 +105,13 @@ chaos: kube ## Run members through faults on a real API server (ARGS=--short, AR
 	@bin/chaos $(ARGS)
 
 # Each of these takes minutes or more. docs/verification.md says what they do.
-CHECKS := scripts sim mutants mutate fuzz bench ranges tools versions slow front incidents site skew vulns kubernetes adopt
+CHECKS := sim mutants mutate fuzz bench ranges tools versions slow front incidents site skew vulns kubernetes adopt
 .PHONY: check $(CHECKS:%=check-%)
 check: check-$(or $(filter $(WHAT),$(CHECKS)),what) ## Run a long check: WHAT=sim, for instance. Without WHAT it names them all
 
 .PHONY: check-what
 check-what:
 	@echo 'make check WHAT=$(WHAT): must be one of $(sort $(CHECKS))' >&2; exit 2
-
-# Run mutants of the protocol's scripts (MUTANTS=100000).
-check-scripts:
-	MUTANTS=$(or $(MUTANTS),20000) $(GO) test -timeout 120m -v -run TestMutants ./internal/protocol/member
 
 # Run 50,000 seeds of the simulator and print what they covered (SEEDS=5000 ARGS="-all=false"); count messages among 1,000.
 check-sim:
@@ -127,10 +123,9 @@ check-mutants: kube
 	SLOW=1 $(GO) test -count=1 -v -timeout 120m -run TestBugs ./test/mutant $(ARGS)
 
 # Change operators in the pure packages, one at a time, and list those that no test notices (PACKAGES="gate protocol/table").
-# Only short tests, and no mutants of scripts, because each mutation runs all of them. The coefficient is for busy
+# Only short tests, because each mutation runs all of them. The coefficient is for busy
 # machines.
 check-mutate: export GOFLAGS := -short
-check-mutate: export MUTANTS := 0
 check-mutate: $(GREMLINS)
 	@for p in $(or $(PACKAGES),gate protocol/table protocol/plan protocol/planner protocol/member); do \
 		$(GREMLINS) unleash --workers 1 --timeout-coefficient 20 -S lc ./internal/$$p || exit 1; \

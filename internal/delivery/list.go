@@ -196,9 +196,10 @@ func (s *source) detach(obj runtime.Object) runtime.Object {
 
 // Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache
 // goes through all of the kind that remains. So pages of small objects are large. How many bytes an object has is
-// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it. Large
-// objects may come behind small ones. So a page would have at most pageSpread times its bytes if all of its objects were
-// as large as those of the page with the largest, in this list or, by half, in the one before.
+// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it.
+//
+// Large objects may come behind small ones. So a page would have at most pageSpread times its bytes if all of its
+// objects were as large as those of the page with the largest, in this list or, by half, in the one before.
 const (
 	firstPage  = 16
 	pageGrowth = 16

@@ -44,12 +44,6 @@ func RunChaos(seed uint64, trace func(string)) *World {
 	return runChaos(seed, Options{Trace: trace}, spoiled{})
 }
 
-// RecordChaos is RunChaos with a Timeline.
-func RecordChaos(seed uint64) (*World, *Timeline) {
-	t := &Timeline{}
-	return runChaos(seed, Options{Timeline: t}, spoiled{}), t
-}
-
 func runChaos(seed uint64, o Options, s spoiled) *World {
 	o.Seed = seed
 	c := &Chaos{World: New(o)}

@@ -76,9 +76,6 @@ func (w *World) checkWritten(n *Node, t *table.Table) bool {
 
 // checkChange looks at a change of the objects.
 func (w *World) checkChange(c memory.Change) {
-	if w.opts.Timeline != nil {
-		w.opts.Timeline.change(w, c)
-	}
 	if c.Table == nil {
 		return
 	}
@@ -325,9 +322,6 @@ const oldCopy = "an old copy of the table"
 func (w *World) checkWrite(n *Node, f *flight, excuse string) {
 	h := &w.slots[f.key.slot]
 	h.version = w.version
-	if w.opts.Timeline != nil {
-		w.opts.Timeline.wrote(n, f.key)
-	}
 	w.logf("%s writes %v at epoch %d: version %d", n.ID, f.key, f.epoch, w.version)
 	switch {
 	case h.epoch <= f.epoch || h.opener == n:

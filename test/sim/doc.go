@@ -7,7 +7,7 @@
 //
 // Chaos makes up a life from a seed: two API servers, of which one may lag (server.go), the objects that members work
 // on (object.go), members that follow these with the production stream (informer.go), and faults (happen.go).
-// Survey counts what many lives were about, Timeline records one.
+// Survey counts what many lives were about.
 //
 // Scripts drive a World by hand (package member's tests). Nothing takes its time in such a world but what the script
 // holds up, and there are no objects.

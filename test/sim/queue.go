@@ -79,9 +79,6 @@ func (w *World) Run(d time.Duration) {
 		}
 		w.now = e.at
 		e.do()
-		if w.opts.Timeline != nil {
-			w.opts.Timeline.record(w)
-		}
 	}
 	if !w.Failed() {
 		w.now = end

@@ -34,8 +34,6 @@ type Options struct {
 	// Trial is what has come of a replica's reconciles in the present step of a canary, which began so long ago. May be
 	// nil: members report nothing.
 	Trial func(r *Replica, since time.Duration) trial.Side
-	// Timeline is filled with what people want to see. May be nil.
-	Timeline *Timeline
 }
 
 // World is a rota, its API server and its replicas. It is not safe for concurrent use.

@@ -22,7 +22,7 @@ type swap struct {
 	unknown string
 	// conflicts counts those in a row.
 	conflicts int
-	// sent is when the last one was sent, as Time.Mono. slow: it was not answered, or half of WriteTimeout was over by then.
+	// sent is when the last one was sent, as Time.Mono. slow: it was not answered, or only after half of WriteTimeout.
 	sent time.Duration
 	slow bool
 }

@@ -19,7 +19,6 @@ func main() {
 	limit := flag.Duration("for", 24*time.Hour, "stop after this `time`, too")
 	all := flag.Bool("all", true, "fail where something never happened, or two kinds of faults never met")
 	seed := flag.Uint64("seed", 0, "live through this `seed` only, and print what happened")
-	trace := flag.String("trace", "", "with -seed: write a trace for ui.perfetto.dev to this `file` instead")
 	members := flag.String("crowd", "", "print what rotas of these `numbers` of members cost, such as 10,100,1000")
 	flag.Parse()
 	// Most of what a life allocates dies at once.
@@ -28,8 +27,6 @@ func main() {
 	switch {
 	case *members != "":
 		err = crowds(*members)
-	case *trace != "":
-		err = record(*seed, *trace)
 	case *seed != 0:
 		err = failure(*seed, sim.RunChaos(*seed, func(line string) { fmt.Println(line) }))
 	default:
@@ -46,16 +43,6 @@ func failure(seed uint64, w *sim.World) error {
 		return nil
 	}
 	return errors.New(sim.Failure{Seed: seed, At: w.Now(), Violation: w.Violations()[0]}.String())
-}
-
-// record writes a trace of the life of a seed.
-func record(seed uint64, file string) error {
-	_, life := sim.RecordChaos(seed)
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	return errors.Join(life.WriteTrace(out), out.Close())
 }
 
 // survey lives through seeds and prints what came of it.
