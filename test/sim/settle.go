@@ -89,9 +89,9 @@ func (w *World) Unsettled() string {
 	if why := w.unreconciled(); why != "" && w.wild {
 		return why
 	}
-	byLoad := false
+	byLoad, byNumber := false, false
 	for _, n := range live {
-		byLoad = byLoad || n.cfg.ByLoad
+		byLoad, byNumber = byLoad || n.cfg.ByLoad, byNumber || !n.cfg.ByLoad
 	}
 	for id, got := range t.Counts() {
 		m, ok := t.Member(id)
@@ -99,7 +99,7 @@ func (w *World) Unsettled() string {
 			continue
 		}
 		if byLoad {
-			if got == 0 && !mixed && len(t.Members) <= int(t.Slots) {
+			if got == 0 && !mixed && !byNumber && len(t.Members) <= int(t.Slots) {
 				return id + " owns no slots"
 			}
 			continue // what it should own depends on loads

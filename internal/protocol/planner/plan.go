@@ -72,7 +72,8 @@ func (p *proposer) plan(d *draft) {
 func (p *proposer) target(d *draft, dead []string) []string {
 	t := p.Table
 	eligible, hold := p.eligible(dead)
-	tolerant := p.rollout()
+	// By load, only the first planner takes slots from members that stay. It alone knows loads, and who plans by number.
+	tolerant := p.rollout() || p.ByLoad && p.Rank > 0
 	suspended := p.suspended(d.next)
 	var key strings.Builder
 	key.WriteString(p.Version + " " + strconv.FormatUint(fingerprint(d.next), 16))
