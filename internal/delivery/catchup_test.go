@@ -22,72 +22,74 @@ import (
 
 // A drain asks about kinds that have objects in its slots only, and drains that begin at the same moment ask once.
 func TestCatchUpAsksForWhatMatters(t *testing.T) {
-	const kinds, slots, full, few = 200, 256, 5, 10
-	share := delivery.New(delivery.Options{Slots: slots, Patience: 20 * time.Millisecond})
-	all := slot.SetOf(slot.Range{First: 0, Last: slots - 1})
-	share.Hold(all)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer func() { cancel(); running.Wait() }()
-	faults := make([]*deliverytest.Faulty, kinds)
-	servers := make([]*deliverytest.Memory, kinds)
-	for n := range kinds {
-		kind := schema.GroupKind{Group: "example.com", Kind: "Kind" + strconv.Itoa(n)}
-		require.NoError(t, share.Shard(kind))
-		servers[n] = deliverytest.NewMemory()
-		objects := few
-		if n < full {
-			objects = 10 * slots
+	synctest.Test(t, func(t *testing.T) {
+		const kinds, slots, full, few = 200, 256, 5, 10
+		share := delivery.New(delivery.Options{Slots: slots, Patience: 20 * time.Millisecond})
+		all := slot.SetOf(slot.Range{First: 0, Last: slots - 1})
+		share.Hold(all)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer func() { cancel(); running.Wait() }()
+		faults := make([]*deliverytest.Faulty, kinds)
+		servers := make([]*deliverytest.Memory, kinds)
+		for n := range kinds {
+			kind := schema.GroupKind{Group: "example.com", Kind: "Kind" + strconv.Itoa(n)}
+			require.NoError(t, share.Shard(kind))
+			servers[n] = deliverytest.NewMemory()
+			objects := few
+			if n < full {
+				objects = 10 * slots
+			}
+			for o := range objects {
+				if _, err := servers[n].Create(ctx, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%d-%d", n, o)},
+					nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			faults[n] = deliverytest.NewFaulty(servers[n].ListWatch("", ""), false)
+			inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
+			running.Go(func() { inf.RunWithContext(ctx) })
 		}
-		for o := range objects {
-			if _, err := servers[n].Create(ctx, types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("o%d-%d", n, o)},
-				nil); err != nil {
-				t.Fatal(err)
+		require.NoError(t, share.Warm(ctx, all))
+		for _, f := range faults { // their requests count below otherwise
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+				if f.Counts().Open > 0 {
+					break
+				}
 			}
 		}
-		faults[n] = deliverytest.NewFaulty(servers[n].ListWatch("", ""), false)
-		inf := share.NewInformer(kind, faults[n], &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{})
-		running.Go(func() { inf.RunWithContext(ctx) })
-	}
-	require.NoError(t, share.Warm(ctx, all))
-	for _, f := range faults { // their requests count below otherwise
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
-			if f.Counts().Open > 0 {
-				break
+		for _, server := range servers {
+			server.Tick() // no kind has seen the present version
+		}
+		asked := func() (sum int) {
+			for _, f := range faults {
+				sum += f.Counts().Asked
 			}
+			return sum
 		}
-	}
-	for _, server := range servers {
-		server.Tick() // no kind has seen the present version
-	}
-	asked := func() (sum int) {
-		for _, f := range faults {
-			sum += f.Counts().Asked
-		}
-		return sum
-	}
-	populated := func(n slot.Slot) (of int) {
-		for _, slots := range share.Digest(slot.SetOf(slot.Range{First: n, Last: n})) {
-			of += min(1, slots[n].Objects)
-		}
-		return of
-	}
-	const n = slot.Slot(7)
-	before := asked()
-	var drains sync.WaitGroup
-	for range 10 {
-		drains.Go(func() {
-			if err := share.CatchUp(ctx, slot.SetOf(slot.Range{First: n, Last: n})); err != nil {
-				t.Error(err)
+		populated := func(n slot.Slot) (of int) {
+			for _, slots := range share.Digest(slot.SetOf(slot.Range{First: n, Last: n})) {
+				of += min(1, slots[n].Objects)
 			}
-		})
-	}
-	drains.Wait()
-	got := asked() - before
-	t.Logf("%d of %d kinds have objects in the slot; 10 drains asked %d times", populated(n), kinds, got)
-	if limit := 20 * populated(n); got > limit || populated(n) < full {
-		t.Errorf("%d requests, want at most %d", got, limit)
-	}
+			return of
+		}
+		const n = slot.Slot(7)
+		before := asked()
+		var drains sync.WaitGroup
+		for range 10 {
+			drains.Go(func() {
+				if err := share.CatchUp(ctx, slot.SetOf(slot.Range{First: n, Last: n})); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		drains.Wait()
+		got := asked() - before
+		t.Logf("%d of %d kinds have objects in the slot; 10 drains asked %d times", populated(n), kinds, got)
+		if limit := 20 * populated(n); got > limit || populated(n) < full {
+			t.Errorf("%d requests, want at most %d", got, limit)
+		}
+	})
 }
 
 // A drain waits for handlers that have not been told of a deletion that their store shows already, which costs no
