@@ -72,7 +72,7 @@ func runChaos(seed uint64, o Options, s spoiled) *World {
 	c.heal()
 	c.Settle(4 * time.Minute)
 	if (c.orders || c.places) && !c.Failed() {
-		c.endOrders()
+		c.endOrders(60)
 		c.Settle(4 * time.Minute)
 	}
 	return c.World

@@ -206,13 +206,17 @@ func (c *Chaos) tryOrder(change func(*table.Table), tries int) {
 	})
 }
 
-// endOrders ends what people asked for.
-func (c *Chaos) endOrders() {
+// endOrders ends what people asked for. While the members recover a table, people try again, so many times.
+func (c *Chaos) endOrders(tries int) {
 	if t := c.Objects.Table().Table; !c.orders && !c.places || t == nil || !t.Ordered() {
 		return
 	}
 	c.logf("moves go on, and nobody is drained any more")
-	if err := c.Order(func(t *table.Table) { t.DropOrders(table.OldestFormat) }); err != nil {
+	err := c.Order(func(t *table.Table) { t.DropOrders(table.OldestFormat) })
+	switch {
+	case err != nil && tries > 1:
+		c.after(time.Second, func() { c.endOrders(tries - 1) })
+	case err != nil:
 		c.violate("ordered", "the orders cannot be ended: %v", err)
 	}
 }
