@@ -196,23 +196,22 @@ func TestTimeoutParameter(t *testing.T) {
 	}
 }
 
-// A Lease whose creation was not answered is renewed by the next try, and another process's is not.
-func TestLeaseOfALostAnswer(t *testing.T) {
+// losesCreation is a server with one Lease, whose creation it does not answer. It fails the requests that failing says.
+func losesCreation(t *testing.T, failing func(*http.Request) bool) *store.Kubernetes {
 	var there *coordinationv1.Lease
-	lost := true
 	s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method {
-		case http.MethodPost:
-			if there != nil {
-				status(http.StatusConflict)(w, r)
-				return
-			}
+		switch {
+		case failing(r):
+			status(http.StatusInternalServerError)(w, r)
+			return
+		case r.Method == http.MethodPost && there != nil:
+			status(http.StatusConflict)(w, r)
+			return
+		case r.Method == http.MethodPost:
 			there = read(t, r)
 			there.UID, there.ResourceVersion = "1", "1"
-			if lost {
-				panic(http.ErrAbortHandler)
-			}
-		case http.MethodPut:
+			panic(http.ErrAbortHandler)
+		case r.Method == http.MethodPut:
 			if there = read(t, r); there.UID != "1" || there.ResourceVersion != "1" {
 				t.Errorf("the renewal is of %s at %s", there.UID, there.ResourceVersion)
 			}
@@ -221,10 +220,15 @@ func TestLeaseOfALostAnswer(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(there)
 	})
+	return s
+}
+
+// A Lease whose creation was not answered is renewed by the next try, and another process's is not.
+func TestLeaseOfALostAnswer(t *testing.T) {
+	s := losesCreation(t, func(*http.Request) bool { return false })
 	if _, o, _ := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute); o != member.OutcomeUnknown {
 		t.Errorf("without an answer: %v", o)
 	}
-	lost = false
 	l, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute)
 	if o != member.OutcomeDone || l.UID != "1" || l.Version != "2" {
 		t.Errorf("again: %+v, %v, %v", l, o, err)
@@ -238,30 +242,9 @@ func TestLeaseOfALostAnswer(t *testing.T) {
 func TestLeaseOfALostAnswerAndAFailure(t *testing.T) {
 	for _, failing := range []string{http.MethodPut, http.MethodGet} {
 		t.Run(failing, func(t *testing.T) {
-			var there *coordinationv1.Lease
-			try := 0
-			s, _ := fake(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == failing && try == 2 {
-					status(http.StatusInternalServerError)(w, r)
-					return
-				}
-				switch r.Method {
-				case http.MethodPost:
-					if there != nil {
-						status(http.StatusConflict)(w, r)
-						return
-					}
-					there = read(t, r)
-					there.UID, there.ResourceVersion = "1", "1"
-					panic(http.ErrAbortHandler)
-				case http.MethodPut:
-					there = read(t, r)
-					there.ResourceVersion = "2"
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_ = json.NewEncoder(w).Encode(there)
-			})
-			for try = 1; try <= 3; try++ {
+			try := 1
+			s := losesCreation(t, func(r *http.Request) bool { return r.Method == failing && try == 2 })
+			for ; try <= 3; try++ {
 				_, o, err := s.CreateLease(t.Context(), member.Lease{ID: "a"}, time.Minute)
 				if o == member.OutcomeConflict || try == 3 && o != member.OutcomeDone {
 					t.Errorf("try %d: %v, %v", try, o, err)
