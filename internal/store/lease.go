@@ -130,7 +130,7 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 			return out, o, err
 		}
 		var why member.Outcome
-		if base, why, err = k.reread(ctx, lease, time.Now().Add(timeout)); why != member.OutcomeDone {
+		if base, why, err = k.reread(ctx, lease, timeout); why != member.OutcomeDone {
 			return member.Lease{}, why, err
 		}
 		if attempt == 1 {
@@ -158,9 +158,9 @@ func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, l
 }
 
 // reread finds out why a renewal met a conflict. OutcomeDone: the Lease is still the member's.
-func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, deadline time.Time,
+func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (*coordinationv1.Lease, member.Outcome, error) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	obj, err := k.getLease(ctx, lease.ID)
 	switch {
