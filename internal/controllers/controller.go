@@ -12,7 +12,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -48,8 +47,8 @@ type Controller struct {
 	toldUnwrapped atomic.Bool
 	// toldDropped says that NoteDropped has logged.
 	toldDropped atomic.Bool
-	// tally is what came of its reconciles; Work.With guards it.
-	tally trial.Tally
+	// trial is what came of its reconciles in a step of a canary; Work.With guards it.
+	trial step
 
 	mu      sync.Mutex
 	explain func() string // why its workers do not run

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/protocol/trial"
 	"github.com/rota-dev/rota/internal/work"
 )
 
@@ -81,13 +80,10 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
 	took := failure.At - f.With.Begun
+	canary := c.env.Canary()
 	c.Work.With(func(k *keys) {
-		if !f.Gone && !k.Ails(key) {
-			if f.Arrived {
-				c.tally.Arrived()
-			} else {
-				c.tally.Add(took, f.Beside, f.Err != nil)
-			}
+		if step := c.trial.at(canary); step != nil && !f.Gone && !k.Ails(key) {
+			step.Try(key, f.Arrived, took, f.Beside, f.Err != nil)
 		}
 		switch {
 		case f.Err != nil:
@@ -98,30 +94,6 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 			k.Succeed(key)
 		}
 	})
-}
-
-// Trial returns what came of all reconciles but retries and those of objects that were gone, and how many objects keep
-// failing, or hang.
-func (s *Set) Trial() (sum trial.Side) {
-	now := s.env.Wall()
-	for _, c := range s.All() {
-		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind))}
-		c.Work.With(func(k *keys) {
-			one.Tally = c.tally
-			k.Ailments(func(_ types.NamespacedName, of work.Ailment) {
-				if of.Failures >= coverage.FailingInRow {
-					one.Failing++
-				}
-			})
-			k.Flights(func(_ types.NamespacedName, f work.Flight[work.Flying]) {
-				if now.Sub(f.With.Since) >= coverage.HangingAfter {
-					one.Failing++
-				}
-			})
-		})
-		sum = sum.Plus(one)
-	}
-	return sum
 }
 
 // Sum is what came of all reconciles.

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -33,6 +34,8 @@ type Env struct {
 	// Now is the monotonic time, Wall that of the wall.
 	Now  func() time.Duration
 	Wall func() time.Time
+	// Canary returns that of the last table seen; never nil.
+	Canary func() *table.Canary
 	// Asked is told what the gate said, and TellNow of what must be told before the process ends: it blocks until that is
 	// so or ctx ends.
 	Asked   func(gate.Verdict)

@@ -14,12 +14,13 @@ import (
 
 // TestRecordedReports: what former builds reported is read as far as they knew of it, and what they knew is reported in
 // the same form, so that they read it, too. The files are full() as package coverage of these commits wrote it:
-// before-loads 0601e9d5, before-trials 87153a7b, trials 1eb3217d. Never write them anew: a field keeps its form.
+// before-loads 0601e9d5, before-trials 87153a7b, trials 1eb3217d. Never write them anew: a field keeps its form. What has another meaning gets
+// another field: field trial counted tries, and field canary counts objects.
 func TestRecordedReports(t *testing.T) {
 	for name, unknown := range map[string]func(*coverage.Report){
 		"before-loads":  func(r *coverage.Report) { r.Loads, r.Trial = nil, nil },
 		"before-trials": func(r *coverage.Report) { r.Trial = nil },
-		"trials":        func(*coverage.Report) {},
+		"trials":        func(r *coverage.Report) { r.Trial = nil },
 	} {
 		text, err := os.ReadFile("testdata/recorded/" + name + ".json")
 		require.NoError(t, err)
@@ -36,6 +37,7 @@ func TestRecordedReports(t *testing.T) {
 		if d := cmp.Diff(want, got, cmp.AllowUnexported(slot.Set{})); d != "" {
 			t.Errorf("%s is read otherwise (-want +got):\n%s", name, d)
 		}
+		delete(recorded, "trial")
 		written := encode(t, full())
 		for field, want := range recorded {
 			if written[field] != want {

@@ -86,7 +86,7 @@ const (
 	fieldMoving    = "moving"
 	fieldLoads     = "loads"
 	fieldHottest   = "hottest"
-	fieldTrial     = "trial"
+	fieldTrial     = "canary"
 )
 
 const (

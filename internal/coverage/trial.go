@@ -18,12 +18,21 @@ type Trial struct {
 	trial.Side
 }
 
-// encode returns build, began, step, objects, failing, tries, changed, failed; and for each sort of tries how many, and
-// the sums of seconds, their squares, their logarithms and the squares of these.
+// counts returns the numbers of a trial but Step, in the order in which a report has them.
+func (t *Trial) counts() []*int64 {
+	return []*int64{
+		&t.Objects, &t.Ailing, &t.Failing, &t.Tries, &t.Arrived, &t.ArrivedFailed, &t.Changed, &t.Failed,
+	}
+}
+
+// encode returns build, began, step, and the counts; and for each sort of tries how many, and the sums of seconds, their
+// squares, their logarithms and the squares of these.
 func (t *Trial) encode() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s %d %d %d %d %d %d %d", t.Build, t.Began, t.Step, t.Objects, t.Failing, t.Tries, t.Changed,
-		t.Failed)
+	fmt.Fprintf(&out, "%s %d %d", t.Build, t.Began, t.Step)
+	for _, n := range t.counts() {
+		fmt.Fprintf(&out, " %d", *n)
+	}
 	for _, of := range t.Times {
 		fmt.Fprintf(&out, " %d", of.N)
 		for _, x := range []float64{of.Seconds, of.Squares, of.Logs, of.LogSquares} {
@@ -39,11 +48,13 @@ func (r *Report) decodeTrial(text string) error {
 		return nil
 	}
 	w := strings.Fields(text)
-	const columns, each = 8, 5
+	t := &Trial{}
+	const names, each = 3, 5
+	columns := names + len(t.counts())
 	if len(w) != columns+each*trial.Sorts {
 		return r.lineError(fieldTrial, 0, text)
 	}
-	t := &Trial{Build: w[0]}
+	t.Build = w[0]
 	ok := true
 	number := func(word string) int64 {
 		n, err := strconv.ParseInt(word, 10, 64)
@@ -56,8 +67,9 @@ func (r *Report) decodeTrial(text string) error {
 		return x
 	}
 	t.Began, t.Step = number(w[1]), int(number(w[2]))
-	t.Objects, t.Failing, t.Tries = number(w[3]), number(w[4]), number(w[5])
-	t.Changed, t.Failed = number(w[6]), number(w[7])
+	for i, n := range t.counts() {
+		*n = number(w[names+i])
+	}
 	for i := range t.Times {
 		of := w[columns+each*i:]
 		t.Times[i] = trial.Times{

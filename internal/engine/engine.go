@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/internal/store"
@@ -46,7 +47,6 @@ type Engine struct {
 	// reports is nil where there is no API server.
 	reports  report.Store
 	reporter *report.Reporter
-	trials   report.Trials
 	gate     *gate.Gate
 	long     gate.LongWrites
 	share    *delivery.Share
@@ -163,6 +163,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.controllers = controllers.NewSet(controllers.Env{
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
 		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow, Dropped: r.metrics.drop,
+		Canary: func() *table.Canary { return &r.tableOf().Canary },
 	})
 	r.adapted = r.adaptable()
 	return r

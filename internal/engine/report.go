@@ -32,7 +32,7 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 	r := h.rota
 	out := r.outline(id, setup)
 	out.Health, out.Hottest = r.controllers.Health(), r.controllers.Hottest()
-	out.Trial = r.trials.Look(&r.tableOf().Canary, r.controllers.Trial())
+	out.Trial = r.controllers.Trial()
 	now := r.now()
 	for s, at := range r.controllers.Oldest() {
 		if age := now - at; age > time.Second && out.Open.Has(s) {

@@ -60,7 +60,7 @@ type entry[K comparable, F any] struct {
 	claim any
 	// flight is not nil while it is in flight.
 	flight *Flight[F]
-	// ailment is not nil if its last reconcile failed, unless too many did.
+	// ailment is not nil if its last reconcile failed.
 	ailment *Ailment
 }
 

@@ -3,7 +3,6 @@ package work_test
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -433,28 +432,27 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 	})
 }
 
-// What is remembered of keys that fail is bounded, and the sum does not count one object twice.
+// All keys that fail are counted, the errors of some are remembered, and the sum does not count one object twice.
 func TestFailuresAreBounded(t *testing.T) {
+	const all, explained = 2 * work.ExplainedAilments, work.ExplainedAilments
 	k := work.NewKeys[key, int]()
 	for range 2 {
-		for n := range 2 * work.CountedAilments {
-			k.Fail(key(fmt.Sprint(n)), work.Failure{Err: errors.New("boom")})
+		for n := range all {
+			k.Fail(key(fmt.Sprint(n)), work.Failure{Err: errors.New("boom"), Text: "boom"})
 		}
 	}
-	if got := k.Sum(); got.Objects != work.CountedFailures || got.Failures != 4*work.CountedAilments {
-		t.Errorf("%d failures of %d objects, want %d of %d", got.Failures, got.Objects, 4*work.CountedAilments,
-			work.CountedFailures)
+	if got := k.Sum(); got.Objects != work.CountedFailures || got.Failures != 2*all {
+		t.Errorf("%d failures of %d objects, want %d of %d", got.Failures, got.Objects, 2*all, work.CountedFailures)
 	}
-	if k.Size() != work.CountedAilments {
-		t.Errorf("%d keys are remembered, want %d", k.Size(), work.CountedAilments)
-	}
-	all := maps.Collect(func(yield func(key, int) bool) {
-		k.Ailments(func(key key, a work.Ailment) { yield(key, a.Failures) })
+	ailments, texts := 0, 0
+	k.Ailments(func(key key, a work.Ailment) {
+		if ailments++; a.Failures != 2 {
+			t.Errorf("%s failed %d times, want 2", key, a.Failures)
+		}
+		texts += len(a.Text)
 	})
-	for key, failures := range all {
-		if failures != 2 {
-			t.Errorf("%s failed %d times, want 2", key, failures)
-		}
+	if ailments != all || texts != explained*len("boom") {
+		t.Errorf("%d keys ail, and %d bytes explain them; want %d and %d", ailments, texts, all, explained*len("boom"))
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 const (
 	// CountedFailures bounds the objects of which it is remembered that they failed since the last success.
 	CountedFailures = 64
-	// CountedAilments bounds those whose last reconcile failed.
-	CountedAilments = 1000
+	// ExplainedAilments bounds those whose last reconcile failed and of which the error is remembered. All are counted:
+	// canaries are judged by how many there are.
+	ExplainedAilments = 1000
 )
 
 // Failure is what came of a reconcile that failed.
@@ -33,7 +34,8 @@ type Ailment struct {
 	Slot             slot.Slot
 	Failures, Panics int
 	Since, Last      time.Time
-	Text             string
+	// Text is empty if more than ExplainedAilments came before it.
+	Text string
 }
 
 // Sum is what came of the reconciles of all keys since the last one that succeeded.
@@ -84,21 +86,21 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	}
 	e := k.ailing[key]
 	if e == nil {
-		if len(k.ailing) >= CountedAilments {
-			return
-		}
 		e = k.known(key)
 		e.ailment, k.ailing[key] = &Ailment{Since: f.Wall}, e
 	}
 	a := e.ailment
-	a.Slot, a.Last, a.Text = f.Slot, f.Wall, f.Text
+	a.Slot, a.Last = f.Slot, f.Wall
 	a.Failures++
+	if len(k.ailing) <= ExplainedAilments || a.Text != "" {
+		a.Text = f.Text
+	}
 	if f.Panicked {
 		a.Panics++
 	}
 }
 
-// Ails says whether the last reconcile of a key failed, as far as that is remembered.
+// Ails says whether the last reconcile of a key failed.
 func (k *Keys[K, F]) Ails(key K) bool { return k.ailing[key] != nil }
 
 // Succeed counts a reconcile that succeeded.

@@ -41,7 +41,7 @@ func (w *World) checkPlaces(old, t *table.Table) {
 		w.violate("canary", "%s makes of the canary %+v this: %+v", w.writer.ID, *was, *is)
 	}
 	// One that ends and was not promoted ends with all that a process cannot read of, or with the last member.
-	if was.On() && !is.On() && was.State == table.CanaryRuns && len(t.Members) > 0 && len(t.Pins) > 0 {
+	if was.Runs() && !is.On() && len(t.Members) > 0 && len(t.Pins) > 0 {
 		w.violate("canary", "%s ends the canary %+v", w.writer.ID, *was)
 	}
 	if was.On() || len(old.Pins) > 0 {
@@ -112,7 +112,7 @@ func (w *World) misplaced(t *table.Table, fair bool) string {
 	}
 	back := c.On() && c.State == table.CanaryBack
 	parted := c.On() && c.State != table.CanaryPromoted && there[0] && (there[1] || back)
-	if c.On() && c.State == table.CanaryRuns && c.Began == 0 && there[1] {
+	if c.Runs() && c.Began == 0 && there[1] {
 		return "the canary has not begun"
 	}
 	mine, pins := t.CanarySlots(), t.PinsBySlot()
@@ -195,7 +195,7 @@ func (c *Chaos) drawPlace() func(*table.Table) {
 	switch c.placers.IntN(8) {
 	case 0, 1, 2:
 		return func(t *table.Table) {
-			if !t.Canary.On() || t.Canary.State != table.CanaryRuns {
+			if !t.Canary.Runs() {
 				t.Canary = table.Canary{Build: build, Steps: steps, Every: every, Since: since, By: "somebody"}
 			}
 		}

@@ -75,9 +75,9 @@ func StartCanary(t *table.Table, c Canary, by By) error {
 		return ErrAsItIs // a write of which nobody knew took effect
 	case len(t.Members) == 0:
 		return errors.New("the rota has no members, and a canary ends with the last member: start some first")
-	case was.On() && was.State == table.CanaryRuns && was.Build == c.Build:
+	case was.Runs() && was.Build == c.Build:
 		return fmt.Errorf("a canary of build %s runs already: `rota canary status` shows it; abort it to start anew", c.Build)
-	case was.On() && was.State == table.CanaryRuns:
+	case was.Runs():
 		return fmt.Errorf("a canary of build %s runs, and there can be one: promote or abort it first", was.Build)
 	case was.On() && was.State == table.CanaryPromoted && members[was.Build] > 0:
 		return fmt.Errorf("build %s is promoted, and members of other builds are left: the builds are %s. Roll these out to "+

@@ -36,7 +36,7 @@ func (p *proposer) lookAtCanary() {
 	c := &p.canary
 	of := &p.Table.Canary
 	switch {
-	case !of.On() || of.State != table.CanaryRuns || of.Began == 0 || p.Phase != Joined || p.Rank != 0:
+	case !of.Runs() || of.Began == 0 || p.Phase != Joined || p.Rank != 0:
 		c.asked, c.next, c.of, c.verdict = false, 0, table.Canary{}, trial.Verdict{}
 		return
 	case c.next == 0:

@@ -72,6 +72,9 @@ type Canary struct {
 // On says whether there is a canary.
 func (c *Canary) On() bool { return c.Build != "" }
 
+// Runs says that there is one, and that it has neither been promoted nor gone back.
+func (c *Canary) Runs() bool { return c.On() && c.State == CanaryRuns }
+
 // Share is the canary's present share of the slots, in percent, without Namespaces.
 func (c *Canary) Share() int {
 	if c.State != CanaryRuns || c.Step >= len(c.Steps) {
@@ -85,10 +88,12 @@ func (c *Canary) Last() bool {
 	return c.Step+1 >= len(c.Steps) || c.Steps[c.Step+1] == hundredPercent
 }
 
-// Same says that two are the same canary in the same step.
-func (c *Canary) Same(other *Canary) bool {
-	return c.Build == other.Build && c.Since == other.Since && c.State == other.State && c.Step == other.Step &&
-		c.Began == other.Began
+// Same says that two are the same canary in the same step, and that the step has begun in both or in neither.
+func (c *Canary) Same(other *Canary) bool { return c.SameStep(other) && c.Began == other.Began }
+
+// SameStep says that two are the same canary in the same step.
+func (c *Canary) SameStep(other *Canary) bool {
+	return c.Build == other.Build && c.Since == other.Since && c.State == other.State && c.Step == other.Step
 }
 
 // Apart says that a member is of the canary's build and may own the canary's slots alone.
@@ -110,7 +115,7 @@ func (t *Table) SlotOf(object string) slot.Slot {
 // no other objects meet the build.
 func (t *Table) CanarySlots() (set slot.Set) {
 	c := &t.Canary
-	if !c.On() || c.State != CanaryRuns {
+	if !c.Runs() {
 		return set
 	}
 	for _, namespace := range c.Namespaces {

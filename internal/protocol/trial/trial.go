@@ -12,31 +12,43 @@ import (
 type Side struct {
 	// Tally is of a step of the canary.
 	Tally
-	// Objects is how many they have now, and Failing how many of these keep failing, or hang.
-	Objects, Failing int64
+	// Objects is how many they have now. The last reconcile of Ailing of these failed, and Failing of them keep failing,
+	// or hang.
+	Objects, Ailing, Failing int64
 }
 
 // Plus returns the sum of two sides.
 func (s Side) Plus(other Side) Side {
-	return Side{s.Tally.Plus(other.Tally), s.Objects + other.Objects, s.Failing + other.Failing}
+	return Side{
+		s.Tally.Plus(other.Tally), s.Objects + other.Objects, s.Ailing + other.Ailing, s.Failing + other.Failing,
+	}
 }
 
 // Possible says that a side can be true.
 func (s Side) Possible() bool {
-	return s.Tally.Possible() && s.Failing >= 0 && s.Objects >= 0 && s.Objects < most && s.Failing < most
+	for _, n := range []int64{s.Objects, s.Ailing, s.Failing} {
+		if n < 0 || n >= most {
+			return false
+		}
+	}
+	return s.Tally.Possible()
 }
 
 // most is more than there ever is of anything.
 const most = 1 << 50
 
-// Tally is what came of tries: reconciles, but for those of objects whose last one failed. So an object that keeps
-// failing counts once, however often it is tried again. The zero value has no tries.
+// Tally is what came of tries: reconciles, but for those of objects whose last one failed. All but Tries counts
+// objects, each once: one that is tried a thousand times says no more of a build than one that is tried once. The zero
+// value has no tries. Objects counts one.
 type Tally struct {
-	// Changed of the tries are not those that a handover brings: these come all at once, and of the objects that fail with
-	// every build each fails once more. Failed of the former failed.
-	Tries, Changed, Failed int64
-	// Times are how long those that Changed counts took, by how many the member worked on beside them: none, up to 2, up
-	// to 6, more.
+	Tries int64
+	// Arrived objects were reconciled since a handover brought them, and ArrivedFailed of them failed then. These come all
+	// at once, and of the objects that fail with every build each fails once more.
+	Arrived, ArrivedFailed int64
+	// Changed objects were reconciled because of a change, and Failed of them failed at one change or more.
+	Changed, Failed int64
+	// Times are how long the first of these reconciles took of each that Changed counts, by how many the member worked on
+	// beside it: none, up to 2, up to 6, more.
 	Times [Sorts]Times
 }
 
@@ -53,10 +65,16 @@ type Times struct {
 // shortest is how long a try takes at least, so that it has a logarithm.
 const shortest = time.Microsecond
 
-// Arrived counts a try that a handover brought.
-func (t *Tally) Arrived() { t.Tries++ }
+// Arrive counts another object that a handover brought, and a try.
+func (t *Tally) Arrive(failed bool) {
+	t.Tries++
+	t.Arrived++
+	if failed {
+		t.ArrivedFailed++
+	}
+}
 
-// Add counts another try: how long it took, beside how many others, and whether it failed.
+// Add counts another object that changed, and a try: how long it took, beside how many others, and whether it failed.
 func (t *Tally) Add(took time.Duration, beside int, failed bool) {
 	t.Tries++
 	t.Changed++
@@ -73,11 +91,10 @@ func (t *Tally) Add(took time.Duration, beside int, failed bool) {
 	of.LogSquares += l * l
 }
 
-// plus adds other, times a sign.
-func (t Times) plus(other Times, sign float64) Times {
+func (t Times) plus(other Times) Times {
 	return Times{
-		N: t.N + int64(sign)*other.N, Seconds: t.Seconds + sign*other.Seconds, Squares: t.Squares + sign*other.Squares,
-		Logs: t.Logs + sign*other.Logs, LogSquares: t.LogSquares + sign*other.LogSquares,
+		N: t.N + other.N, Seconds: t.Seconds + other.Seconds, Squares: t.Squares + other.Squares,
+		Logs: t.Logs + other.Logs, LogSquares: t.LogSquares + other.LogSquares,
 	}
 }
 
@@ -90,22 +107,18 @@ func (t Times) possible() bool {
 	return t.N >= 0 && t.N < most && t.Seconds >= 0 && t.Squares >= 0 && t.LogSquares >= 0
 }
 
-// plus adds other, times a sign.
-func (t Tally) plus(other Tally, sign int64) Tally {
-	t.Tries += sign * other.Tries
-	t.Changed += sign * other.Changed
-	t.Failed += sign * other.Failed
+// Plus returns the sum of two tallies.
+func (t Tally) Plus(other Tally) Tally {
+	t.Tries += other.Tries
+	t.Arrived += other.Arrived
+	t.ArrivedFailed += other.ArrivedFailed
+	t.Changed += other.Changed
+	t.Failed += other.Failed
 	for i := range t.Times {
-		t.Times[i] = t.Times[i].plus(other.Times[i], float64(sign))
+		t.Times[i] = t.Times[i].plus(other.Times[i])
 	}
 	return t
 }
-
-// Plus returns the sum of two tallies.
-func (t Tally) Plus(other Tally) Tally { return t.plus(other, 1) }
-
-// Minus returns what was counted since an earlier state of the same tally.
-func (t Tally) Minus(earlier Tally) Tally { return t.plus(earlier, -1) }
 
 // Possible says that a tally can be true.
 func (t Tally) Possible() bool {
@@ -116,17 +129,17 @@ func (t Tally) Possible() bool {
 		}
 		timed += of.N
 	}
-	return t.Tries >= 0 && t.Tries < most && t.Changed >= 0 && t.Changed <= t.Tries && t.Failed >= 0 &&
-		t.Failed <= t.Changed && timed <= t.Changed
+	return 0 <= t.ArrivedFailed && t.ArrivedFailed <= t.Arrived && t.Arrived <= t.Tries && t.Tries < most &&
+		0 <= t.Failed && t.Failed <= t.Changed && t.Changed <= t.Tries && timed <= t.Changed
 }
 
 const (
 	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many of a
 	// build that fails with 2 % of all objects, two or more fail in 98 of 100 cases.
 	Enough = 300
-	// few is how many changes a verdict needs, that it takes longer and that it does not.
+	// few is how many objects that changed a verdict needs, that it takes longer and that it does not.
 	few = 30
-	// worse is by how much the part of tries that fail must be larger to matter, slower by which factor tries must take
+	// worse is by how much the part of objects that fail must be larger to matter, slower by which factor tries must take
 	// longer, and longer by how much at least.
 	worse, slower, longer = 0.005, 2, 5 * time.Millisecond
 	// sure is the probability of chance below which the canary is bad, and sureBy the same in standard deviations: there
@@ -146,17 +159,22 @@ type Verdict struct {
 
 // Compare compares the canary's tries with those of the others meanwhile.
 //
-// Two parts are compared: of the objects that keep failing now, and of the tries that failed. The former shows a build
-// that fails for certain objects, however often the others are reconciled, and the latter one that fails now and then
-// for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): of all
-// failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
-// their logarithms, are compared by Welch's statistic (1947), stratified.
+// Two parts are compared: of the objects that keep failing now, and of those that changed and failed. The former
+// shows a build that fails for certain objects, however often the others are reconciled, and the latter one that fails
+// now and then for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski,
+// 1940): of all failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
+// their logarithms, are compared by Welch's statistic (1947), stratified. All of these are tests of figures that do not
+// depend on each other, which is why each object counts once.
+//
+// Objects that failed when a handover brought them are compared with those of the others whose last reconcile failed. A
+// canary is suspected for them alone: a first reconcile may fail more often than others do, with any build.
 func Compare(canary, others Side) Verdict {
 	c := compare(&canary.Times, &others.Times)
-	v := Verdict{Text: fmt.Sprintf("%s; others: %s", canary.text(c.n, c.took), others.text(c.n, c.other))}
+	v := Verdict{Text: texts(canary, others, c)}
 	chance := math.Min(
 		chanceOf(canary.Failing, canary.Objects, others.Failing, others.Objects),
 		chanceOf(canary.Failed, canary.Changed, others.Failed, others.Changed))
+	arrived := chanceOf(canary.ArrivedFailed, canary.Arrived, others.Ailing, others.Objects)
 	by := c.by
 	if c.n < few {
 		by = math.Min(by, suspectBy)
@@ -169,8 +187,8 @@ func Compare(canary, others Side) Verdict {
 	case canary.Tries < Enough || others.Tries < Enough:
 		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
 	case c.n < few:
-		v.Text = fmt.Sprintf("fewer than %d reconciles of changes that can be compared: %s", few, v.Text)
-	case chance < suspect || by > suspectBy:
+		v.Text = fmt.Sprintf("fewer than %d objects that changed can be compared: %s", few, v.Text)
+	case math.Min(chance, arrived) < suspect || by > suspectBy:
 		v.Text = "it may be worse: " + v.Text
 	default:
 		v.Good = true
@@ -236,22 +254,30 @@ const tiny = 1e-24
 
 func part(k, n int64) float64 { return float64(k) / float64(max(n, 1)) }
 
-// text is how people read a side, of which so many were compared, which took so many seconds in the mean.
-func (s Side) text(compared int64, mean float64) string {
-	if s.Tries == 0 {
-		return "no reconciles"
+// texts are how people read two sides. What neither of them has is left out.
+func texts(canary, others Side, c compared) string {
+	text := func(s Side, arrived string, mean float64) string {
+		all := "no reconciles"
+		if s.Tries > 0 {
+			all = fmt.Sprintf("%d reconciles", s.Tries)
+		}
+		if s.Changed > 0 {
+			all += fmt.Sprintf(", %d of %d changed objects failed (%.2f %%)", s.Failed, s.Changed, 100*part(s.Failed, s.Changed))
+		}
+		if c.n > 0 {
+			all += fmt.Sprintf(", mean %v", rounded(time.Duration(mean*float64(time.Second))))
+		}
+		if canary.ArrivedFailed > 0 {
+			all += arrived
+		}
+		if canary.Failing > 0 || others.Failing > 0 {
+			all += fmt.Sprintf(", %d of %d objects keep failing", s.Failing, s.Objects)
+		}
+		return all
 	}
-	text := fmt.Sprintf("%d reconciles", s.Tries)
-	if s.Changed > 0 {
-		text += fmt.Sprintf(", %d of %d of changes failed (%.2f %%)", s.Failed, s.Changed, 100*part(s.Failed, s.Changed))
-	}
-	if compared > 0 {
-		text += fmt.Sprintf(", mean %v", rounded(time.Duration(mean*float64(time.Second))))
-	}
-	if s.Failing > 0 {
-		text += fmt.Sprintf(", and %d of %d objects keep failing", s.Failing, s.Objects)
-	}
-	return text
+	came := fmt.Sprintf(", %d of %d objects failed when they came", canary.ArrivedFailed, canary.Arrived)
+	fail := fmt.Sprintf(", %d of %d objects fail now", others.Ailing, others.Objects)
+	return text(canary, came, c.took) + "; others: " + text(others, fail, c.other)
 }
 
 // rounded leaves out what does not matter.

@@ -70,13 +70,85 @@ func TestArrivalsAreNotTimed(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
 	others, canary := tries(chance, 5000, 0, 20*time.Millisecond), trial.Side{}
 	for range 500 {
-		canary.Arrived()
+		canary.Arrive(false)
 	}
 	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "can be compared: 500 reconciles; others") {
 		t.Errorf("without timed ones: %+v", v)
 	}
 	if v := trial.Compare(canary.Plus(tries(chance, 30, 0, 20*time.Millisecond)), others); !v.Good {
 		t.Errorf("with 30: %+v", v)
+	}
+}
+
+// objects has n objects of which each changes once, and bad of these fail.
+func objects(t *trial.Objects[int], n, bad int) {
+	for key := range n {
+		t.Try(key, false, 20*time.Millisecond, 0, key < bad)
+	}
+}
+
+// TestOneObjectCountsOnce: whatever one object does again and again, it says no more than one object.
+func TestOneObjectCountsOnce(t *testing.T) {
+	flaps := func(of *trial.Objects[int]) { of.Try(-1, false, 20*time.Millisecond, 0, true) }
+	slow := func(of *trial.Objects[int]) { of.Try(-1, false, 2*time.Second, 0, false) }
+	nothing := func(*trial.Objects[int]) {}
+	for _, test := range []struct {
+		name           string
+		failing        int // of 400 objects of the canary
+		canary, others func(*trial.Objects[int])
+		good           bool
+	}{
+		{"2.5 % fail", 10, nothing, nothing, false},
+		{"one of the others' flaps", 10, nothing, flaps, false},
+		{"one of a good build's flaps", 0, flaps, nothing, true},
+		{"one of a good build's takes long", 0, slow, nothing, true},
+	} {
+		var canary, others trial.Objects[int]
+		objects(&canary, 400, test.failing)
+		objects(&others, 8000, 0)
+		for range 240 {
+			test.canary(&canary)
+			test.others(&others)
+		}
+		v := trial.Compare(trial.Side{Tally: canary.Tally, Objects: 400}, trial.Side{Tally: others.Tally, Objects: 8000})
+		if v.Good != test.good || v.Bad == test.good {
+			t.Errorf("%s: %+v", test.name, v)
+		}
+	}
+	var all trial.Objects[int]
+	all.Try(1, true, time.Second, 0, true)
+	all.Try(1, false, time.Second, 0, false)
+	all.Try(1, false, time.Minute, 0, true)
+	all.Try(1, false, time.Minute, 0, true)
+	all.Try(1, true, time.Minute, 0, true)
+	want := trial.Tally{Tries: 5, Arrived: 1, ArrivedFailed: 1, Changed: 1, Failed: 1}
+	want.Times[0] = trial.Times{N: 1, Seconds: 1, Squares: 1}
+	if all.Tally != want {
+		t.Errorf("one object: %+v, want %+v", all.Tally, want)
+	}
+	objects(&all, trial.MostObjects+3, 1)
+	if got := all.Tally; got.Tries != 3 || got.Changed != 3 || got.Failed != 0 {
+		t.Errorf("with more objects than are told apart: %+v", got)
+	}
+}
+
+// TestFailuresOfArrivals: objects that fail when a handover brings them, and not again, are suspicious, and no more.
+func TestFailuresOfArrivals(t *testing.T) {
+	var canary, others trial.Objects[int]
+	for key := range 300 {
+		canary.Try(key, true, time.Second, 0, key < 30)
+	}
+	objects(&canary, 30, 0)
+	objects(&others, 400, 1)
+	of, rest := trial.Side{Tally: canary.Tally, Objects: 300}, trial.Side{Tally: others.Tally, Objects: 5000}
+	v := trial.Compare(of, rest)
+	if v.Good || v.Bad || !strings.Contains(v.Text, "30 of 300 objects failed when they came; others: 400 reconciles, 1 of 400 "+
+		"changed objects failed (0.25 %), mean 20ms, 0 of 5000 objects fail now") {
+		t.Errorf("verdict %+v", v)
+	}
+	rest.Ailing = 450 // it is the objects
+	if v := trial.Compare(of, rest); !v.Good {
+		t.Errorf("where as many fail elsewhere: %+v", v)
 	}
 }
 
@@ -96,7 +168,7 @@ func TestCertainObjectsFail(t *testing.T) {
 	if v := trial.Compare(trial.Side{Failing: 3, Tally: canary.Tally}, others); v.Bad {
 		t.Errorf("without objects: %+v", v)
 	}
-	for _, impossible := range []trial.Side{{Objects: -1}, {Failing: -1}, {Tally: trial.Tally{Tries: -1}}} {
+	for _, impossible := range []trial.Side{{Objects: -1}, {Ailing: -1}, {Failing: -1}, {Tally: trial.Tally{Tries: -1}}} {
 		if impossible.Possible() {
 			t.Errorf("%+v is possible", impossible)
 		}
@@ -145,19 +217,23 @@ func TestText(t *testing.T) {
 		canary.Add(10*time.Millisecond, 0, i < 20)
 		others.Add(time.Millisecond, 0, false)
 	}
-	want := "it fails more often: 200 reconciles, 20 of 200 of changes failed (10.00 %), mean 10ms; others: 200 reconciles, 0 of " +
-		"200 of changes failed (0.00 %), mean 1ms"
+	want := "it fails more often: 200 reconciles, 20 of 200 changed objects failed (10.00 %), mean 10ms; others: 200 " +
+		"reconciles, 0 of 200 changed objects failed (0.00 %), mean 1ms"
 	if v := trial.Compare(canary, others); v.Text != want {
 		t.Errorf("text %q, want %q", v.Text, want)
 	}
-	if v := trial.Compare(trial.Side{}, others); v.Text != "fewer than 300 reconciles: no reconciles; others: 200 reconciles, 0 of 200 of changes failed (0.00 %)" {
+	want = "fewer than 300 reconciles: no reconciles; others: 200 reconciles, 0 of 200 changed objects failed (0.00 %)"
+	if v := trial.Compare(trial.Side{}, others); v.Text != want {
 		t.Errorf("text %q", v.Text)
 	}
-	if got := canary.Minus(others.Tally).Plus(others.Tally); got.Tries != 200 || got.Failed != 20 || math.Abs(got.Times[0].Seconds-canary.Times[0].Seconds) > 1e-9 {
-		t.Errorf("minus and plus: %+v, want %+v", got, canary)
+	// All objects failed before the step began, so that what followed were retries.
+	want = "it fails more often: no reconciles, 76 of 76 objects keep failing; others: no reconciles, 0 of 267 objects keep failing"
+	if v := trial.Compare(trial.Side{Objects: 76, Failing: 76}, trial.Side{Objects: 267}); !v.Bad || v.Text != want {
+		t.Errorf("verdict %+v", v)
 	}
 	for _, impossible := range []trial.Tally{
-		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, timed(trial.Times{N: 1}), timed(trial.Times{N: -1}),
+		{Tries: -1}, {Tries: 3, Changed: 1, Failed: 2}, {Failed: -1}, {Changed: 1}, {Arrived: 1}, {ArrivedFailed: -1},
+		{Tries: 3, Arrived: 1, ArrivedFailed: 2}, timed(trial.Times{N: 1}), timed(trial.Times{N: -1}),
 		timed(trial.Times{Seconds: math.NaN()}), timed(trial.Times{Squares: math.Inf(1)}), timed(trial.Times{LogSquares: -1}),
 		{Tries: math.MaxInt64},
 	} {
