@@ -162,9 +162,9 @@ type Verdict struct {
 // Two parts are compared: of the objects that keep failing now, and of those that changed and failed. The former
 // shows a build that fails for certain objects, however often the others are reconciled, and the latter one that fails
 // now and then for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski,
-// 1940): of all failures, the canary has as many by chance as a binomial distribution says. Means of how long tries take, and of
-// their logarithms, are compared by Welch's statistic (1947), stratified. All of these are tests of figures that do not
-// depend on each other, which is why each object counts once.
+// 1940): of all failures, the canary has as many by chance as a binomial distribution says. Means of how long tries
+// take, and of their logarithms, are compared by Welch's statistic (1947), stratified. All of these are tests of
+// figures that do not depend on each other, which is why each object counts once.
 //
 // Objects that failed when a handover brought them are compared with those of the others whose last reconcile failed. A
 // canary is suspected for them alone: a first reconcile may fail more often than others do, with any build.
