@@ -7,12 +7,15 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,8 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// syncPeriod is the time between two lists of all objects.
-const syncPeriod = 5 * time.Minute
+const (
+	// syncPeriod is the time between two lists of all objects.
+	syncPeriod = 5 * time.Minute
+	// concurrent is how many objects are moved at once.
+	concurrent = 100
+	// backoff is the time from a failed resync to the next, which doubles up to syncPeriod. With changes of objects under
+	// way, some moves of each resync meet a conflict.
+	backoff = 5 * time.Second
+)
 
 // Path is where the sharder's webhook is.
 const Path = "/assign"
@@ -52,7 +62,11 @@ func (s *Sharder) AddTo(mgr manager.Manager) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: s.Ring}}}
 	})
 	err = builder.ControllerManagedBy(mgr).Named("sharder").
-		Watches(&coordinationv1.Lease{}, ring, builder.WithPredicates(ours, changes())).Complete(reconcile.Func(s.resync))
+		Watches(&coordinationv1.Lease{}, ring, builder.WithPredicates(ours, changes())).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](backoff, syncPeriod),
+		}).
+		Complete(reconcile.Func(s.resync))
 	if err != nil {
 		return err
 	}
@@ -133,11 +147,19 @@ func (s *Sharder) resync(ctx context.Context, _ reconcile.Request) (reconcile.Re
 			errs = append(errs, fmt.Errorf("list %s: %w", kind.Kind, err))
 			continue
 		}
+		failed := make([]error, len(list.Items))
+		var moves errgroup.Group
+		moves.SetLimit(concurrent)
 		for j := range list.Items {
 			obj := &list.Items[j]
 			obj.SetGroupVersionKind(kind)
-			errs = append(errs, s.move(ctx, obj, ring, available, i > 0))
+			moves.Go(func() error {
+				failed[j] = s.move(ctx, obj, ring, available, i > 0)
+				return nil
+			})
 		}
+		_ = moves.Wait() // failed has all errors
+		errs = append(errs, failed...)
 	}
 	return reconcile.Result{RequeueAfter: syncPeriod}, errors.Join(errs...)
 }
@@ -199,5 +221,5 @@ func (s *Sharder) assign(ctx context.Context, req admission.Request) admission.R
 	if shard == "" {
 		return admission.Allowed("there is no shard")
 	}
-	return labelled(req, &obj, ShardLabel(s.Ring), shard)
+	return labelled(&obj, ShardLabel(s.Ring), shard)
 }

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,26 +29,12 @@ func decode(raw []byte, into *metav1.PartialObjectMetadata) error {
 }
 
 // labelled answers with a patch that adds a label.
-func labelled(req admission.Request, obj *metav1.PartialObjectMetadata, label, value string) admission.Response {
-	// The patch is of the object as it was sent: what the type does not know has to stay.
-	var whole map[string]any
-	if err := json.Unmarshal(req.Object.Raw, &whole); err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+func labelled(obj *metav1.PartialObjectMetadata, label, value string) admission.Response {
+	if obj.Labels == nil {
+		return admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{label: value}))
 	}
-	metadata, _ := whole["metadata"].(map[string]any)
-	if metadata == nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("%s has no metadata", obj.Name))
-	}
-	of, _ := metadata["labels"].(map[string]any)
-	if of == nil {
-		of = map[string]any{}
-	}
-	of[label], metadata["labels"] = value, of
-	changed, err := json.Marshal(whole)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(req.Object.Raw, changed)
+	path := "/metadata/labels/" + strings.ReplaceAll(label, "/", "~1") // RFC 6901
+	return admission.Patched("", jsonpatch.NewOperation("add", path, value))
 }
 
 // Server returns a webhook server on loopback with a certificate of its own, and the certificate.
