@@ -38,6 +38,8 @@ type Engine struct {
 	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
 	log   logr.Logger
 	store store.Store
+	// process is the ID of the first incarnation, which names the process.
+	process string
 	rest  *rest.Config // nil: there is no API server
 	// fakes is true if the program uses fake clients, which cannot be wrapped.
 	fakes bool
@@ -126,7 +128,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Engine{
 		opts: opts, cfg: config, log: log, clock: replica.NewClock(elapsed.New()), state: replica.NewState(),
-		fakes: fakes, denied: make(chan error, 1),
+		fakes: fakes, process: config.Self.ID, denied: make(chan error, 1),
 		bypassed: make(chan error, 1), keeper: controllers.NoKeeper{},
 	}
 	r.share = delivery.New(delivery.Options{

@@ -154,8 +154,10 @@ func (r *Engine) tell(ctx context.Context, n member.Notify) {
 	r.store.Notify(ctx, n)
 }
 
-// tellNow is tell for a process that may be about to end. It blocks until the event was created or ctx ends.
+// tellNow is tell for a process that may be about to end, which it names: a Pod's containers follow one another. It
+// blocks until the event was created or ctx ends.
 func (r *Engine) tellNow(ctx context.Context, n member.Notify) {
+	n.Message += fmt.Sprintf(" (process %s)", r.process)
 	r.note(n)
 	r.store.NotifyNow(ctx, n)
 }

@@ -166,8 +166,9 @@ func TestPanicsAreToldBeforeTheProcessEnds(t *testing.T) {
 		notes := p.memory.Notes()
 		want := fmt.Sprintf("controller test panicked at Secret a/poison in slot %d. ",
 			slotOf(p.rota, types.NamespacedName{Namespace: "a", Name: "poison"}))
-		if len(notes) != 1 || notes[0].Reason != "ReconcilePanicked" || !strings.HasPrefix(notes[0].Message, want) {
-			t.Errorf("%+v, want %q", notes, want)
+		if len(notes) != 1 || notes[0].Reason != "ReconcilePanicked" || !strings.HasPrefix(notes[0].Message, want) ||
+			!strings.HasSuffix(notes[0].Message, " (process "+p.rota.process+")") {
+			t.Errorf("%+v, want %q, and the process", notes, want)
 		}
 		for n := range 20 {
 			p.work(fmt.Sprint(n), func() error { panic("poison") })

@@ -178,6 +178,7 @@ func TestProblems(t *testing.T) {
 			in.reports[1].Health.Worst = []coverage.KeyHealth{fails("blog", 12, time.Hour)}
 		}, want: "warning KeyFails b 157", text: "12 times in a row"},
 		"an object ends processes": {change: func(in *input) {
+			justGot(in, time.Second)
 			in.warnings = []Warning{panicAt("pod-c", "Website.web.example.com default/blog", time.Minute),
 				panicAt("pod-d", "Website.web.example.com default/blog", time.Second)}
 		}, want: "error KeyKills  157", text: "(Pods pod-c, pod-d)"},
