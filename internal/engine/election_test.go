@@ -229,6 +229,14 @@ func TestRotaTakesTurnsWithLeaderElection(t *testing.T) {
 			}
 			m.want("it works", "rota_elected", "", 1)
 		}
+		waited := l.events()["NotElected"]
+		c := l.start("web-2", withElection)
+		l.until("the third works", 10*time.Second, c.works)
+		l.wait(10 * time.Second)
+		c.stop()
+		if n := l.events()["NotElected"] - waited; n > 0 {
+			t.Errorf("a member that joined told %d times that the rota was not elected, which it was", n)
+		}
 
 		back := l.startStock("stock-1", true)
 		defer back.stop()
@@ -391,8 +399,22 @@ func TestMemberStopsWithoutTheElectionsLease(t *testing.T) {
 			}
 			resume()
 		}
-		if n := l.events(); n["Lapsed"] != 3 || n["Elected"] < 4 {
+		a.fail(func(memory.Op) error { return memory.ErrLost })
+		l.until("the member stops", time.Minute, func() bool { return !a.works() })
+		l.wait(10 * time.Second)
+		a.fault.Store(nil)
+		l.until("the member works again", time.Minute, a.works)
+		if n := l.events(); n["Lapsed"] != 4 || n["Elected"] < 5 {
 			t.Errorf("events %v", n)
+		}
+		lapsed := 0
+		for _, n := range l.memory.Notes() {
+			if n.Reason == "Lapsed" {
+				lapsed++
+				if own := strings.Contains(n.Message, "no renewal of the Lease succeeded"); own != (lapsed == 4) {
+					t.Errorf("lapse %d: %s", lapsed, n.Message)
+				}
+			}
 		}
 	})
 }

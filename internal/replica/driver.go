@@ -336,10 +336,12 @@ func (d *Driver) swapped(serial uint64) func(member.Snapshot, member.Outcome) {
 
 // notify tells people. It may be called concurrently.
 func (d *Driver) notify(n member.Notify) {
-	if why := d.env.Turns.Waiting(); why != "" && n.Reason == "Lapsed" {
-		n.Message = why
-	}
 	switch n.Reason {
+	case "Lapsed": // the member knows nothing of leader election's Lease
+		_, own, _ := d.env.State.Deadline()
+		if why := d.env.Turns.Waiting(); why != "" && own > d.env.Clock.Late() {
+			n.Message = why
+		}
 	case "TableInvalid":
 		d.env.State.setInvalid(n.Message)
 	case "TableValid":

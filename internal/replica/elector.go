@@ -55,6 +55,8 @@ type elector struct {
 	changed chan struct{}
 	until   time.Duration
 	told    string // what was last told of the Lease
+	// worked is when the rota was last elected, or when this member began.
+	worked time.Duration
 	// version is that of the Lease that was last seen, and renewed when it was first seen.
 	version string
 	renewed time.Duration
@@ -75,11 +77,16 @@ type elector struct {
 // silent before deletions are no longer taken for its business. After what its Lease lasts it leads no more.
 const leaderSilence = 3
 
+// tellWaiting is for how long the rota must not have been elected before that is told: a member that joins takes up to a
+// second to see the Lease.
+const tellWaiting = 5 * time.Second
+
 func newElector(of Election, env *Env) *elector {
 	cfg := &env.Config
 	return &elector{
 		Election: of, id: cfg.Self.ID, config: env.Config, clock: env.Clock, log: env.Log, set: env.SetDeadline,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), loaded: map[slot.Slot]uint64{},
+		worked: env.Clock.Mono(),
 		core: election.New(election.Config{
 			Holder: of.Holder, Lease: cfg.LeaseDuration, Deadline: cfg.RenewDeadline,
 			Retry: cfg.RetryPeriod, Fence: cfg.FenceDelay, Seed: cfg.Seed,
@@ -187,7 +194,12 @@ func (e *elector) settle() {
 	e.noteLeader(seen)
 	n := member.Notify{Reason: "Elected",
 		Message: fmt.Sprintf("the rota holds leader election's Lease %s: its members work", e.Lease)}
-	if !e.elected() {
+	switch {
+	case e.elected():
+		e.worked = e.clock.Mono()
+	case e.clock.Mono()-e.worked < tellWaiting:
+		return
+	default:
 		n = member.Notify{Reason: "NotElected", Warning: e.told != "", Message: e.waitsFor(seen)}
 	}
 	if n.Message != e.told {
