@@ -31,6 +31,15 @@ type Health struct {
 	Worst []KeyHealth
 }
 
+// Blocked is a controller of which all workers have been at one object each for HangingAfter or longer.
+type Blocked struct {
+	Controller string
+	Workers    int
+	// Waiting is how many objects wait for a worker, and For how long the oldest has, in whole seconds.
+	Waiting int
+	For     time.Duration
+}
+
 // KeyHealth is an object whose reconcile has been in flight for long, or has failed several times in a row. All times
 // are by the member's wall clock, in whole seconds.
 type KeyHealth struct {
@@ -57,7 +66,9 @@ const (
 	// fieldHealth has the two numbers, and then a line for each of the worst: kind, object, slot, running since, failures,
 	// panics, failing since, last failure, controller, error. Text that others made up is quoted.
 	fieldHealth = "health"
-	noTime      = "-"
+	// fieldBlocked has a line for each of the blocked: controller, workers, waiting, seconds.
+	fieldBlocked = "blocked"
+	noTime       = "-"
 )
 
 // ErrorText is an error as reports have it: in one line, without control characters, 200 bytes at most.
@@ -142,6 +153,26 @@ func (r *Report) decodeHealth(text string) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", r.lineError(fieldHealth, i, line), err)
 		}
+	}
+	return nil
+}
+
+func encodeBlocked(all []Blocked) string {
+	var b strings.Builder
+	for _, c := range all {
+		fmt.Fprintf(&b, "%q %d %d %d\n", c.Controller, c.Workers, c.Waiting, c.For/time.Second)
+	}
+	return b.String()
+}
+
+func (r *Report) decodeBlocked(text string) error {
+	for i, line := range lines(text) {
+		var b Blocked
+		if _, err := fmt.Sscanf(line, "%q %d %d %d", &b.Controller, &b.Workers, &b.Waiting, &b.For); err != nil {
+			return fmt.Errorf("%w: %w", r.lineError(fieldBlocked, i, line), err)
+		}
+		b.For *= time.Second
+		r.Blocked = append(r.Blocked, b)
 	}
 	return nil
 }

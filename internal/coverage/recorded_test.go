@@ -27,7 +27,7 @@ func TestRecordedReports(t *testing.T) {
 		var recorded map[string]string
 		require.NoError(t, json.Unmarshal(text, &recorded))
 		want := full()
-		want.Refused, want.Unlabelled = nil, nil // no recorded build knew of them
+		want.Refused, want.Unlabelled, want.Blocked = nil, nil, nil // no recorded build knew of them
 		unknown(want)
 		got, err := coverage.Decode(recorded)
 		if err != nil {

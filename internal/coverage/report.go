@@ -67,6 +67,8 @@ type Report struct {
 	Unlabelled []Refused
 	// Health is what its reconciles come to. Reports of older builds have none.
 	Health Health
+	// Blocked are the controllers of which all workers hang, while other objects wait. Reports of older builds have none.
+	Blocked []Blocked
 	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
 	// Reports.Read sets it. Zero: not known.
 	Written time.Time
@@ -139,6 +141,8 @@ const (
 //	health: |                         hanging, failing; kind, object, slot, running since, failures, panics, since, last
 //	  0 1
 //	  Website.web.example.com "team-a/hello-11" 109 - 14 0 2026-11-23T11:52:00Z 2026-11-23T11:59:40Z "website" "denied"
+//	blocked: |                        controller, workers, objects that wait, seconds of the oldest
+//	  "website" 1 21 240
 //	handovers: |                      epoch, end, cause, from, warm, drain, activate, number of slots, slots or duty
 //	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
 //	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
@@ -193,6 +197,9 @@ func (r *Report) Encode() (map[string]string, error) {
 	}
 	if len(r.Would) > 0 {
 		data[fieldWould] = encodeWould(r.Would)
+	}
+	if len(r.Blocked) > 0 {
+		data[fieldBlocked] = encodeBlocked(r.Blocked)
 	}
 	if selections := r.encodeSelections(); len(selections) > 0 && len(selections) <= maxSelections {
 		data[fieldSelections] = selections
@@ -402,6 +409,9 @@ func Decode(data map[string]string) (*Report, error) {
 		return nil, err
 	}
 	if err := r.decodeHealth(data[fieldHealth]); err != nil {
+		return nil, err
+	}
+	if err := r.decodeBlocked(data[fieldBlocked]); err != nil {
 		return nil, err
 	}
 	for i, line := range lines(data[fieldHandovers]) { // reports of older builds have none

@@ -49,6 +49,7 @@ func full() *coverage.Report {
 		}}},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},
 			{Kind: website, Objects: 412, Unlabelled: 400, Changed: 37, Over: 10 * time.Minute}},
+		Blocked: []coverage.Blocked{{Controller: "my website", Workers: 1, Waiting: 21, For: 4 * time.Minute}},
 		Health: coverage.Health{Hanging: 1, Failing: 12, Worst: []coverage.KeyHealth{{
 			Controller: "my website", Kind: website, Object: types.NamespacedName{Namespace: "a", Name: "hello"}, Slot: 90,
 			Running: time.Date(2026, 11, 23, 11, 50, 0, 0, time.UTC),
@@ -132,6 +133,7 @@ func TestBadReports(t *testing.T) {
 		"shadow words":     {"would", "ConfigMap 1 2 3\n", "line 1"},
 		"shadow number":    {"would", "ConfigMap 1 2 3 -4\n", "line 1"},
 		"health numbers":   {"health", "few\n", "line 1"},
+		"health blocked":   {"blocked", "\"c\" 1 few 60\n", "line 1"},
 		"health words":     {"health", "1 0\nNode \"/n\" 3\n", "3 words"},
 		"health quotes":    {"health", "1 0\nNode \"/n 3\n", "no quoted text"},
 		"health object":    {"health", "1 0\nNode n 3 - 0 0 - - c e\n", "namespace/name"},
@@ -167,9 +169,10 @@ func TestReportsOfOtherBuilds(t *testing.T) {
 	data := encode(t, full())
 	delete(data, "handovers")
 	delete(data, "health")
+	delete(data, "blocked")
 	data["a-field-of-the-future"] = "1 2 3"
 	want := full()
-	want.Handovers, want.Health = nil, coverage.Health{}
+	want.Handovers, want.Health, want.Blocked = nil, coverage.Health{}, nil
 	got, err := coverage.Decode(data)
 	require.NoError(t, err)
 	require.Equal(t, "decoded", want, got, cmp.AllowUnexported(slot.Set{}))

@@ -40,7 +40,7 @@ type Engine struct {
 	store store.Store
 	// process is the ID of the first incarnation, which names the process.
 	process string
-	rest  *rest.Config // nil: there is no API server
+	rest    *rest.Config // nil: there is no API server
 	// fakes is true if the program uses fake clients, which cannot be wrapped.
 	fakes bool
 	// parts returns the holders of an incarnation's slots.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -197,6 +198,12 @@ func TestReconcilesThatHangAreReported(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		p.want(coverage.Health{Hanging: 1, Worst: []coverage.KeyHealth{{Object: types.NamespacedName{Name: "hangs"},
 			Running: begun, Failures: 1, Since: failed, Last: failed, Error: "denied"}}})
+		p.q.Add(cache.ObjectName{Namespace: "a", Name: "waits"})
+		time.Sleep(10 * time.Second)
+		want := []coverage.Blocked{{Controller: "test", Workers: 1, Waiting: 1, For: 10 * time.Second}}
+		if got := p.rota.blocked(); !slices.Equal(got, want) {
+			t.Errorf("blocked: %+v, want %+v", got, want)
+		}
 		close(release)
 		synctest.Wait()
 		p.want(coverage.Health{})

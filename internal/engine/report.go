@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/report"
+	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -32,11 +34,44 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 	r := h.rota
 	out := r.outline(id, setup)
 	out.Health, out.Hottest = r.controllers.Health(), r.controllers.Hottest()
+	out.Blocked = r.blocked()
 	out.Trial = r.controllers.Trial()
 	now := r.now()
 	for s, at := range r.controllers.Oldest() {
 		if age := now - at; age > time.Second && out.Open.Has(s) {
 			out.Waiting[s] = age
+		}
+	}
+	return out
+}
+
+// blockedAfter is how long an object must have waited for a worker: one that is free takes it at once.
+const blockedAfter = 5 * time.Second
+
+// blocked returns the controllers of which all workers hang, while other objects wait.
+func (r *Engine) blocked() (out []coverage.Blocked) {
+	for _, c := range r.controllers.All() {
+		b, hang := coverage.Blocked{Controller: c.Name}, true
+		c.Work.With(func(k *work.Keys[types.NamespacedName, work.Flying]) {
+			k.Flights(func(_ types.NamespacedName, f work.Flight[work.Flying]) {
+				b.Workers++
+				hang = hang && r.wall().Sub(f.With.Since) >= coverage.HangingAfter
+			})
+			oldest := map[slot.Slot]time.Duration{}
+			if hang && b.Workers > 0 {
+				k.Oldest(oldest)
+			}
+			for s, since := range oldest {
+				b.For = max(b.For, r.now()-since)
+				for _, key := range k.Waiting(s) {
+					if k.Ready(key) {
+						b.Waiting++
+					}
+				}
+			}
+		})
+		if b.For >= blockedAfter {
+			out = append(out, b)
 		}
 	}
 	return out

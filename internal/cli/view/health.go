@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -150,12 +151,12 @@ func (r *Rota) healthProblems(now time.Time) []Problem {
 		p := Problem{Severity: Warn, Slots: strconv.Itoa(k.Slot), Member: k.Member, Object: k.Object()}
 		text := fmt.Sprintf("%s %s (controller %s). ", k.Object(), k.Text, k.Controller)
 		switch {
-		case k.of.Hangs() && now.Sub(k.of.Running) >= hangingWarn:
+		case k.of.Hangs() && (now.Sub(k.of.Running) >= hangingWarn || r.blocked(k) != ""):
 			if p.What = KeyHangs; now.Sub(k.of.Running) >= hangingError {
 				p.Severity = Error
 			}
-			p.Message = text + "It keeps a worker busy, and its slot cannot move. If reconciles do not take that long, delete " +
-				"that member's Pod, and give the reconciler timeouts"
+			p.Message = text + cmp.Or(r.blocked(k), "It keeps a worker busy, and its slot cannot move") +
+				". If reconciles do not take that long, delete that member's Pod, and give the reconciler timeouts"
 			hangs = append(hangs, p)
 		case failsForLong(k.of, now):
 			p.What = KeyFails
@@ -169,6 +170,30 @@ func (r *Rota) healthProblems(now time.Time) []Problem {
 	}
 	hangs = limited(hangs, hanging, "reconciles have been running for a minute or more")
 	return append(hangs, limited(fails, failing, "objects have failed three times or more in a row")...)
+}
+
+// blocked says that a reconcile that hangs, alone or with others, keeps all workers of its controller busy; empty: it
+// does not.
+func (r *Rota) blocked(k KeyHealth) string {
+	for _, b := range r.Reports[k.Member].Blocked {
+		if b.Controller != k.Controller {
+			continue
+		}
+		workers := "It keeps the only worker"
+		if b.Workers > 1 {
+			workers = fmt.Sprintf("With others like it, it keeps all %d workers", b.Workers)
+		}
+		return fmt.Sprintf("%s of controller %s busy: %s for it, the oldest for %s. More workers (MaxConcurrentReconciles) "+
+			"would go on with them", workers, k.Controller, waiting(b.Waiting), ago(b.For.Seconds()))
+	}
+	return ""
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "1 other object waits"
+	}
+	return fmt.Sprintf("%d other objects wait", n)
 }
 
 func failsForLong(k coverage.KeyHealth, now time.Time) bool {

@@ -27,22 +27,30 @@ func TestObjectsThatGetNowhereAreProblems(t *testing.T) {
 	panics := fails("blog", 12, 2*time.Minute)
 	panics.Panics = 2
 	for name, c := range map[string]struct {
-		key  coverage.KeyHealth
-		want string // severity and kind; empty: none
-		text string
+		key     coverage.KeyHealth
+		want    string // severity and kind; empty: none
+		text    string
+		blocked int // workers
 	}{
-		"hangs":          {hangs("blog", 6*time.Minute), "warning KeyHangs", "Website default/blog has been running for 6m0s, since "},
-		"hangs for ever": {hangs("blog", time.Hour), "error KeyHangs", "running for 1h0m0s"},
-		"is slow":        {hangs("blog", 4*time.Minute), "", ""},
+		"hangs":          {hangs("blog", 6*time.Minute), "warning KeyHangs", "Website default/blog has been running for 6m0s, since ", 0},
+		"hangs for ever": {hangs("blog", time.Hour), "error KeyHangs", "running for 1h0m0s", 0},
+		"is slow":        {hangs("blog", 4*time.Minute), "", "", 0},
 		"fails": {fails("blog", 12, 2*time.Minute), "warning KeyFails",
-			"Website default/blog has failed 12 times in a row, since 2m0s, last 5s ago: denied (controller website)"},
-		"panics":            {panics, "warning KeyFails", "12 times in a row (2 panics), since 2m0s"},
-		"fails often, once": {fails("blog", 12, 30*time.Second), "", ""},
-		"fails slowly":      {fails("blog", 3, 11*time.Minute), "warning KeyFails", "3 times in a row, since 11m0s"},
-		"fails a little":    {fails("blog", 9, 2*time.Minute), "", ""},
+			"Website default/blog has failed 12 times in a row, since 2m0s, last 5s ago: denied (controller website)", 0},
+		"panics":            {panics, "warning KeyFails", "12 times in a row (2 panics), since 2m0s", 0},
+		"fails often, once": {fails("blog", 12, 30*time.Second), "", "", 0},
+		"fails slowly":      {fails("blog", 3, 11*time.Minute), "warning KeyFails", "3 times in a row, since 11m0s", 0},
+		"fails a little":    {fails("blog", 9, 2*time.Minute), "", "", 0},
+		"hangs, as the only worker": {hangs("blog", time.Minute), "warning KeyHangs",
+			"the only worker of controller website busy: 21 other objects wait for it, the oldest for 50s. More", 1},
+		"all workers hang": {hangs("blog", time.Minute), "warning KeyHangs", "keeps all 4 workers of controller website busy", 4},
 	} {
 		in := healthy(t)
 		in.reports[1].Health = coverage.Health{Worst: []coverage.KeyHealth{c.key}}
+		if c.blocked > 0 {
+			in.reports[1].Blocked = []coverage.Blocked{{Controller: "another"},
+				{Controller: "website", Workers: c.blocked, Waiting: 21, For: 50 * time.Second}}
+		}
 		var m memory
 		r := m.look(in)
 		if len(r.Worst) != 1 || r.Worst[0].Member != "b" || r.Worst[0].Object() != "Website default/blog" {

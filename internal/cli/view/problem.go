@@ -253,7 +253,8 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		add(Warn, ReportMissing, "", m.ID, "%s, so that nobody can check it: it may lack the permission to write Leases",
 			text)
 	}
-	if m.OldestWaiting != nil && *m.OldestWaiting >= coverage.StalledAfter.Seconds() {
+	// Of blocked controllers KeyHangs says so.
+	if m.OldestWaiting != nil && *m.OldestWaiting >= coverage.StalledAfter.Seconds() && len(report.Blocked) == 0 {
 		add(Warn, KeyWaiting, "", m.ID, "a key has been waiting for a worker for %.0f s: all workers are busy. Look at the "+
 			"reconciler, and at MaxConcurrentReconciles", *m.OldestWaiting)
 	}
