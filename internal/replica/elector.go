@@ -77,8 +77,8 @@ type elector struct {
 // silent before deletions are no longer taken for its business. After what its Lease lasts it leads no more.
 const leaderSilence = 3
 
-// tellWaiting is for how long the rota must not have been elected before that is told: a member that joins takes up to a
-// second to see the Lease.
+// tellWaiting is for how long the rota must not have been elected before that is told. A member that joins takes up to
+// a second to renew the Lease.
 const tellWaiting = 5 * time.Second
 
 func newElector(of Election, env *Env) *elector {
