@@ -32,6 +32,7 @@ type office struct {
 	slot   slot.Slot
 	server *deliverytest.Memory
 	ctx    context.Context // of a reconcile of a/s
+	leave  func()
 	log    *lines
 }
 
@@ -67,6 +68,7 @@ func newOffice(t *testing.T, owned bool) *office {
 		t.Fatal(verdict)
 	}
 	t.Cleanup(leave)
+	o.leave = leave
 	o.ctx = o.withSlot(inner, o.slot)
 	return o
 }
@@ -226,28 +228,61 @@ func TestR08StrayWritesAreNoted(t *testing.T) {
 }
 
 // R2, R6: such a write is held to the slot of its object: it keeps the slot from moving on, and it is not sent once the
-// slot is drained, has lapsed, or was lost by a reconcile that is still running. Objects of slots that have nothing to
-// do with this member are others' business.
+// slot is drained, has lapsed, or was lost by a reconcile that is still running. Then nothing is sent that may belong to
+// that reconcile, as long as it runs. Objects of slots that have nothing to do with this member are others' business.
 func TestR06StrayWritesKeepToTheirSlot(t *testing.T) {
-	secret := "/api/v1/namespaces/a/secrets/s"
+	const secret, another = "/api/v1/namespaces/a/secrets/s", "/api/v1/namespaces/a/secrets/another"
+	const child, claims = path + "/mine", "/api/v1/namespaces/a/persistentvolumeclaims/data"
+	open := func(*office, slot.Set) {}
+	lost := func(o *office, mine slot.Set) { o.gate.Shut(mine) }
+	late := func(o *office, _ slot.Set) { o.gate.SetDeadline(o.now()); mayWrite(o.Engine, 0) }
+	lapsed := func(o *office, mine slot.Set) { late(o, mine); lost(o, mine) }
+	expelled := func(o *office, mine slot.Set) {
+		lapsed(o, mine)
+		o.share.Release(mine)
+		until(t, "the child is forgotten", func() bool { return o.share.Size(configMaps) == 0 })
+	}
+	opened := func(epoch uint64) func(*office, slot.Set) {
+		return func(o *office, mine slot.Set) { lost(o, mine); o.gate.Open(mine, epoch) }
+	}
+	returned := func(state func(*office, slot.Set)) func(*office, slot.Set) {
+		return func(o *office, mine slot.Set) { state(o, mine); o.leave() }
+	}
 	for name, test := range map[string]struct {
 		path  string
 		state func(o *office, mine slot.Set)
 		err   error
 	}{
-		"open": {secret, func(*office, slot.Set) {}, nil},
+		"open": {secret, open, nil},
 		"draining": {secret, func(o *office, mine slot.Set) {
 			o.gate.Drain(mine, func(slot.Slot) bool { return false }, func(slot.Slot) {})
 		}, nil},
-		"lost":              {secret, func(o *office, mine slot.Set) { o.gate.Shut(mine) }, gate.ErrLost},
-		"past the deadline": {secret, func(o *office, _ slot.Set) { o.gate.SetDeadline(o.now()) }, writes.ErrDeadline},
-		"another's":         {"/api/v1/namespaces/a/secrets/another", func(*office, slot.Set) {}, nil},
-		"not sharded":       {path + "/s", func(o *office, mine slot.Set) { o.gate.Shut(mine) }, nil},
+		"lost":                            {secret, lost, gate.ErrLost},
+		"past the deadline":               {secret, late, writes.ErrDeadline},
+		"lapsed":                          {secret, returned(lapsed), writes.ErrDeadline},
+		"renewed after a lapse":           {secret, opened(1), nil},
+		"back from another member":        {secret, opened(2), gate.ErrLost},
+		"another's":                       {another, open, nil},
+		"another's, while one is lost":    {another, lost, gate.ErrLost},
+		"a child":                         {child, open, nil},
+		"a child that is forgotten":       {child, expelled, writes.ErrDeadline},
+		"a child, the reconcile returned": {child, returned(expelled), nil},
+		"whole":                           {claims, open, nil},
+		"whole, lost":                     {claims, lost, gate.ErrLost},
+		"whole, past the deadline":        {claims, late, writes.ErrDeadline},
+		"whole, renewed after a lapse":    {claims, opened(1), nil},
+		"whole, back from another member": {claims, opened(2), gate.ErrLost},
+		"whole, the reconcile returned":   {claims, returned(late), nil},
+		"an event":                        {"/apis/events.k8s.io/v1/namespaces/a/events/e", expelled, nil},
+		"the Lease of another election":   {"/apis/coordination.k8s.io/v1/namespaces/a/leases/l", expelled, nil},
+		"a dry run":                       {claims + "?dryRun=All", expelled, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOffice(t, false)
+			o := newOffice(t, true)
+			o.server.Put(configMap("mine", "", "s"))
+			until(t, "the child is there", func() bool { return o.share.Size(configMaps) == 1 })
 			test.state(o, slot.SetOf(slot.Range{First: o.slot, Last: o.slot}))
-			sent, err := request{method: "PUT", path: test.path, fail: nil}.send(t.Context(), t, o.Engine)
+			sent, err := request{method: http.MethodDelete, path: test.path}.send(t.Context(), t, o.Engine)
 			if !errors.Is(err, test.err) || sent != (test.err == nil) {
 				t.Errorf("sent %v, error %v; want %v", sent, err, test.err)
 			}

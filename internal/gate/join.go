@@ -11,7 +11,8 @@ import (
 //     nothing.
 //   - Parked if the slot has been drained. It may be on its way to another member.
 //   - Expired from the deadline on.
-//   - Refused if the slot was lost while something was in flight that still is. The write may be part of that.
+//   - Refused if the slot was lost while something was in flight that still is, also if the slot has come back from
+//     another member since. The write may be part of that.
 //   - Unknown if the slot is shut and nothing is in flight. The write has nothing to do with this gate.
 //
 // There is a release with Admitted only.
@@ -29,6 +30,8 @@ func (g *Gate) Join(s slot.Slot) (release func(), verdict Verdict) {
 		return nil, Unknown
 	case st.state == lapsed, g.now() >= g.deadline:
 		return nil, Expired
+	case st.hasLost(false):
+		return nil, Refused
 	case st.state == idle:
 		return nil, Parked
 	}
@@ -39,6 +42,32 @@ func (g *Gate) Join(s slot.Slot) (release func(), verdict Verdict) {
 			g.release(s)
 		}
 	}, Admitted
+}
+
+// HasLost reports whether a reconcile, a task or a duty goes on without its slot: the slot was lost, or the deadline
+// has passed. A write that is in none of this member's slots may be part of it. If the slot was opened again for the
+// same epoch, no other member has had it, and the reconcile counts no more.
+func (g *Gate) HasLost() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	late := g.now() >= g.deadline
+	for i := range g.slots {
+		if st := &g.slots[i]; st.inFlight > 0 && st.hasLost(late || st.state == shut || st.state == lapsed) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasLost reports whether something is in flight that was admitted for another epoch. all counts what was admitted for
+// this one, too.
+func (st *slotState) hasLost(all bool) bool {
+	for e := st.first; e != nil; e = e.next {
+		if !e.hold && (all || e.epoch != st.epoch) {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *Gate) release(s slot.Slot) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -60,6 +62,9 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if release == nil { // it changes nothing in this member's slots, as far as is known
+			if err := w.mayBeLost(req, note); err != nil {
+				return nil, err
+			}
 			return w.sendAsIs(req, note)
 		}
 	}
@@ -176,7 +181,10 @@ func (w *Writes) join(req *http.Request, note *noted) (release func(), err error
 			releases = append(releases, f)
 			continue
 		case gate.Unknown:
-			continue
+			if !w.env.Share.Holds(s) || w.env.Left() > 0 {
+				continue
+			}
+			err = ErrDeadline // the slot may be another member's by now
 		case gate.Expired:
 			err = ErrDeadline
 		default:
@@ -190,6 +198,31 @@ func (w *Writes) join(req *http.Request, note *noted) (release func(), err error
 		return nil, nil // there is nothing to be released
 	}
 	return release, nil
+}
+
+// harmless are resources that tell of work and of whose turn it is. They are written as long as a member lives.
+var harmless = []schema.GroupResource{
+	{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Group: "coordination.k8s.io", Resource: "leases"},
+}
+
+// mayBeLost returns an error for a write that is in none of this member's slots and has no reconcile's context, while a
+// reconcile goes on that has lost its slot. The write may be part of that: this member has forgotten the owner of a
+// child along with the slot, and an object of a whole kind need not have one.
+func (w *writer) mayBeLost(req *http.Request, note *noted) error {
+	if !w.env.Gate.HasLost() {
+		return nil
+	}
+	t, ok := w.cluster.target(req)
+	sharded := note != nil && note.owned
+	if !ok || !t.changes() || isDryRun(req) || !sharded && slices.Contains(harmless, t.group()) {
+		return nil
+	}
+	err := gate.ErrLost
+	if w.env.Left() <= 0 {
+		err = ErrDeadline
+	}
+	return fmt.Errorf("%s %s was not sent, since it may belong to a reconcile that goes on without its slot: %w (it was "+
+		"made with a context that is not that of a reconcile)", req.Method, req.URL.Path, err)
 }
 
 // body is the rest of an answer's body.
