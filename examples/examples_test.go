@@ -29,7 +29,6 @@ func TestFewLines(t *testing.T) {
 	}{
 		{"website", 5, 5},
 		{"checksum", 10, 17},
-		{"notify", 10, 20},
 	} {
 		stock, sharded := read(t, test.example+"/stock/main.go"), read(t, test.example+"/sharded/main.go")
 		readme := read(t, test.example+"/README.md")
