@@ -276,6 +276,7 @@ func TestR06StrayWritesKeepToTheirSlot(t *testing.T) {
 		"an event":                        {"/apis/events.k8s.io/v1/namespaces/a/events/e", expelled, nil},
 		"the Lease of another election":   {"/apis/coordination.k8s.io/v1/namespaces/a/leases/l", expelled, nil},
 		"a dry run":                       {claims + "?dryRun=All", expelled, nil},
+		"a review":                        {"/apis/authentication.k8s.io/v1/tokenreviews", expelled, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOffice(t, true)

@@ -77,8 +77,11 @@ func targetAt(parts []string) (t target, ok bool) {
 // silent are subresources whose POST does not change the object.
 var silent = []string{"token", "exec", "attach", "portforward", "proxy", "log"}
 
+// reviews are the groups whose objects are questions: the API server answers them, and stores nothing.
+var reviews = []string{"authentication.k8s.io", "authorization.k8s.io"}
+
 // changes reports whether a write to the target changes an object.
 func (t target) changes() bool {
 	sub, _, _ := strings.Cut(t.sub, "/")
-	return !slices.Contains(silent, sub)
+	return !slices.Contains(silent, sub) && !slices.Contains(reviews, t.version.Group)
 }
