@@ -123,7 +123,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	w.expect(t, "drain web-1 --reason a-bad-node --wait", exitGood, "member "+b+" is drained; it has 128 slots", "member "+b+" has nothing left")
 	w.until(t, "b is drained", settled(map[string]int{a: 256, b: 0}))
 	w.expect(t, "drain "+b+" web", exitGood, "is drained already, since ", "a-bad-node")
-	w.expect(t, "status", exitGood, b+" is drained since ", ": a-bad-node", "Drained")
+	w.expect(t, "status", exitGood, "‼ MemberDrained "+b+": it was told to give up its slots since ", "(a-bad-node)", "Drained")
 	w.expect(t, "status -o json", exitGood, `"drain": {`, `"reason": "a-bad-node"`)
 	w.expect(t, "rebalance", exitGood, "nothing to move")
 	c, _ := w.startMember(t, "web-2")
@@ -131,7 +131,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 
 	w.expect(t, "pause --reason a-look --wait", exitGood, "moves are paused")
 	w.expect(t, "pause", exitGood, "moves are paused already, since ", "a-look")
-	w.expect(t, "status", exitGood, "moves are paused since ")
+	w.expect(t, "status", exitGood, "‼ MovesPaused: moves are paused since ")
 	w.expect(t, "undrain web-1", exitGood, "member "+b+" gets slots again")
 	w.expect(t, "undrain "+b, exitGood, "is not drained")
 	w.expect(t, "rebalance", exitFindings, "`rota resume` first")

@@ -272,7 +272,7 @@ func canaryLines(p paint, r *view.Rota) []string {
 	switch c.State {
 	case view.WentBack:
 		return []string{p.bad(head+" has gone back") + ": " + c.Verdict, "  " + asked,
-			"  its members get nothing while there are others; `rota canary promote` or a new canary ends that"}
+			"  " + view.CanaryCure(c)}
 	case view.Promoted:
 		return []string{head + " is promoted: no slot goes from it to another build any more; " + asked,
 			fmt.Sprintf("  %d members of it have %d of %d slots; it is over when no member of another build is left",
@@ -338,7 +338,7 @@ func newCanaryAbort() *cobra.Command {
 		Use:   "abort [NAME]",
 		Short: "Let the canary's slots go back to the other builds",
 		Long: `Has the canary's slots go back to members of other builds. Members of its build then get nothing as long
-as there are others, so that they can be taken away.`,
+as there are others, so that they can be taken away. Once they are, abort it again to have it end.`,
 		Example: `  rota canary abort website -n operators --reason "wrong image"
   rota canary abort -n operators --wait`,
 		Args: oneName,
@@ -352,21 +352,28 @@ as there are others, so that they can be taken away.`,
 }
 
 func (a *actor) abortCanary() error {
-	build := ""
+	build, over := "", false
 	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
 		if build != "" && !t.Canary.On() {
 			return orders.ErrAsItIs // a write of which nobody knew took effect
 		}
 		build = t.Canary.Build
-		return orders.AbortCanary(t, by)
-	}, eventCanaryAborted, func() string { return "the canary of build " + build + " goes back to the other builds" })
+		err := orders.AbortCanary(t, by)
+		over = !t.Canary.On()
+		return err
+	}, eventCanaryAborted, func() string {
+		if over {
+			return "the canary of build " + build + " ends"
+		}
+		return "the canary of build " + build + " goes back to the other builds"
+	})
 	switch {
 	case err != nil:
 		return err
 	case !changed && t.Canary.On():
 		a.tell("rota %s: the canary of build %s has gone back already: %s", a.rota, build, t.Canary.Verdict)
 	case !t.Canary.On():
-		a.tell("rota %s: the canary of build %s ends; none of its members had come", a.rota, build)
+		a.tell("rota %s: the canary of build %s ends; none of its members is there", a.rota, build)
 		return nil
 	default:
 		a.tell("rota %s: the canary of build %s goes back", a.rota, build)

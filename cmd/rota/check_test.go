@@ -325,8 +325,8 @@ func TestCheckFindings(t *testing.T) {
 				t.Fatalf("rota %s: exit code %d:\n%s%s", line, code, out, errOut)
 			}
 		}
-		expect(t, w, exitGood, "‼", "MovesPaused", "moves are paused since ", ": upgrade", "rota resume -n "+w.namespace+" web")
-		expect(t, w, exitGood, "‼", "MemberDrained", "member web-0-a: it was told to give up its slots since ", ": memory",
+		expect(t, w, exitGood, "‼", "MovesPaused", "moves are paused since ", "(upgrade)", "rota resume -n "+w.namespace+" web")
+		expect(t, w, exitGood, "‼", "MemberDrained", "member web-0-a: it was told to give up its slots since ", "(memory)",
 			"rota undrain -n "+w.namespace+" web-0-a web")
 	})
 	t.Run("events", func(t *testing.T) {

@@ -147,5 +147,5 @@ func TestStatusOfARota(t *testing.T) {
 	err = w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{})
 	require.NoError(t, err)
 	w.expect(t, "status web", exitMissing, "2 members have Leases")
-	w.expect(t, "status", exitMissing, "give its namespace")
+	w.expect(t, "status", exitMissing, "2 members have Leases")
 }

@@ -255,16 +255,6 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		fmt.Fprintln(w, p.warn(view.ShadowText))
 	}
 	fmt.Fprintf(w, "epoch %d, %d slots by %s%s, %d members\n", r.Epoch, r.Slots, r.Key, balanceText(r), len(r.Members))
-	if r.Pause != nil {
-		fmt.Fprintf(w, "%s since %s%s%s\n", p.warn("moves are paused"), r.Pause.Since.Format(time.RFC3339),
-			prefixed(" by ", r.Pause.By), prefixed(": ", r.Pause.Reason))
-	}
-	for _, m := range r.Members {
-		if m.Drain != nil {
-			fmt.Fprintf(w, "%s since %s%s%s%s\n", p.warn(m.ID+" is drained"), m.Drain.Since.Format(time.RFC3339),
-				prefixed(" by ", m.Drain.By), prefixed(": ", m.Drain.Reason), drainLeft(r, m))
-		}
-	}
 	if r.Canary != nil {
 		fmt.Fprintln(w, strings.Join(canaryLines(p, r), "\n"))
 	}
@@ -349,17 +339,6 @@ func printPins(w io.Writer, p paint, r *view.Rota) {
 			pin.Slot, cmp.Or(pin.Owner, "nobody"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
 			prefixed(": ", pin.Reason))
 	}
-}
-
-// drainLeft says what a drained member has yet.
-func drainLeft(r *view.Rota, m view.Member) string {
-	switch {
-	case m.Owned == 0 && m.Duties == 0:
-		return ""
-	case r.Pause != nil:
-		return fmt.Sprintf(" (it keeps %d slots and %d duties until moves go on)", m.Owned, m.Duties)
-	}
-	return fmt.Sprintf(" (it has %d slots and %d duties yet)", m.Owned, m.Duties)
 }
 
 // balanceText says how slots are shared, unless it is by number.

@@ -177,6 +177,16 @@ func listRotas(ctx context.Context, cfg *rest.Config, namespace string) ([]types
 			out = append(out, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 		}
 	}
+	if len(out) == 0 { // members have Leases yet if their table was deleted
+		leases, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelRota})
+		for i := 0; err == nil && i < len(leases.Items); i++ {
+			l := &leases.Items[i]
+			name := types.NamespacedName{Namespace: l.Namespace, Name: l.Labels[names.LabelRota]}
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
 	slices.SortFunc(out, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return out, nil
 }

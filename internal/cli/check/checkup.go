@@ -104,8 +104,6 @@ const (
 	codePruned      = "TablePruned"
 	codeBuilds      = "BuildsDiffer"
 	codeWorkloads   = "TwoWorkloads"
-	codePaused      = "MovesPaused"
-	codeDrained     = "MemberDrained"
 	codeNoFence     = "FenceMissing"
 	codeFenceOff    = "FenceOff"
 	codeFenceKinds  = "FenceKinds"
@@ -133,7 +131,7 @@ const (
 // Codes returns the codes of lines, without problems of package view.
 func Codes() []string {
 	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
-		codePruned, codeBuilds, codeWorkloads, codePaused, codeDrained, codeNoFence, codeFenceOff, codeFenceKinds,
+		codePruned, codeBuilds, codeWorkloads, codeNoFence, codeFenceOff, codeFenceKinds,
 		codeFenceOld, codeFenceMember,
 		codeFenceBlind, codeFenceOthers, codeUnknown, codeShadow, codeEarlier, codeWebhook, codeSlowWebhook, codeClock,
 		codePermission, codeLost, codeSetup, codeBookmarks, codeCoverage}

@@ -44,31 +44,6 @@ func youngestOf(members []view.Member) time.Time {
 	return out
 }
 
-// orders tells of what people told the rota to do, and may have forgotten (rule R19).
-func (r *run) orders(v *view.Rota) {
-	since := func(at time.Time, by, reason string) string {
-		text := "since " + at.UTC().Format(time.RFC3339)
-		if by != "" {
-			text += " by " + by
-		}
-		if reason != "" {
-			text += ": " + reason
-		}
-		return text
-	}
-	if p := v.Pause; p != nil {
-		r.warn(groupSlots, codePaused, fmt.Sprintf("when that is over: rota resume -n %s %s", v.Namespace, v.Name),
-			"moves are paused %s", since(p.Since, p.By, p.Reason))
-	}
-	for _, m := range v.Members {
-		if d := m.Drain; d != nil {
-			r.add(groupMembers, Line{Level: Warning, Code: codeDrained, Member: m.ID,
-				Text: "it was told to give up its slots " + since(d.Since, d.By, d.Reason),
-				Cure: fmt.Sprintf("when that is over: rota undrain -n %s %s %s", v.Namespace, m.ID, v.Name)})
-		}
-	}
-}
-
 func (r *run) slots(v *view.Rota) {
 	if !r.found(groupSlots, view.SlotUnowned, view.SlotClosed, view.MoveStuck) {
 		text := fmt.Sprintf("all %d slots have an owner", v.Slots)

@@ -39,6 +39,7 @@ var groupOf = map[string]string{
 	view.KeyHangs:      groupObjects, view.KeyFails: groupObjects, view.KeyKills: groupObjects,
 	view.NoRoom: groupSlots, view.NoSpareMemory: groupMembers,
 	view.PinUnmet: groupSlots, view.CanaryWaits: groupMembers, view.CanaryBack: groupMembers,
+	view.MovesPaused: groupSlots, view.MemberDrained: groupMembers,
 }
 
 // rota says what is good and what is wrong with the rota.
@@ -61,8 +62,10 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 		r.warn(groupDelivery, codeBookmarks, "have the proxy before the API server pass watches on as they are", "%s", line)
 	}
 	r.table(ctx, v)
+	if r.found(groupTable, view.OldCopy) {
+		return // nothing else that the table says is so
+	}
 	r.members(v)
-	r.orders(v)
 	r.slots(v)
 	if v.Shadow != nil {
 		r.good(groupMembers, codeShadow, "%s", view.ShadowText)

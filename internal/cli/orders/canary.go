@@ -121,7 +121,8 @@ func PromoteCanary(t *table.Table) error {
 	return nil
 }
 
-// AbortCanary has the canary go back. One that no member has joined yet ends.
+// AbortCanary has the canary go back. One that no member has joined yet ends, and one that has gone back does once its
+// members are gone.
 func AbortCanary(t *table.Table, by By) error {
 	c := &t.Canary
 	_, user, reason := by.cut()
@@ -129,9 +130,9 @@ func AbortCanary(t *table.Table, by By) error {
 	switch {
 	case !c.On():
 		return ErrNoCanary
-	case c.State == table.CanaryBack:
+	case c.State == table.CanaryBack && members[c.Build] > 0:
 		return ErrAsItIs
-	case c.Began == 0 && members[c.Build] == 0:
+	case members[c.Build] == 0 && (c.Began == 0 || c.State == table.CanaryBack):
 		t.Canary = table.Canary{}
 		return nil
 	}

@@ -88,6 +88,10 @@ func TestEndCanary(t *testing.T) {
 	if err := orders.AbortCanary(awaited, by); err != nil || awaited.Canary.On() {
 		t.Errorf("abort before it began: %v, %+v", err, awaited.Canary)
 	}
+	awaited.Canary = table.Canary{Build: "v8", State: table.CanaryBack, Steps: []int{5}, Since: 1, Began: 2}
+	if err := orders.AbortCanary(awaited, by); err != nil || awaited.Canary.On() {
+		t.Errorf("abort after its last member ended: %v, %+v", err, awaited.Canary)
+	}
 	tab.Members[0].Build, tab.Canary.Began = "v8", 2
 	for _, step := range []struct {
 		do    func(*table.Table) error

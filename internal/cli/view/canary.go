@@ -148,13 +148,44 @@ func pinsOf(t *table.Table) (out []Pin) {
 	return out
 }
 
+// CanaryCure says what to do about a canary that has gone back.
+func CanaryCure(c *Canary) string {
+	if c.Members == 0 {
+		return "None of its members is left: `rota canary abort` ends it"
+	}
+	return fmt.Sprintf("Its members (%d) get nothing while there are others: take them away, and end it with `rota canary "+
+		"abort`; if the build is good after all, `rota canary promote`", c.Members)
+}
+
+// drainLeft says what a drained member has yet.
+func (r *Rota) drainLeft(m Member) string {
+	switch {
+	case m.Owned == 0 && m.Duties == 0:
+		return ""
+	case r.Pause != nil:
+		return fmt.Sprintf(", and keeps %s and %d duties until moves go on", plural(m.Owned, "slot"), m.Duties)
+	}
+	return fmt.Sprintf(", and has %s and %d duties yet", plural(m.Owned, "slot"), m.Duties)
+}
+
 // orderProblems says where what people asked for is not so.
 func (r *Rota) orderProblems() (out []Problem) {
 	add := func(what, slots, message string, args ...any) {
 		out = append(out, Problem{Severity: Warn, What: what, Slots: slots, Message: fmt.Sprintf(message, args...)})
 	}
+	if p := r.Pause; p != nil {
+		add(MovesPaused, "", "moves are paused since %s%s. When that is over: rota resume -n %s %s",
+			p.Since.UTC().Format(time.RFC3339), askedText(p.By, p.Reason), r.Namespace, r.Name)
+	}
+	for _, m := range r.Members {
+		if d := m.Drain; d != nil {
+			add(MemberDrained, "", "it was told to give up its slots since %s%s%s. When that is over: rota undrain -n %s %s %s",
+				d.Since.UTC().Format(time.RFC3339), askedText(d.By, d.Reason), r.drainLeft(m), r.Namespace, m.ID, r.Name)
+			out[len(out)-1].Member = m.ID
+		}
+	}
 	if r.Table == nil {
-		return nil
+		return out
 	}
 	for _, p := range r.Table.UnmetPins() {
 		s := int(r.Table.SlotOf(p.Object))
@@ -164,8 +195,7 @@ func (r *Rota) orderProblems() (out []Problem) {
 	switch c := r.Canary; {
 	case c == nil:
 	case c.State == WentBack && c.Members > 0:
-		add(CanaryBack, "", "build %s went back to the others, and its %d members get nothing while there are others: %s. "+
-			"Take them away, or let them have slots by `rota canary promote`", c.Build, c.Members, c.Verdict)
+		add(CanaryBack, "", "build %s went back to the others: %s. %s", c.Build, c.Verdict, CanaryCure(c))
 	case c.State == Awaited:
 		var later []string
 		for _, m := range r.Members {

@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -143,8 +144,8 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
 	m := r.Members[i] // owners are members: the table is valid
 	w.Pod, w.State = m.Pod, m.State
-	for _, e := range r.Warnings {
-		if e.ID == m.ID && e.Over == "" {
+	for _, e := range slices.Backward(r.Now()) {
+		if slots := slotsIn(e.Message); slots.Has(p.slot) || slots.Empty() && e.ID == m.ID {
 			w.Warnings = append(w.Warnings, e)
 		}
 	}
@@ -182,6 +183,17 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	} else if age := report.Waiting[p.slot]; age > 0 {
 		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 	}
+}
+
+// namedSlots finds the slots that a warning is about.
+var namedSlots = regexp.MustCompile(`\bslots? ([0-9]+(?:[-, ]+[0-9]+)*)`)
+
+func slotsIn(message string) (set slot.Set) {
+	for _, found := range namedSlots.FindAllStringSubmatch(message, -1) {
+		some, _ := slot.ParseSet(strings.Join(strings.Fields(strings.ReplaceAll(found[1], ",", " ")), ","))
+		set = set.Union(some)
+	}
+	return set
 }
 
 // ReportsAfter says whether a member's report was made after slots that it got at an epoch were open: if it does not

@@ -41,13 +41,16 @@ const (
 	CanaryBack    = "CanaryBack"
 	NoRoom        = "NoRoom"
 	NoSpareMemory = "NoSpareMemory"
+	MovesPaused   = "MovesPaused"
+	MemberDrained = "MemberDrained"
 )
 
 // Whats returns the kinds of problems.
 func Whats() []string {
 	return []string{SlotUnowned, SlotClosed, DutyUnowned, MemberSilent, MemberStopped, LeaseMissing, OldCopy, MoveStuck,
 		ReportMissing, Probation, KeyWaiting, SetupClash, NotElected, KindNotServed, KindRefused, LabelsRefused, SlotHeldBack,
-		KeyHangs, KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack, NoRoom, NoSpareMemory}
+		KeyHangs, KeyFails, KeyKills, PinUnmet, CanaryWaits, CanaryBack, NoRoom, NoSpareMemory, MovesPaused,
+		MemberDrained}
 }
 
 const (
@@ -84,6 +87,15 @@ func problems(r *Rota, e evidence) []Problem {
 		out = append(out, Problem{Severity: s, What: what, Slots: slots, Member: member,
 			Message: fmt.Sprintf(message, args...)})
 	}
+	if t := r.Table; t != nil && t.UID != e.uid {
+		add(Error, OldCopy, "", "", "the table was restored from a copy, and no member has taken it over yet. That takes "+
+			"a lease; if it stays, delete the ConfigMap, and the members make a new one")
+		return out
+	} else if t != nil && t.Epoch < e.told {
+		add(Error, OldCopy, "", "", "the table has epoch %d, but members have seen %d: an old copy was put over it, and "+
+			"all members stop working. Delete the ConfigMap, and the members make a new one", t.Epoch, e.told)
+		return out // members go by nothing of it
+	}
 	waits := r.memoryProblems(add)
 	if free := r.runsOf(func(run Run) bool { return run.Owner == "" }); len(free) > 0 && !waits {
 		message := "nobody owns them, so nothing works on their objects. "
@@ -95,14 +107,6 @@ func problems(r *Rota, e evidence) []Problem {
 		add(Error, SlotUnowned, SlotsText(free...), "", "%s", message)
 	}
 	if t := r.Table; t != nil {
-		switch {
-		case t.UID != e.uid:
-			add(Error, OldCopy, "", "", "the table was restored from a copy, and no member has taken it over yet. That takes "+
-				"a lease; if it stays, delete the ConfigMap, and the members make a new one")
-		case t.Epoch < e.told:
-			add(Error, OldCopy, "", "", "the table has epoch %d, but members have seen %d: an old copy was put over it, and "+
-				"all members stop working. Delete the ConfigMap, and the members make a new one", t.Epoch, e.told)
-		}
 		for _, d := range r.Duties {
 			switch {
 			case d.Owner != "":
@@ -217,7 +221,8 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		next := "Others take its slots within seconds"
 		if !r.renewed() {
 			next = "No other member renews its Lease either, so nobody takes its slots: look at what they have in common, " +
-				"such as their permissions (rota check --service-account), the network, and the API server"
+				"such as their permissions (rota check --service-account), admission webhooks that match Leases, the network, and " +
+				"the API server"
 		}
 		add(severity, MemberSilent, owned, m.ID, "it has not renewed its Lease for %.0f s longer than that lasts. %s. "+
 			"`kubectl get pod %s -o yaml` has the last exit code (137: out of memory, or killed)", -*m.Left, next, m.Pod)

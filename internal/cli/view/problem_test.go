@@ -149,12 +149,21 @@ func TestProblems(t *testing.T) {
 		"gate shut": {change: func(in *input) {
 			lease(in, "b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, want: "error MemberStopped b 128-255", text: "API server"},
-		"no Lease":           {change: func(in *input) { delete(in.leases, "b") }, want: "error LeaseMissing b 128-255"},
-		"Leases not read":    {change: func(in *input) { in.leases, in.noLeases = nil, true }},
-		"duty of nobody":     {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0 }, want: "error DutyUnowned  ", text: "report"},
-		"duties suspended":   {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch, in.table.Older = "", 0, 1 }, want: "warning DutyUnowned  ", text: "rollback"},
-		"restored":           {change: func(in *input) { in.uid = "other" }, want: "error OldCopy  ", text: "restored"},
-		"old copy":           {change: func(in *input) { in.table.Epoch = 42; in.table.Runs[2].Epoch = 42 }, want: "error OldCopy  ", text: "epoch 42, but members have seen 43"},
+		"no Lease":         {change: func(in *input) { delete(in.leases, "b") }, want: "error LeaseMissing b 128-255"},
+		"Leases not read":  {change: func(in *input) { in.leases, in.noLeases = nil, true }},
+		"duty of nobody":   {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0 }, want: "error DutyUnowned  ", text: "report"},
+		"duties suspended": {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch, in.table.Older = "", 0, 1 }, want: "warning DutyUnowned  ", text: "rollback"},
+		"restored":         {change: func(in *input) { in.uid = "other" }, want: "error OldCopy  ", text: "restored"},
+		"old copy, with members that stop or never were": {change: func(in *input) {
+			in.table.Epoch = 42
+			in.table.Runs[2].Epoch = 42
+			delete(in.leases, "b")
+			lease(in, "a", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
+		}, want: "error OldCopy  ", text: "epoch 42, but members have seen 43"},
+		"moves paused": {change: func(in *input) { in.table.Pause = table.Pause{Since: 1, By: "ann", Reason: "upgrade"} },
+			want: "warning MovesPaused  ", text: "since 1970-01-01T00:00:01Z by ann (upgrade). When that is over: rota resume -n ns web"},
+		"drained": {change: func(in *input) { in.table.PutDrain("b", 1, "ann", "") }, want: "warning MemberDrained b ",
+			text: "by ann, and has 128 slots and 1 duties yet. When that is over: rota undrain -n ns b web"},
 		"closed":             {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 18 * time.Second, want: "error SlotClosed a 7"},
 		"closed for a while": {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 17 * time.Second},
 		"closed and moving":  {change: func(in *input) { in.reports[0].Open.Remove(7); in.table.Runs[0].Next = "b" }, after: 18 * time.Second},
@@ -213,7 +222,7 @@ func TestProblems(t *testing.T) {
 		"canary back": {change: func(in *input) {
 			in.table.Members[0].Build = "v2"
 			in.table.Canary = table.Canary{Build: "v2", State: table.CanaryBack, Steps: []int{5}, Since: now.Unix() - 60, Verdict: "2 of 9"}
-		}, want: "warning CanaryBack  ", text: "1 members get nothing while there are others: 2 of 9"},
+		}, want: "warning CanaryBack  ", text: "2 of 9. Its members (1) get nothing"},
 		"kind refused, by two": {change: func(in *input) {
 			without := func(n slot.Slot) coverage.Refused {
 				return coverage.Refused{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now.Add(time.Duration(n) * time.Second),

@@ -236,8 +236,11 @@ func TestWho(t *testing.T) {
 			q.in.warnings = []Warning{
 				{At: now, Member: "pod-b", Reason: "ReconcilesFail"}, {At: now, Member: "a", Reason: "Other"},
 				{At: now.Add(-2 * time.Hour), Member: "pod-b", Reason: "OfAFormerProcess"},
+				{At: now, Member: "pod-b", Reason: "OfAnotherSlot", Message: "controller c panicked at Site default/b in slot 7."},
+				{At: now.Add(-time.Minute), Member: "pod-a", Reason: "Coverage", Message: "slots 3, 150-160: waiting for 5m0s"},
+				{At: now, Member: "pod-a", Reason: "Coverage", Message: "slots 3, 150-160: waiting for 6m0s"},
 			}
-		}, WorksYes, []string{"ReconcilesFail"}},
+		}, WorksYes, []string{"ReconcilesFail", "waiting for 6m0s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := sites(t)
@@ -258,8 +261,10 @@ func TestWho(t *testing.T) {
 			if (w.Works == WorksYes) == (len(w.Reasons) > 0) {
 				t.Errorf("works: %s, with reasons %q", w.Works, w.Reasons)
 			}
-			if strings.Contains(text, "OfAFormerProcess") {
-				t.Errorf("a warning of another process: %v", w.Warnings)
+			for _, other := range []string{"OfAFormerProcess", "OfAnotherSlot", "waiting for 5m0s"} {
+				if strings.Contains(text, other) {
+					t.Errorf("a warning of another process or slot, or twice: %v", w.Warnings)
+				}
 			}
 			if len(w.Warnings) > 0 && w.Warnings[0].Member == "a" {
 				t.Error("the warning of another member")

@@ -163,17 +163,18 @@ func stale(s Snapshot, epoch uint64) error {
 
 // rest shuts everything until a version comes that the member can go by.
 func (m *Member) rest(u unfit) {
-	anew := m.unfit.err == nil
+	was := m.unfit.err
 	m.unfit = u
-	if !anew {
-		return
+	if was == nil {
+		m.shutAll()
+		m.shutSlots()
+		if m.cfg.Outlives {
+			m.outlives = m.now.Mono + m.cfg.RenewDeadline
+		}
 	}
-	m.shutAll()
-	m.shutSlots()
-	if m.cfg.Outlives {
-		m.outlives = m.now.Mono + m.cfg.RenewDeadline
+	if was == nil || was.Error() != u.err.Error() { // an old copy over an invalid table takes another cure
+		m.note("TableInvalid", true, "%v", u.err)
 	}
-	m.note("TableInvalid", true, "%v", u.err)
 }
 
 // validAgain ends the wait for a valid version: s is one, or the table is missing.

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -229,6 +230,19 @@ func TestR16EarlierVersionOfTheSameEpoch(t *testing.T) {
 	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Consistent: true, Begun: after(time.Millisecond).Mono})
 	if stopsWork(m.Step(after(30*time.Millisecond), member.TableSeen{Snapshot: at("4", 7), Listed: true})) {
 		t.Error("it stops")
+	}
+}
+
+// An old copy over a table that was invalid already is told as well: it takes another cure.
+func TestR16OldCopyOverAnInvalidTable(t *testing.T) {
+	m := renewed(t, member.Config{})
+	m.Step(after(20*time.Millisecond), member.TableSeen{Snapshot: at("5", 7), Listed: true})
+	for i, s := range []member.Snapshot{{UID: "table", Version: "6", Err: errors.New("edited")}, at("7", 6)} {
+		begun := after(time.Duration(i+3) * 10 * time.Millisecond)
+		seen := member.TableSeen{Snapshot: s, Consistent: true, Begun: begun.Mono}
+		if !stopsWork(m.Step(begun, seen)) || stopsWork(m.Step(begun, seen)) {
+			t.Errorf("version %s is not told, or twice", s.Version)
+		}
 	}
 }
 
