@@ -166,7 +166,7 @@ func TestHostile(t *testing.T) {
 			}
 		}
 	})
-	var table strings.Builder // for docs/results.md
+	var table strings.Builder // for docs/verification.md
 	for _, c := range circumstances() {
 		fmt.Fprintf(&table, "\n| %s |", c.name)
 		for _, s := range sides() {

@@ -214,7 +214,7 @@ func (n *night) ill() string {
 	return ""
 }
 
-// table is for docs/results.md.
+// table is for docs/verification.md.
 func (r *results) table(all []incident) string {
 	var b strings.Builder
 	b.WriteString("\n| Incident | Command | Status | After | It says |\n| --- | --- | --- | --- | --- |\n")

@@ -8,8 +8,7 @@ const (
 // engine returns a test of the machine behind rota.Rota.
 func engine(run string) check { return check{pkg: "internal/engine", run: "^" + run + "$"} }
 
-// bugs has most of the bugs that only one tool finds, and at least one for each rule and each tool. docs/results.md has
-// the others, with the tools that found them.
+// bugs has most of the bugs that only one tool finds, and at least one for each rule and each tool.
 var bugs = []bug{
 	// The protocol: scripts of package member, by rule.
 	{"GapCapped", "R1: a gap of the observer counts whole", member + "watch.go",
