@@ -76,7 +76,9 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 	if o.out.format != "table" && (o.write || o.diff) {
 		return usagef("adopt: --write and --diff print a patch: leave out -o %s", o.out.format)
 	}
-	report, err := adopt.Run(cmd.Context(), adopt.Options{Dir: dir, Name: o.name})
+	report, err := adopt.Run(cmd.Context(), adopt.Options{Dir: dir, Name: o.name, Progress: func(what string) {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: %s\n", what)
+	}})
 	if errors.As(err, new(*adopt.FolderError)) || errors.Is(err, fs.ErrNotExist) {
 		return withCode(exitUsage, fmt.Errorf("adopt: %w", err))
 	}

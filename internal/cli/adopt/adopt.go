@@ -26,11 +26,17 @@ type Options struct {
 	Dir string
 	// Name is the rota's name, as in rota.Options. Default: the last part of the module's path.
 	Name string
+	// Progress, if not nil, hears what Run is about to do, since a large module takes a while.
+	Progress func(string)
 }
 
 // Run reads the operator in Dir. An error means that nothing can be said: the folder cannot be read, or it has no Go
 // module or no operator, which is a FolderError. Packages that do not compile are in the report instead.
 func Run(ctx context.Context, o Options) (*Report, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	o.Progress("type-checking the module, and the declarations of what it imports; tests are left out")
 	m, err := load(ctx, o.Dir, nil)
 	if err != nil {
 		return nil, err
@@ -45,6 +51,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{Module: m.path, Dir: m.dir, Rota: name, module: m,
 		Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{}}
+	o.Progress(fmt.Sprintf("following the calls of %d packages", len(m.packages)))
 	if err := errors.Join(r.versions(ctx), r.analyze()); err != nil {
 		return nil, err
 	}

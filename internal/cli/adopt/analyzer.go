@@ -66,6 +66,8 @@ type scan struct {
 	lists       []listing
 	ignores     []*ignored
 	found       []*note
+	// keepsFiles: a reconcile writes files that stay.
+	keepsFiles bool
 }
 
 // newScan looks at an operator.
@@ -79,7 +81,7 @@ func newScan(fset *token.FileSet, dir, name string, list []*sourcePackage) *scan
 	s.judge()
 	s.findLists()
 	s.findMemory()
-	s.findGoroutines()
+	s.findEffects()
 	s.findLate()
 	s.reportLists()
 	for i := range s.each() {

@@ -73,6 +73,21 @@ func (c callee) method(pkg, recv, name string) bool { return c == callee{pkg, re
 // short is how messages name it.
 func (c callee) short() string { return c.pkg[strings.LastIndex(c.pkg, "/")+1:] + "." + c.name }
 
+// fileMethods are names of methods by which dependencies write files.
+var fileMethods = []string{"WriteFile", "AtomicWriteFile", "CopyFile", "CopyFromPath", "MkdirAll", "Archive", "Symlink"}
+
+// writesFile reports whether a function of package os writes a file, or a method's name says so.
+func (c callee) writesFile() bool {
+	return c.is("os", "WriteFile", "Create", "OpenFile", "Rename", "Symlink", "Link") ||
+		c.pkg != "" && c.recv != "" && slices.Contains(fileMethods, c.name)
+}
+
+// takesTurns reports whether a method asks one of the usual rate limiters.
+func (c callee) takesTurns() bool {
+	return c.recv != "" && (c.pkg == "golang.org/x/time/rate" || c.pkg == clientGo+"/util/flowcontrol") &&
+		slices.Contains([]string{"Allow", "AllowN", "Wait", "WaitN", "Reserve", "ReserveN", "TryAccept", "Accept"}, c.name)
+}
+
 // argumentsOf returns a call's arguments without the receiver.
 func argumentsOf(c *ssa.CallCommon) []ssa.Value {
 	if !c.IsInvoke() && c.Signature().Recv() != nil && len(c.Args) > 0 {

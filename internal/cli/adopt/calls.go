@@ -23,7 +23,10 @@ func (s *scan) reportCall(call ssa.CallInstruction) {
 	case isManager(name) && name.name == "Add":
 		s.runnable(pos, args[0])
 	case isManager(name) && name.name == "Elected":
-		s.find(Must, "Elected", pos, "this waits for the lead")
+		if n := s.find(Must, "Elected", pos, "this waits for the lead"); s.keepsFiles {
+			n.Instead = "if it serves files that reconciles write, keep leader election, or a store that all replicas share: " +
+				"no replica has the files of all; else " + n.Instead
+		}
 	case isManager(name) && name.name == "AddReadyzCheck":
 		if text(args[0]) == "rota" {
 			s.find(Must, "ReadinessName", pos, `a readiness check is named "rota"`)
@@ -89,14 +92,8 @@ func makesClient(name callee, c *ssa.CallCommon) bool {
 // guarded reports whether a configuration is a manager's, or one that the rota wraps.
 func (s *scan) guarded(config ssa.Value) bool {
 	return s.comesFrom(config, func(c *ssa.Call) bool {
-		switch name := calleeOf(&c.Call); name.name {
-		case "GetConfig":
-			return name.recv != ""
-		case "CopyConfig", "AddUserAgent":
-			return s.guarded(c.Call.Args[0])
-		default:
-			return name.name == "WrapConfig"
-		}
+		name := calleeOf(&c.Call)
+		return name.recv != "" && name.name == "GetConfig" || name.name == "WrapConfig"
 	})
 }
 

@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
-// Page is where each kind of finding has a line.
-const Page = "https://github.com/rota-dev/rota/blob/main/docs/adopt.md"
+// docs is where the pages are, and Page the one on which each kind of finding has a line.
+const (
+	docs = "https://github.com/rota-dev/rota/blob/main/docs/"
+	Page = docs + "adopt.md"
+)
 
 // explanation says why a finding matters, and what to write instead.
 type explanation struct{ why, instead string }

@@ -223,7 +223,9 @@ func (s *scan) controllerOptions(c *controller, call *ssa.Call) {
 	lit, _ := ast.Unparen(s.calls[call.Pos()].Args[0]).(*ast.CompositeLit)
 	if lit == nil {
 		s.find(Look, "Workers", s.position(call), "%s has options that were not read", c.title())
-		c.doubt("its options were not read, and may need a leader")
+		if len(s.storesOf(argumentsOf(&call.Call)[0].Type(), "NeedLeaderElection")) > 0 {
+			c.doubt("its options were not read, and may need a leader")
+		}
 		return
 	}
 	if kv := field(lit, "NeedLeaderElection"); kv != nil {
@@ -328,9 +330,11 @@ func (s *scan) decide() {
 		case c.adopted:
 			c.note = s.find(Fine, "Adopted", c.pos, "controller %s is built by package ctrlrt", c.title())
 		case what == Sharded:
-			c.note = s.find(Must, "ShardedController", c.pos, "controller %s can be sharded", c.title())
+			c.note = s.find(Must, "ShardedController", c.pos, "build controller %s with package ctrlrt: it can be sharded",
+				c.title())
 		case what == Duty:
-			c.note = s.find(Must, "DutyController", c.pos, "controller %s becomes a duty: %s", c.title(), reason)
+			c.note = s.find(Must, "DutyController", c.pos, "build controller %s with package ctrlrt, as a duty: %s",
+				c.title(), reason)
 		case c.everywhere:
 			c.note = s.find(Look, "ControllerByHand", c.pos, "controller %s: %s", c.title(), reason)
 			c.note.Why, c.note.Instead = "every replica reconciles all objects of its kind", "nothing, if that is meant"

@@ -47,7 +47,29 @@ func (s *scan) options(call ssa.CallInstruction) (out options) {
 				if named := namedOf(v.Type()); named != nil && named.Obj().Pkg() != nil {
 					out = append(out, callee{pkg: named.Obj().Pkg().Path(), name: named.Obj().Name()})
 				}
+				out = append(out, parts(v)...)
 				out = append(out, valueName(v))
+			}
+		}
+	}
+	return out
+}
+
+// variableLabel stands for labels of which one is no constant, as an owner's name.
+var variableLabel = callee{name: "variable label"}
+
+// parts names the fields of a struct that get a value, and says whether a map of labels has a variable one.
+func parts(of ssa.Value) (out options) {
+	if of.Referrers() == nil {
+		return nil
+	}
+	for _, use := range *of.Referrers() {
+		switch use := use.(type) {
+		case *ssa.FieldAddr:
+			out = append(out, callee{name: fieldOf(of.Type(), use.Field).Name()})
+		case *ssa.MapUpdate:
+			if _, constant := use.Value.(*ssa.Const); !constant {
+				out = append(out, variableLabel)
 			}
 		}
 	}
@@ -56,7 +78,14 @@ func (s *scan) options(call ssa.CallInstruction) (out options) {
 
 // byField reports whether a list is by a field: an index, or what the API server knows of fields.
 func (l listing) byField() bool {
-	return l.options.has("MatchingFields", "MatchingFieldsSelector", "ListOptions")
+	return l.options.has("MatchingFields", "MatchingFieldsSelector", "FieldSelector")
+}
+
+// isBound reports whether a list is of one object's children, as far as its options tell: by an index, by a label that
+// is no constant, or by labels in a namespace.
+func (l listing) isBound() bool {
+	return l.byField() || slices.Contains(l.options, variableLabel) || l.options.has("InNamespace", "Namespace") &&
+		l.options.has("MatchingLabels", "MatchingLabelsSelector", "HasLabels", "LabelSelector")
 }
 
 // findLists collects the lists, and says which controllers they keep from being sharded.
@@ -90,6 +119,9 @@ func (s *scan) findLists() {
 			case k == c.kind:
 				own = append(own, c)
 				c.doubt("it lists %s, its own kind (%s)", k, s.where(l.site.Pos()))
+			case slices.Contains(c.owns, k) && !slices.Contains(c.watches, k) && !l.isBound():
+				s.find(Look, "ListOfShare", s.position(l.site), "%s: it lists %s, which it owns, of all objects", c.title(), k)
+				c.doubt("it lists %s, which it owns, of all objects (%s)", k, s.where(l.site.Pos()))
 			case !c.kind.known():
 				unclear = append(unclear, c)
 				c.doubt("its kind is not in the source, and may be %s, which it lists (%s)", k, s.where(l.site.Pos()))
@@ -185,16 +217,10 @@ func (s *scan) asks(l listing, c *controller) bool {
 
 // detached reports whether a context may come from context.Background or context.TODO.
 func (s *scan) detached(ctx ssa.Value) bool {
-	for _, from := range s.makers(ctx) {
+	return slices.ContainsFunc(s.makers(ctx), func(from ssa.Value) bool {
 		c, ok := from.(*ssa.Call)
-		if !ok || calleeOf(&c.Call).pkg != "context" || c.Call.IsInvoke() {
-			continue
-		}
-		if len(c.Call.Args) == 0 || s.detached(c.Call.Args[0]) {
-			return true
-		}
-	}
-	return false
+		return ok && calleeOf(&c.Call).is("context", "Background", "TODO")
+	})
 }
 
 // others are the controllers that list a sharded kind which is neither theirs nor watched by them.

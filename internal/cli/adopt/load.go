@@ -30,12 +30,12 @@ func (e *FolderError) Error() string { return e.text }
 
 func wrongFolder(format string, args ...any) error { return &FolderError{fmt.Sprintf(format, args...)} }
 
-// loadMode asks for syntax and types of the module itself. The types of dependencies come from what the compiler has
-// written, so memory is small, and the first time they are compiled.
+// loadMode asks for syntax and types of the module itself, and for the types of its dependencies.
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedTypes | packages.NeedTypesSizes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule
 
-// load type-checks all packages below a folder. overlay has files' new texts by absolute path.
+// load type-checks all packages below a folder. overlay has files' new texts by absolute path. Nothing is compiled:
+// without export data the types of dependencies come from their declarations.
 func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -57,6 +57,7 @@ func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, 
 	m := &module{dir: abs, root: root, fset: token.NewFileSet()}
 	all, err := packages.Load(&packages.Config{
 		Context: ctx, Mode: loadMode, Dir: abs, Fset: m.fset, Overlay: overlay,
+		BuildFlags: []string{"-export=false"},
 	}, "./...")
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of %s: %w", dir, err)
@@ -96,25 +97,12 @@ func moduleRoot(dir string) (string, error) {
 	}
 }
 
-// otherOperators are files that show in what an operator is written that is not in Go.
-var otherOperators = []struct{ glob, what string }{
-	{"watches.yaml", "an operator of operator-sdk with Ansible or Helm"}, {"pom.xml", "a program in Java"},
-	{"build.gradle*", "a program in Java or Kotlin"}, {"Cargo.toml", "a program in Rust"},
-	{"pyproject.toml", "a program in Python"}, {"requirements.txt", "a program in Python"},
-	{"package.json", "a program in JavaScript"},
-}
-
 func noModule(dir string) error {
-	for _, other := range otherOperators {
-		if found, _ := filepath.Glob(filepath.Join(dir, other.glob)); len(found) > 0 {
-			return wrongFolder("%s has no go.mod, and by its %s it is %s: rota adopt reads Go. Programs in other languages get "+
-				"their keys from dispatchers: docs/dispatch.md", dir, filepath.Base(found[0]), other.what)
-		}
-	}
 	if below, _ := filepath.Glob(filepath.Join(dir, "*", "go.mod")); len(below) > 0 {
 		return wrongFolder("%s is in no Go module: its folder %s has one, name that", dir, filepath.Dir(below[0]))
 	}
-	return wrongFolder("%s is in no Go module: name the folder of the operator's go.mod", dir)
+	return wrongFolder("%s is in no Go module: name the folder of the operator's go.mod. Programs in other languages, "+
+		"and operators of Ansible or Helm, get their keys from dispatchers: "+docs+"dispatch.md", dir)
 }
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)

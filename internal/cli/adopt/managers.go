@@ -64,8 +64,9 @@ func (s *scan) findManagers() {
 		s.managers = append(s.managers, m)
 		if m.lit, ok = ast.Unparen(m.syntax.Args[len(m.syntax.Args)-1]).(*ast.CompositeLit); !ok {
 			s.unreadElection(m)
-			s.find(Look, "ManagerOption", m.syntax.Pos(), "its options were not read, since they are not in the call").Instead =
-				"look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
+			n := s.find(Look, "ManagerOption", m.syntax.Pos(), "its options were not read, since they are not in the call")
+			n.Why = "ctrlrt.NewManager refuses some options of a stock manager, and needs others"
+			n.Instead = "look there for LeaderElection, Cache.NewInformer, NewCache and HealthProbeBindAddress"
 			continue
 		}
 		s.readElection(m)
@@ -189,6 +190,9 @@ func (s *scan) readElection(m *manager) {
 		m.note.Instead = s.makeManager("the manager's")
 	}
 	m.leaderAt = s.find(level, "LeaderElection", kv.Pos(), "%s", said)
+	if m.election == byFlag {
+		m.leaderAt.Instead += ". The flag may stay, and has no effect then"
+	}
 }
 
 // readOptions looks at the other options.

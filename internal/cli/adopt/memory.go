@@ -13,7 +13,8 @@ import (
 // findMemory looks for what functions that run for controllers keep in memory: what they write into fields of the
 // reconciler, variables of a package, and variables that a constructor's closure has captured.
 func (s *scan) findMemory() {
-	kept := reasons{}
+	kept, shown := reasons{}, reasons{}
+	used := s.usedByWebhooks()
 	for _, f := range s.functions {
 		runs := s.runs(f)
 		if len(runs) == 0 {
@@ -21,7 +22,7 @@ func (s *scan) findMemory() {
 		}
 		for i := range instructions(f) {
 			target, behind := written(i)
-			if target == nil || !i.Pos().IsValid() {
+			if target == nil || !i.Pos().IsValid() || inObject(target) {
 				continue
 			}
 			var by []*controller
@@ -31,14 +32,68 @@ func (s *scan) findMemory() {
 					by = append(by, c)
 				}
 			}
-			if len(by) > 0 {
-				what := s.nameOfPlace(target)
+			if len(by) == 0 {
+				continue
+			}
+			what := s.nameOfPlace(target)
+			at := fmt.Sprintf("%s (%s)", what, s.where(i.Pos()))
+			if !used[s.place(container(target))] {
 				s.find(Look, "Memory", i.Pos(), "%s: it writes %s, which stays in memory", titles(by), what)
-				kept.add(by, fmt.Sprintf("%s (%s)", what, s.where(i.Pos())))
+				kept.add(by, at)
+				continue
+			}
+			n := s.find(Look, "Memory", i.Pos(), "%s: it writes %s, which stays in memory, and webhooks use it",
+				titles(by), what)
+			n.Why = "webhooks run on every replica: sharded, each one knows of its share, and as a duty one replica knows"
+			n.Instead = "ctrl.NewControllerManagedBy(mgr.Whole()) with NeedLeaderElection: false: every replica has all of it"
+			shown.add(by, at)
+		}
+	}
+	shown.doubt("webhooks of every replica use what it keeps in memory: ")
+	kept.doubt("it keeps something in memory: ")
+}
+
+// usedByWebhooks returns the variables and fields that webhooks and HTTP handlers use.
+func (s *scan) usedByWebhooks() map[any]bool {
+	var roots []*ssa.Function
+	methods := []string{"Default", "ValidateCreate", "ValidateUpdate", "ValidateDelete", "ServeHTTP"}
+	for _, f := range s.functions {
+		params := f.Signature.Params()
+		handles := f.Name() == "Handle" && params.Len() == 2 &&
+			isNamed(params.At(1).Type(), runtimePath+"/pkg/webhook/admission", "Request")
+		if f.Signature.Recv() != nil && (handles || slices.Contains(methods, f.Name())) {
+			roots = append(roots, f)
+		}
+	}
+	used := map[any]bool{}
+	for f := range s.reach(roots) {
+		for i := range instructions(f) {
+			for _, op := range i.Operands(nil) {
+				if at := s.place(*op); at != nil {
+					used[at] = true
+				}
 			}
 		}
 	}
-	kept.doubt("it keeps something in memory: ")
+	return used
+}
+
+// container returns the address of the variable or field that a value is in.
+func container(v ssa.Value) ssa.Value {
+	for {
+		switch x := v.(type) {
+		case *ssa.UnOp:
+			v = x.X
+		case *ssa.IndexAddr:
+			v = x.X
+		case *ssa.MakeInterface:
+			v = x.X
+		case *ssa.Lookup:
+			v = x.X
+		default:
+			return v
+		}
+	}
 }
 
 // reasons are the places that speak against sharding controllers.
@@ -100,23 +155,29 @@ func written(i ssa.Instruction) (target ssa.Value, behind bool) {
 	return nil, false
 }
 
+// inObject reports whether a value is in an object of Kubernetes, whose types have DeepCopyInto, or in a variable that
+// the compiler made for a loop. An object that stays in memory is found where it is put there.
+func inObject(v ssa.Value) bool {
+	switch x := container(v).(type) {
+	case *ssa.FieldAddr:
+		return types.NewMethodSet(x.X.Type()).Lookup(nil, "DeepCopyInto") != nil || inObject(x.X)
+	case *ssa.Alloc:
+		return strings.HasPrefix(x.Comment, "jump$")
+	case *ssa.FreeVar:
+		return strings.HasPrefix(x.Name(), "jump$")
+	}
+	return false
+}
+
 // nameOfPlace names what is written, as the source does as far as that can be told.
 func (s *scan) nameOfPlace(v ssa.Value) string {
-	for {
-		switch x := v.(type) {
-		case *ssa.UnOp:
-			v = x.X
-		case *ssa.IndexAddr:
-			v = x.X
-		case *ssa.MakeInterface:
-			v = x.X
-		case *ssa.FieldAddr:
-			return s.nameOfPlace(x.X) + "." + fieldOf(x.X.Type(), x.Field).Name()
-		case *ssa.Alloc:
-			return x.Comment
-		default:
-			return v.Name()
-		}
+	switch x := container(v).(type) {
+	case *ssa.FieldAddr:
+		return s.nameOfPlace(x.X) + "." + fieldOf(x.X.Type(), x.Field).Name()
+	case *ssa.Alloc:
+		return x.Comment
+	default:
+		return x.Name()
 	}
 }
 
@@ -196,9 +257,9 @@ func (h *holder) fieldsOf(x *ssa.FieldAddr) (out []ssa.Value) {
 }
 
 // captured follows a variable that a closure has captured. It outlives a reconcile if the function around the closure
-// does not run for controllers: that is a constructor.
+// does not run for any controller: that is a constructor.
 func (h *holder) captured(x *ssa.FreeVar, behind bool) bool {
-	if h.c.reached[x.Parent().Parent()] == notReached && x.Parent().Parent() != nil {
+	if around := x.Parent().Parent(); around != nil && len(h.runs(around)) == 0 {
 		ptr, ok := x.Type().(*types.Pointer)
 		return !ok || ptr.Elem().String() != "error"
 	}
@@ -252,13 +313,9 @@ func (s *scan) fields(c *controller) {
 		}
 		for i := range st.NumFields() {
 			f := st.Field(i)
-			switch name := types.TypeString(f.Type(), nil); {
-			case strings.Contains(name, "Expectations"):
+			if strings.Contains(types.TypeString(f.Type(), nil), "Expectations") {
 				s.find(Look, "Expectations", f.Pos(), "%s has expectations in %s", c.title(), f.Name())
 				c.doubt("it counts events (%s)", f.Name())
-			case isNamed(f.Type(), "golang.org/x/time/rate", "Limiter"):
-				s.find(Look, "Memory", f.Pos(), "%s keeps a rate limiter in memory: %s", c.title(), f.Name())
-				c.doubt("it keeps a rate limiter in memory (%s)", f.Name())
 			}
 		}
 	}

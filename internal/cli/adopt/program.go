@@ -80,7 +80,8 @@ func newProgram(fset *token.FileSet, list []*sourcePackage) *program {
 }
 
 // link fills the maps. A call through an interface or a variable reaches what VTA finds: the values that flow there.
-// If none does, as with what a dependency hands over, an interface may have any type that implements it.
+// If none does, as with what a dependency hands over, an interface of the operator's own may have any type that
+// implements it; that of a dependency, as a client, has the dependency's.
 func (p *program) link() {
 	all := ssautil.AllFunctions(p.ssa)
 	for f := range all {
@@ -101,7 +102,10 @@ func (p *program) link() {
 	for site := range p.callees {
 		found[site] = true
 	}
-	p.addEdges(wide, func(site ssa.CallInstruction) bool { return site.Common().IsInvoke() && !found[site] })
+	p.addEdges(wide, func(site ssa.CallInstruction) bool {
+		c := site.Common()
+		return c.IsInvoke() && !found[site] && p.own[c.Method.Pkg()] != nil
+	})
 	for i := range p.each() {
 		if c, ok := i.(*ssa.MakeClosure); ok {
 			fn := c.Fn.(*ssa.Function)
@@ -274,8 +278,16 @@ func (p *program) storesOf(of types.Type, name string) []ssa.Value {
 	return nil
 }
 
-// returned returns what a call of the operator's own functions may return.
+// returned returns what a call of the operator's own functions may return. A dependency's function that makes a context
+// of a context, or a configuration of one, returns its first argument.
 func (p *program) returned(call *ssa.Call, result int) (out []ssa.Value) {
+	if args, results := call.Call.Args, call.Call.Signature().Results(); len(p.callees[call]) == 0 && len(args) > 0 {
+		of := args[0].Type()
+		derives := isNamed(of, "context", "Context") || isNamed(of, clientGo+"/rest", "Config")
+		if derives && types.Identical(of, results.At(result).Type()) {
+			return args[:1]
+		}
+	}
 	for _, f := range p.callees[call] {
 		for i := range instructions(f) {
 			if r, ok := i.(*ssa.Return); ok && result < len(r.Results) {

@@ -7,28 +7,57 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// findGoroutines looks for goroutines that functions which run for controllers leave running.
-func (s *scan) findGoroutines() {
-	left := reasons{}
+// findEffects looks for what functions that run for controllers leave behind, or do not share with other replicas:
+// goroutines, files and rate limiters.
+func (s *scan) findEffects() {
+	left, files, limits := reasons{}, reasons{}, reasons{}
 	for _, f := range s.functions {
 		runs := s.runs(f)
 		if len(runs) == 0 {
 			continue
 		}
 		for i := range instructions(f) {
-			has, starts := s.starts(i)
-			if !starts || s.waits(f, has) {
+			call, ok := i.(ssa.CallInstruction)
+			if !ok {
 				continue
 			}
-			pos := i.Pos()
-			if call := s.calls[pos]; call != nil {
-				pos = call.Pos()
+			name, pos := calleeOf(call.Common()), i.Pos()
+			if syntax := s.calls[pos]; syntax != nil {
+				pos = syntax.Pos()
 			}
-			s.find(Look, "Goroutine", pos, "%s: it starts a goroutine", titles(runs))
-			left.add(runs, s.where(pos))
+			at := s.where(pos)
+			if has, starts := s.starts(i); starts && !s.waits(f, has) {
+				s.find(Look, "Goroutine", pos, "%s: it starts a goroutine", titles(runs))
+				left.add(runs, at)
+			}
+			if by := slices.DeleteFunc(slices.Clone(runs), func(c *controller) bool {
+				return (name.pkg == "os" || name.name == "WriteFile") && s.makesTemp(c)
+			}); len(by) > 0 && len(s.callees[call]) == 0 && name.writesFile() {
+				s.find(Look, "Files", pos, "%s: it writes files, by %s", titles(by), name.short())
+				files.add(by, at)
+			}
+			if name.takesTurns() {
+				s.find(Look, "Workers", pos, "%s: it asks a rate limiter, %s", titles(runs), name.short())
+				limits.add(runs, at)
+			}
 		}
 	}
+	s.keepsFiles = len(files) > 0
 	left.doubt("it leaves a goroutine running: ")
+	files.doubt("it writes files, which other replicas do not have: ")
+	limits.doubt("it has a rate limiter, of which each replica would have one: ")
+}
+
+// makesTemp reports whether a controller makes temporary files: what it writes by WriteFile or package os goes there.
+func (s *scan) makesTemp(c *controller) bool {
+	for f := range c.reached {
+		for i := range instructions(f) {
+			if call, ok := i.(ssa.CallInstruction); ok && calleeOf(call.Common()).is("os", "MkdirTemp", "CreateTemp") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // starts reports whether an instruction starts a goroutine: a go statement, time.AfterFunc, or a group's Go. has are
