@@ -35,7 +35,8 @@ func newFence() *cobra.Command {
 		Use:   "fence NAME -n NAMESPACE --service-account NAMESPACE/NAME --resource GROUP/RESOURCE ...",
 		Short: "Print or apply the policy by which the API server refuses the writes of processes that are not members",
 		Long: `Prints a ValidatingAdmissionPolicy and its binding. Of the ServiceAccount's writes to the given kinds, the API
-server then admits only those from the Pods of members of the rota. Name the sharded kinds and the owned ones.
+server then admits only those from the Pods of members of the rota. Name the sharded kinds, the owned ones, and others
+that reconciles write, such as a StatefulSet's claims.
 
 Before that the command checks the cluster. With --apply it applies policy and binding, unless the check found a
 problem. Without --apply it prints what the check found on standard error, if a cluster can be reached.

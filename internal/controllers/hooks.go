@@ -30,11 +30,10 @@ func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedNam
 	c.hooks.reset, c.hooks.decided = f, true
 }
 
-// HasDecided reports whether OnReset was called, perhaps with nil.
-func (c *Controller) HasDecided() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.hooks.decided
+// Resets reports whether the controller has a function of OnReset, and whether OnReset was called, perhaps with nil.
+func (c *Controller) Resets() (resets, decided bool) {
+	h := c.getHooks()
+	return h.reset != nil, h.decided
 }
 
 // OnReset is Controller.OnReset for the items of the queue that are synced by a function that went through Admit.

@@ -211,19 +211,30 @@ func TestR08WritesAreNoted(t *testing.T) {
 	}
 }
 
-// R8: a write without the context of a reconcile counts where its object does.
+// R8: a write without the context of a reconcile counts where its object does. Whoever writes children so outside a sync
+// may take them from a queue to which nothing comes with a slot.
 func TestR08StrayWritesAreNoted(t *testing.T) {
-	for _, owned := range []bool{true, false} {
+	for owned, queued := range map[bool]int{true: 1, false: 0} {
 		o := newOffice(t, owned)
-		if _, err := (request{method: "POST", path: path, body: configMap("", "", "s"), answer: configMap("c", "1000", "s")}).
-			send(t.Context(), t, o.Engine); err != nil {
-			t.Fatal(err)
+		q, _ := testQueue(t, o.Engine)
+		write := func(context.Context, cache.ObjectName) error {
+			_, err := request{method: "POST", path: path, body: configMap("", "", "s"), answer: configMap("c", "1000", "s")}.
+				send(t.Context(), t, o.Engine)
+			return err
 		}
+		q.Add(cache.ObjectName{Namespace: "a", Name: "s"})
+		item, _ := q.Get()
+		require.NoError(t, q.Admit(write)(t.Context(), item))
 		if got := o.version(o.slot); got != "1000" {
 			t.Errorf("owned %v: version %q, want 1000", owned, got)
 		}
 		o.log.wants(t, 1, "without the context of a reconcile")
 		o.log.wants(t, 1, "without the context of a reconcile", "note_test.go:")
+		o.log.wants(t, 0, "rota.NewQueueOf")
+		for range 2 {
+			require.NoError(t, write(t.Context(), item))
+		}
+		o.log.wants(t, queued, "rota.NewQueueOf")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
@@ -158,22 +159,33 @@ func keep(t *testing.T, r *Engine) {
 	require.NoError(t, inf.GetIndexer().Add(obj))
 }
 
-// Whether a controller counts events cannot be known. One that has handlers on children is asked, once.
+// Whether a controller counts events cannot be known. Those that may have handlers on children are asked, once. Children
+// that wait for their finalizers although their owners are gone are told.
 func TestQueuesThatMayNeedOnReset(t *testing.T) {
+	reset := func(q *Queue[string]) { q.OnReset(func(context.Context, string) {}) }
+	silent := func(*Queue[string]) {}
 	for name, test := range map[string]struct {
-		deaf   bool // the children have no handler
-		decide func(*Queue[string])
-		asked  int
+		deaf          bool // the children have no handler
+		decide, other func(*Queue[string])
+		asked         string
 	}{
-		"forgotten":           {asked: 1, decide: func(*Queue[string]) {}},
-		"set":                 {decide: func(q *Queue[string]) { q.OnReset(func(context.Context, string) {}) }},
-		"not needed":          {decide: func(q *Queue[string]) { q.OnReset(nil) }},
-		"children are listed": {deaf: true, decide: func(*Queue[string]) {}},
+		"forgotten":           {decide: silent, other: silent, asked: `"controllers"="replicas, ttl"`},
+		"set":                 {decide: reset, other: silent},
+		"not needed":          {decide: func(q *Queue[string]) { q.OnReset(nil) }, other: reset},
+		"not needed by one":   {decide: func(q *Queue[string]) { q.OnReset(nil) }, other: silent, asked: `"controllers"="ttl"`},
+		"children are listed": {deaf: true, decide: silent, other: silent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &lines{}
-				client := fake.NewClientset()
+				pod := func(name, owner string, deleted time.Duration, finalizers ...string) *corev1.Pod {
+					return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Finalizers: finalizers,
+						DeletionTimestamp: &metav1.Time{Time: time.Now().Add(-deleted)},
+						OwnerReferences:   []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner, Controller: ptr.To(true)}}}}
+				}
+				client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "there"}},
+					pod("stranded", "gone", time.Minute, "a/b"), pod("owned", "there", time.Minute, "a/b"),
+					pod("ends", "gone", time.Minute), pod("later", "gone", -time.Hour, "a/b"))
 				r, err := New(nil, Options{Solo: true, Logger: log.logger()})
 				require.NoError(t, err)
 				factory := informers.NewSharedInformerFactory(client, deliverytest.Never)
@@ -183,28 +195,37 @@ func TestQueuesThatMayNeedOnReset(t *testing.T) {
 				children, err := ShareInformer(r, factory, corev1.SchemeGroupVersion.WithKind("Pod"), &corev1.Pod{},
 					client.CoreV1().Pods(metav1.NamespaceAll), Children{Of: schema.GroupKind{Kind: "ConfigMap"}})
 				require.NoError(t, err)
-				for _, informer := range []cache.SharedIndexInformer{owners, children} {
-					if informer == children && test.deaf {
-						continue
-					}
-					withHandler(t, informer)
+				withHandler(t, owners)
+				if !test.deaf {
+					withHandler(t, children)
 				}
 				q, err := NewQueue(r, "replicas", owners, testInner[string](t))
 				require.NoError(t, err)
+				other, err := NewQueue(r, "ttl", owners, testInner[string](t))
+				require.NoError(t, err)
 				test.decide(q)
+				test.other(other)
 				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(time.Minute, cancel)
+				time.AfterFunc(5*time.Minute, cancel)
 				err = r.Work(ctx, func(ctx context.Context) {
 					factory.Start(ctx.Done())
-					context.AfterFunc(ctx, q.ShutDown)
-					q.Get()
+					for _, q := range []*Queue[string]{q, other} {
+						context.AfterFunc(ctx, q.ShutDown)
+						go q.Get()
+					}
 					<-ctx.Done()
 					factory.Shutdown()
 				})
 				if err != nil {
 					t.Error(err)
 				}
-				log.wants(t, test.asked, "no function of OnReset", "OnReset(nil)", `"controller"="replicas"`, `"children"="Pod"`)
+				asked := 0
+				if test.asked != "" {
+					asked = 1
+				}
+				log.wants(t, asked, "no queue of their owners has a function of OnReset", "OnReset(nil)", `"children"="Pod"`)
+				log.wants(t, asked, "no queue of their owners has a function of OnReset", test.asked)
+				log.wants(t, 1, "rota.NewQueueOf", `"kind"="Pod" "objects"=1 "first"="a/stranded"`)
 			})
 		})
 	}

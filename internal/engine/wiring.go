@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,11 +111,15 @@ func (r *Engine) watchWiring(ctx context.Context) {
 	tick := time.NewTicker(startPatience)
 	defer tick.Stop()
 	ended := false
-	for {
+	stranded := map[schema.GroupKind]bool{}
+	for looks := 0; ; looks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if looks%strandedPeriod == 0 {
+			r.tellStranded(stranded)
 		}
 		ended = r.checkEnded(ended)
 		for _, c := range r.controllers.All() {
@@ -123,22 +128,52 @@ func (r *Engine) watchWiring(ctx context.Context) {
 	}
 }
 
-// askForResets logs which queues have handlers on informers of children, and no function of OnReset. Controllers like
-// those of Kubernetes count the events that such handlers get; whether these do cannot be known.
-func (r *Engine) askForResets() {
-	started := r.setup.informers()
-	for _, c := range r.controllers.All() {
-		if c.HasDecided() || c.Informer == nil {
+// strandedPeriod is after how many checks children that are stranded are looked for.
+const strandedPeriod = 6
+
+// strandedAfter is how long children may wait for their finalizers before that is told.
+const strandedAfter = time.Minute
+
+// tellStranded logs, once for each kind, that children whose owners are gone wait for their finalizers.
+func (r *Engine) tellStranded(told map[schema.GroupKind]bool) {
+	for kind, names := range r.share.Stranded(time.Now().Add(-strandedAfter)) {
+		if told[kind] {
 			continue
 		}
-		for _, s := range started {
-			if _, owner := r.share.Owners(s.kind)[c.Kind]; owner && s.owned && r.share.Heard(s.informer) {
-				r.log.Info("A queue has handlers on an informer of children, and no function of OnReset. If its controller waits "+
-					"for events of what it wrote before it counts objects (expectations, as in Kubernetes' own controllers), it "+
-					"waits in vain for those of the time in which a slot was shut: have OnReset forget what is expected. If it "+
-					"does not, say so by OnReset(nil)", "controller", c.Name, "kind", c.Kind.String(), "children", s.kind.String())
-				break
+		told[kind] = true
+		r.log.Info("Objects are deleted, their owners are gone, and they wait for their finalizers. If this program takes "+
+			"these off by a work queue about the children (as orphanQueue of Kubernetes' Job controller), nothing comes to "+
+			"that queue with a slot: make it with rota.NewQueueOf and the owners' informer, whose sync gets the owners "+
+			"that are gone", "kind", kind.String(), "objects", len(names), "first", names[0])
+	}
+}
+
+// askForResets asks, for each informer of children with handlers, whether a controller counts the events that these
+// get, as those of Kubernetes do. That cannot be known, nor to which of the owners' controllers the handlers belong. So
+// it does not ask if one of these has a function of OnReset.
+func (r *Engine) askForResets() {
+	for _, s := range r.setup.informers() {
+		if !s.owned || !r.share.Heard(s.informer) {
+			continue
+		}
+		for owner := range r.share.Owners(s.kind) {
+			var asked []string
+			answered := false
+			for _, c := range r.controllers.All() {
+				resets, decided := c.Resets()
+				answered = answered || c.Kind == owner && resets
+				if c.Kind == owner && c.Informer != nil && !decided {
+					asked = append(asked, c.Name)
+				}
 			}
+			if answered || len(asked) == 0 {
+				continue
+			}
+			r.log.Info("An informer of children has handlers, and no queue of their owners has a function of OnReset. If a "+
+				"controller waits for events of what it wrote before it counts objects (expectations or a tracker, as in "+
+				"Kubernetes' own controllers), it waits in vain for those of the time in which a slot was shut: have OnReset "+
+				"forget what is expected. If none does, say so by OnReset(nil)", "children", s.kind.String(), "kind",
+				owner.String(), "controllers", strings.Join(asked, ", "))
 		}
 	}
 }

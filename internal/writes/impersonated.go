@@ -34,10 +34,11 @@ func (i *impersonated) note(log logr.Logger, req *http.Request) {
 	}
 	i.users = slices.Insert(i.users, at, user)
 	i.mu.Unlock()
+	place, _ := caller()
 	log.Info("A client of the program writes as another user, by impersonation. A fence cannot tell such writes from "+
 		"those of other programs: those of a replica that was paused may be accepted late. If that matters, write as the "+
 		"Pod's own ServiceAccount, and give it the permissions of that user", "user", user, "request",
-		req.Method+" "+req.URL.Path, "at", caller())
+		req.Method+" "+req.URL.Path, "at", place)
 }
 
 // Impersonated returns the users as whom clients of the program have written objects of the member's slots, in order,

@@ -25,6 +25,7 @@ type noted struct {
 	write  *delivery.Write
 	ends   bool // it deletes the object that it names
 	owned  bool // its kind is sharded, by its own key or by its owner's
+	child  bool // by its owner's
 }
 
 // noting returns a noted for a write that is about to be sent in a cluster, by a reconcile. stray: none sends it.
@@ -45,7 +46,8 @@ func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in clus
 	}
 	ends := t.sub == "eviction" || req.Method == http.MethodDelete && t.name.Name != "" && t.sub == ""
 	n := &noted{of: w, target: t, ends: ends}
-	n.owned = share.Sharded(kind) || share.Owned(kind)
+	n.child = share.Owned(kind)
+	n.owned = share.Sharded(kind) || n.child
 	name := t.name
 	var body metav1.Object
 	if about := bodyOf(req); stray && about != nil && t.sub == "" {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,10 +21,11 @@ type strays struct {
 // strayMax is how many places are logged.
 const strayMax = 100
 
-// tell logs a write, once for each place.
-func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
-	at := caller()
-	key := strings.Join([]string{req.Method, t.group().String(), t.sub, req.UserAgent(), at}, " ")
+// tell logs a write, once for each place. child says that it is of an object that is where its owner is.
+func (s *strays) tell(log logr.Logger, req *http.Request, t target, child bool) {
+	at, inSync := caller()
+	key := strings.Join([]string{req.Method, t.group().String(), t.sub, req.UserAgent(), at, strconv.FormatBool(inSync)},
+		" ")
 	s.mu.Lock()
 	_, known := s.told[key]
 	if s.told == nil {
@@ -38,10 +40,14 @@ func (s *strays) tell(log logr.Logger, req *http.Request, t target) {
 	if known {
 		return
 	}
-	log.Info("An object of a sharded kind is written without the context of a reconcile: if a reconcile does it, pass "+
-		"its context on to the client. Until then the write keeps to the slot of the object that it names, but goes on when "+
-		"its reconcile has ended. A controller that is not sharded may do so",
-		"request", req.Method+" "+req.URL.Path, "userAgent", req.UserAgent(), "at", at)
+	text := "An object of a sharded kind is written without the context of a reconcile: if a reconcile does it, pass " +
+		"its context on to the client. Until then the write keeps to the slot of the object that it names, but goes on " +
+		"when its reconcile has ended. A controller that is not sharded may do so"
+	if child && !inSync {
+		text += ". A work queue about children may not: nothing comes to it with a slot. Make it with rota.NewQueueOf and " +
+			"the owners' informer"
+	}
+	log.Info(text, "request", req.Method+" "+req.URL.Path, "userAgent", req.UserAgent(), "at", at)
 }
 
 // clients are the packages that requests go through. The place is their caller.
@@ -51,18 +57,23 @@ var clients = []string{
 	"github.com/rota-dev/rota/ctrlrt.(*writing", "github.com/rota-dev/rota/ctrlrt.(*consistent",
 }
 
-// caller returns the file and line that makes a request.
-func caller() string {
-	var pcs [64]uintptr
+// syncs are the files that call sync functions and reconcilers. The names of functions tell less: they may be inlined.
+var syncs = []string{"/internal/controllers/queue.go", "/ctrlrt/builder.go"}
+
+// caller returns the file and line that makes a request, and whether a sync does it in its own goroutine.
+func caller() (at string, inSync bool) {
+	var pcs [128]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	at = "unknown"
 	for {
 		f, more := frames.Next()
 		ofClient := slices.ContainsFunc(clients, func(prefix string) bool { return strings.HasPrefix(f.Function, prefix) })
-		if f.Function != "" && !ofClient {
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
+		if f.Function != "" && !ofClient && at == "unknown" {
+			at = fmt.Sprintf("%s:%d", f.File, f.Line)
 		}
-		if !more {
-			return "unknown"
+		inSync = slices.ContainsFunc(syncs, func(file string) bool { return strings.HasSuffix(f.File, file) })
+		if !more || inSync {
+			return at, inSync
 		}
 	}
 }

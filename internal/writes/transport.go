@@ -166,7 +166,7 @@ func (w *writer) sendAsIs(req *http.Request, note *noted) (*http.Response, error
 func (w *Writes) join(req *http.Request, note *noted) (release func(), err error) {
 	slots := note.slots()
 	if note != nil && (note.owned || len(slots) > 0) && w.env.HasJoined() {
-		w.strays.tell(w.env.Log, req, note.target)
+		w.strays.tell(w.env.Log, req, note.target, note.child)
 	}
 	var releases []func()
 	release = func() {
