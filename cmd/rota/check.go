@@ -175,8 +175,7 @@ func printCheck(to io.Writer, p paint, r *check.Result) error {
 		fmt.Fprintln(&b)
 	}
 	fmt.Fprintf(&b, "%d √, %d ‼, %d ×\n", countLines(r)-r.Warnings-r.Failed, r.Warnings, r.Failed)
-	_, err := io.WriteString(to, b.String())
-	return err
+	return p.print(to, b.String())
 }
 
 func printLine(b *strings.Builder, p paint, l check.Line) {
@@ -188,7 +187,7 @@ func printLine(b *strings.Builder, p paint, l check.Line) {
 		sign = p.warn("‼")
 	case check.OK:
 	}
-	about := strings.TrimSpace(prefixed("member ", l.Member) + prefixed(" slots ", l.Slots))
+	about := strings.TrimSpace(prefixed("member ", l.Member) + prefixed(" ", slotsOf(l.Slots)))
 	if about != "" {
 		about += ": "
 	}

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -25,13 +28,42 @@ func bindColor(root *cobra.Command) {
 	}
 }
 
-// paint colors text for one output. The zero value leaves it as it is.
-type paint struct{ on bool }
-
-// newPaint returns how the command colors what it prints to w.
-func newPaint(cmd *cobra.Command, w io.Writer) paint {
-	return paint{colored(cmd.Flag("color").Value.String(), os.Getenv, w)}
+// paint colors text for one output, and breaks lines that are longer than its width. The zero value leaves it as it is.
+type paint struct {
+	on    bool
+	width int
 }
+
+// newPaint returns how the command colors and breaks what it prints to w.
+func newPaint(cmd *cobra.Command, w io.Writer) paint {
+	p := paint{on: colored(cmd.Flag("color").Value.String(), os.Getenv, w)}
+	if file, ok := w.(*os.File); ok {
+		p.width, _, _ = term.GetSize(int(file.Fd())) // 0 if it is no terminal
+	}
+	return p
+}
+
+// print writes lines, each in as many as it takes, of which all but the first are indented by 4 more.
+func (p paint) print(to io.Writer, text string) error {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		indent := len(line) - len(strings.TrimLeft(line, " ")) + 4
+		column := 0
+		for word := range strings.SplitAfterSeq(line, " ") {
+			bare := sgrCodes.ReplaceAllString(strings.TrimRight(word, "\n"), "")
+			if p.width > 0 && column > indent && column+utf8.RuneCountInString(strings.TrimRight(bare, " ")) > p.width {
+				b.WriteString("\n" + strings.Repeat(" ", indent))
+				column = indent
+			}
+			b.WriteString(word)
+			column += utf8.RuneCountInString(bare)
+		}
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+var sgrCodes = regexp.MustCompile("\x1b\\[[0-9]*m")
 
 func colored(mode string, env func(string) string, w io.Writer) bool {
 	if mode != "auto" {

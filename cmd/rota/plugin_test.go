@@ -64,8 +64,14 @@ func TestColor(t *testing.T) {
 	if colored("auto", env(""), os.NewFile(^uintptr(0), "none")) {
 		t.Error("color in a file")
 	}
-	if got := (paint{true}).bad("x"); got != "\x1b[31mx\x1b[0m" {
+	if got := (paint{on: true}).bad("x"); got != "\x1b[31mx\x1b[0m" {
 		t.Errorf("painted: %q", got)
+	}
+	var lines strings.Builder
+	require.NoError(t, paint{width: 24}.print(&lines, "\x1b[31m× \x1b[0mKeyHangs: it keeps the only worker busy\nshort\n"))
+	want := "\x1b[31m× \x1b[0mKeyHangs: it keeps the \n    only worker busy\nshort\n"
+	if lines.String() != want {
+		t.Errorf("in 24 columns: %q, want %q", lines.String(), want)
 	}
 	if got := (paint{}).bad("x"); got != "x" {
 		t.Errorf("not painted: %q", got)

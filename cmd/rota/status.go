@@ -254,6 +254,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	if r.Shadow != nil {
 		fmt.Fprintln(w, p.warn(view.ShadowText))
 	}
+	printVerdict(w, p, r)
 	fmt.Fprintf(w, "epoch %d, %d slots by %s%s, %d members\n", r.Epoch, r.Slots, r.Key, balanceText(r), len(r.Members))
 	if r.Canary != nil {
 		fmt.Fprintln(w, strings.Join(canaryLines(p, r), "\n"))
@@ -268,7 +269,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	}
 	section(w, "what is wrong", len(r.Problems))
 	for _, problem := range r.Problems {
-		line := problem.What + prefixed(" ", problem.Member) + prefixed(" slots ", problem.Slots) + ": " + problem.Message
+		line := problem.What + prefixed(" ", problem.Member) + prefixed(" ", slotsOf(problem.Slots)) + ": " + problem.Message
 		if problem.Severity == view.Error {
 			line = p.bad("× ") + line
 		} else {
@@ -303,8 +304,28 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	if wide {
 		printHistory(w, p, r)
 	}
-	_, err := io.WriteString(to, w.String())
-	return err
+	return p.print(to, w.String())
+}
+
+// printVerdict prints in a line whether all is well.
+func printVerdict(w io.Writer, p paint, r *view.Rota) {
+	if r.Shadow != nil {
+		return
+	}
+	members, slots := r.Working()
+	mark := p.good("√ ")
+	switch {
+	case slices.ContainsFunc(r.Problems, func(p view.Problem) bool { return p.Severity == view.Error }):
+		mark = p.bad("× ")
+	case len(r.Problems)+len(r.Unknown) > 0 || members < len(r.Members) || slots < int(r.Slots):
+		mark = p.warn("‼ ")
+	}
+	all := fmt.Sprintf("all %d slots are", slots)
+	if slots < int(r.Slots) {
+		all = fmt.Sprintf("%d of %d slots are", slots, r.Slots)
+	}
+	_, _ = fmt.Fprintf(w, "%s%s/%s: %d of %d members work, %s worked on\n", mark, r.Namespace, r.Name, members,
+		len(r.Members), all)
 }
 
 // printShadow prints what the members of a shadow would have.
@@ -388,6 +409,14 @@ func printWorst(w io.Writer, r *view.Rota) {
 	_ = out.Flush()
 }
 
+// slotsOf names slots, as "slot 7".
+func slotsOf(text string) string {
+	if _, err := strconv.Atoi(text); err == nil {
+		return "slot " + text
+	}
+	return prefixed("slots ", text)
+}
+
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -455,7 +484,8 @@ func printMove(w io.Writer, m view.Move) {
 	if m.Duty != "" {
 		what = "duty " + m.Duty
 	}
-	_, _ = fmt.Fprintf(w, "  %s  %s -> %s (%s%s)\n", what, cmp.Or(m.From, "-"), m.To, phaseText(m.Phase),
+	// Once slots activate, nobody knows whose they were.
+	_, _ = fmt.Fprintf(w, "  %s  %s-> %s (%s%s)\n", what, suffixed(m.From, " "), m.To, phaseText(m.Phase),
 		prefixed(", for ", orEmpty(m.Seconds, seconds)))
 }
 
@@ -557,7 +587,7 @@ func printWarnings(w io.Writer, r *view.Rota) {
 				text = e.Over + ". It was: " + text
 			}
 			_, _ = fmt.Fprintf(out, "  %v ago\t%s\t%s\t%s\n", max(0, r.At.Sub(e.At)).Round(time.Second),
-				cmp.Or(e.ID, e.Member, "-"), e.Reason, text)
+				cmp.Or(e.About, e.ID, e.Member, "-"), e.Reason, text)
 		}
 		_ = out.Flush()
 	}

@@ -41,7 +41,8 @@ func shown() *view.Rota {
 			{First: 85, Last: 127, From: "web-1-b", To: "web-0-a", Phase: "drain", Seconds: ptr.To(1.5)},
 			{First: 256, Last: 256, Duty: "backup", From: "web-1-b", To: "web-0-a", Phase: "warm"},
 		},
-		Problems: []view.Problem{{Severity: view.Error, What: view.SlotUnowned, Slots: "128-255", Message: "nobody owns them"}},
+		Problems: []view.Problem{{Severity: view.Error, What: view.SlotUnowned, Slots: "128-255", Message: "nobody owns them"},
+			{Severity: view.Warn, What: view.KeyFails, Slots: "7", Member: "web-0-a", Message: "it fails"}},
 		Handovers: []view.Handover{{
 			Slots: "0-84", Count: 85, From: "web-9-z", To: "web-0-a", Cause: "handed", Epoch: 41, Ended: now.Add(-time.Minute),
 			Warm: 0.21, Drain: 0.055, Activate: 12.3,
@@ -83,6 +84,7 @@ func TestPrintWarnings(t *testing.T) {
 		ago(4*time.Minute, view.Warning{Member: "web-0", ID: "web-0-x", Reason: "DutyFails", Message: "duty a: all"}),
 		ago(3*time.Minute, view.Warning{Member: "web-1", ID: "web-1-y", Reason: view.SlotHeldBack, Message: "slot 3"}),
 		ago(2*time.Minute, view.Warning{Member: "web-2", Reason: "PermissionMissing", Message: "add:\n- apiGroups: [\"\"]\n  verbs: [\"get\"]"}),
+		ago(90*time.Second, view.Warning{Member: "web-1", Reason: "Expelled", About: "web-2-z", Message: "member web-2-z did not renew"}),
 		ago(time.Minute, view.Warning{Reason: "TableLost", Message: "the table\nis missing", Over: "there is a table"}),
 	}}
 	var out bytes.Buffer

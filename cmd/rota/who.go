@@ -203,7 +203,11 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 	case len(sharding) == 0:
 		return nil, fmt.Errorf("%w: none of the %d rotas shards %s; the rotas are %s", errNobody, len(found), kind, list)
 	default:
-		return nil, usagef("%d rotas shard %s: give --rota with one of %s", len(sharding), kind, list)
+		names = nil
+		for _, r := range sharding {
+			names = append(names, r.Namespace+"/"+r.Name)
+		}
+		return nil, usagef("%d rotas shard %s: give --rota with one of %s", len(names), kind, strings.Join(names, ", "))
 	}
 }
 
@@ -274,8 +278,7 @@ func printWho(to io.Writer, p paint, w *view.Who) error {
 		line("warning", e.Reason+": "+oneLine(errors.New(e.Message)))
 	}
 	_ = t.Flush()
-	_, err := io.WriteString(to, b.String())
-	return err
+	return p.print(to, b.String())
 }
 
 func suffixed(text, suffix string) string {

@@ -159,6 +159,9 @@ func (o Options) withDefaults() (Options, error) {
 			o.Key = slot.KeyUID
 		}
 	}
+	if _, err := slot.ParseKey(o.Key.String()); err != nil {
+		return o, fmt.Errorf("rota %s: Options.Key %d: must be one of the constants slot.Key…", o.Name, o.Key)
+	}
 	if err := o.Delivery.Fits(o.Key); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}

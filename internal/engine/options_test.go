@@ -53,6 +53,7 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 		{"shard selector with key Name", func(o *Options) { o.Delivery = sharding.ShardSelector; o.Key = slot.KeyName },
 			[]string{"ShardSelector", "Name", "UID"}},
 		{"shard selector", func(o *Options) { o.Delivery = sharding.ShardSelector }, nil},
+		{"no such key", func(o *Options) { o.Key = 77 }, []string{"Options.Key 77", "slot.Key"}},
 		{"uneven slots are fine", func(o *Options) { o.Slots = 1; o.Key = slot.KeyNamespace }, nil},
 	}
 	t.Setenv("POD_NAMESPACE", "")

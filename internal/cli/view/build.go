@@ -298,6 +298,23 @@ func objects(report *coverage.Report) int {
 	return n
 }
 
+// Working returns how many members work, and how many slots they work on.
+func (r *Rota) Working() (members, slots int) {
+	works := map[string]bool{}
+	for _, m := range r.Members {
+		if slices.Contains([]State{Working, Activating, Leaving, Draining}, m.State) {
+			members++
+			works[m.ID] = true
+		}
+	}
+	for _, run := range r.Runs {
+		if works[run.Owner] && !run.Activating && !run.Closed {
+			slots += run.Last - run.First + 1
+		}
+	}
+	return members, slots
+}
+
 // SlotsText writes runs of slots as text, such as "0-15 17".
 func SlotsText(runs ...Run) string {
 	var set slot.Set

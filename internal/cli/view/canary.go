@@ -153,8 +153,8 @@ func CanaryCure(c *Canary) string {
 	if c.Members == 0 {
 		return "None of its members is left: `rota canary abort` ends it"
 	}
-	return fmt.Sprintf("Its members (%d) get nothing while there are others: take them away, and end it with `rota canary "+
-		"abort`; if the build is good after all, `rota canary promote`", c.Members)
+	return fmt.Sprintf("Its members (%d) get nothing while there are others: take them away, and end it with `rota "+
+		"canary abort`; if the build is good after all, `rota canary promote`", c.Members)
 }
 
 // drainLeft says what a drained member has yet.

@@ -54,6 +54,9 @@ func (r *Rota) judgeWarnings() {
 	all := slices.Clone(r.Warnings)
 	for i := range all {
 		w := &all[i]
+		if w.Reason == "Expelled" {
+			w.About, _, _ = strings.Cut(strings.TrimPrefix(w.Message, "member "), " ")
+		}
 		m, known := r.senderOf(*w)
 		if known {
 			w.ID = m.ID
@@ -159,8 +162,7 @@ func (r *Rota) overWithout(w Warning) string {
 func (r *Rota) overForAll(w Warning) string {
 	switch w.Reason {
 	case "Expelled":
-		id, _, _ := strings.Cut(strings.TrimPrefix(w.Message, "member "), " ")
-		_, there := r.memberOf(id)
+		_, there := r.memberOf(w.About)
 		if !there && len(r.runsOf(func(run Run) bool { return run.Owner == "" || run.Activating })) == 0 {
 			return "others work on its slots"
 		}

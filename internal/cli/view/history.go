@@ -69,7 +69,7 @@ func (r *Rota) addHistory() {
 	}
 	for what, events := range map[string][]Warning{HappenedWarning: r.Warnings, HappenedNotice: r.Notices} {
 		for _, e := range events {
-			add(e.At, what, e.Member, "%s: %s", e.Reason, strings.Join(strings.Fields(e.Message), " "))
+			add(e.At, what, cmp.Or(e.About, e.Member), "%s: %s", e.Reason, inOneLine(e.Message))
 		}
 	}
 	slices.SortStableFunc(r.History, func(a, b Event) int {

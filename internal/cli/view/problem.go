@@ -110,6 +110,8 @@ func problems(r *Rota, e evidence) []Problem {
 		for _, d := range r.Duties {
 			switch {
 			case d.Owner != "":
+			case !slices.ContainsFunc(t.Members, func(m table.Member) bool { return !m.Leaving }):
+				add(Warn, DutyUnowned, "", "", "nobody does duty %s: all members are leaving, or have left", d.Name)
 			case t.Older != 0:
 				add(Warn, DutyUnowned, "", "", "nobody does duty %s: duties are suspended, since a process that does not know "+
 					"them wants to join. Finish the rollout or the rollback", d.Name)
@@ -221,8 +223,8 @@ func (r *Rota) memberProblems(m Member, e evidence,
 		next := "Others take its slots within seconds"
 		if !r.renewed() {
 			next = "No other member renews its Lease either, so nobody takes its slots: look at what they have in common, " +
-				"such as their permissions (rota check --service-account), admission webhooks that match Leases, the network, and " +
-				"the API server"
+				"such as their permissions (rota check --service-account), admission webhooks that match Leases, the network, " +
+				"and the API server"
 		}
 		add(severity, MemberSilent, owned, m.ID, "it has not renewed its Lease for %.0f s longer than that lasts. %s. "+
 			"`kubectl get pod %s -o yaml` has the last exit code (137: out of memory, or killed)", -*m.Left, next, m.Pod)

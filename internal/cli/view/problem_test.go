@@ -149,9 +149,13 @@ func TestProblems(t *testing.T) {
 		"gate shut": {change: func(in *input) {
 			lease(in, "b", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, want: "error MemberStopped b 128-255", text: "API server"},
-		"no Lease":         {change: func(in *input) { delete(in.leases, "b") }, want: "error LeaseMissing b 128-255"},
-		"Leases not read":  {change: func(in *input) { in.leases, in.noLeases = nil, true }},
-		"duty of nobody":   {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0 }, want: "error DutyUnowned  ", text: "report"},
+		"no Lease":        {change: func(in *input) { delete(in.leases, "b") }, want: "error LeaseMissing b 128-255"},
+		"Leases not read": {change: func(in *input) { in.leases, in.noLeases = nil, true }},
+		"duty of nobody":  {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0 }, want: "error DutyUnowned  ", text: "report"},
+		"duty of nobody, at the end": {change: func(in *input) {
+			in.table.Runs[2].Owner, in.table.Runs[2].Epoch = "", 0
+			in.table.Members[0].Leaving, in.table.Members[1].Leaving = true, true
+		}, want: "warning DutyUnowned  ", text: "all members are leaving"},
 		"duties suspended": {change: func(in *input) { in.table.Runs[2].Owner, in.table.Runs[2].Epoch, in.table.Older = "", 0, 1 }, want: "warning DutyUnowned  ", text: "rollback"},
 		"restored":         {change: func(in *input) { in.uid = "other" }, want: "error OldCopy  ", text: "restored"},
 		"old copy, with members that stop or never were": {change: func(in *input) {
@@ -305,6 +309,9 @@ func TestBuild(t *testing.T) {
 	a, b := r.Members[0], r.Members[1]
 	if a.Owned != 128 || a.Going != 128 || b.Coming != 128 || *a.Open != 128 || *a.Left != 15 || a.State != Draining || b.State != Activating || b.Duties != 1 {
 		t.Errorf("members %+v %+v", a, b)
+	}
+	if members, slots := r.Working(); members != 2 || slots != 128 {
+		t.Errorf("%d members work on %d slots, want 2 on those that are not activating", members, slots)
 	}
 	if *b.OldestWaiting != 3 || a.OldestWaiting != nil {
 		t.Errorf("waiting: %v, %v", a.OldestWaiting, b.OldestWaiting)

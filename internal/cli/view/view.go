@@ -310,6 +310,8 @@ type Warning struct {
 	ID      string `json:"id,omitempty"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// About is the member that it is about, if that is another one than who sent it.
+	About string `json:"about,omitempty"`
 	// Over says why what it warns of is over; empty: it may still be so.
 	Over string `json:"over,omitempty"`
 }

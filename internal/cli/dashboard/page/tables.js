@@ -299,7 +299,7 @@ export function warnings(rota) {
     say(at, ago(since(rota.at, w.at)));
     at.title = w.at;
     say(reason, w.reason);
-    say(member, w.id || w.member ? nameOf(w.id || w.member) : "–");
+    say(member, w.about || w.id || w.member ? nameOf(w.about || w.id || w.member) : "–");
     fill(message.firstChild, message.lastChild, w.over ? { message: `Over: ${w.over}. It was: ${w.message}` } : w);
   });
 }
