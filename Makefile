@@ -181,7 +181,7 @@ check-skew: kube
 	SLOW=1 BEFORE="$(BEFORE)" $(GO) test -count=1 -v -timeout 60m ./test/rig/skew $(ARGS)
 	SLOW=1 $(GO) test -count=1 -run TestOlderOperators ./test/charts
 
-# Try Rota on each version of Kubernetes that there is a modfile of, and print what docs/kubernetes.md says of it. A
+# Try Rota on each version of Kubernetes that there is a modfile of, and print what docs/versions.md says of it. A
 # version takes 5 minutes, and 12 of processor time for the first build (ARGS="1.33 1.37").
 check-kubernetes:
 	@tools/kubernetes.sh $(ARGS)

@@ -30,7 +30,7 @@ const apiHead = `# What the public packages export. TestAPI compares it with the
 #   go test -run TestAPI -update .
 `
 
-// TestAPI: what users can name changes on purpose only, and docs/policy.md says of each package that it is stable. With
+// TestAPI: what users can name changes on purpose only, and docs/versions.md says of each package that it is stable. With
 // -v it counts the names of each package.
 func TestAPI(t *testing.T) {
 	now := api(t)
@@ -44,13 +44,13 @@ func TestAPI(t *testing.T) {
 		t.Errorf("the public API is not what %s says:\n%s\nIf that is on purpose: go test -run TestAPI -update .",
 			apiFile, strings.Join(append(removed, added...), "\n"))
 	}
-	policy, err := os.ReadFile("docs/policy.md")
+	policy, err := os.ReadFile("docs/versions.md")
 	require.NoError(t, err)
 	row := regexp.MustCompile(`(?m)^\| Go API \|.*$`).Find(policy)
 	for _, line := range now {
 		if name, ok := strings.CutPrefix(line, "package github.com/rota-dev/"); ok {
 			if name := strings.TrimPrefix(name, "rota/"); !bytes.Contains(row, []byte("`"+name+"`")) {
-				t.Errorf("docs/policy.md does not name the package %s in its row about the Go API:\n%s", name, row)
+				t.Errorf("docs/versions.md does not name the package %s in its row about the Go API:\n%s", name, row)
 			}
 		}
 	}

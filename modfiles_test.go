@@ -67,9 +67,9 @@ func semver(t *testing.T, a, b string) int {
 
 // TestModfilesAgree: go.mod names the lowest versions that users may have, go.latest.mod the newest ones that
 // `make test-latest` runs with, and tools/versions those between that `make check WHAT=versions` runs with, too. They
-// must be about the same dependencies, none may need less than go.mod, and the README names them all.
+// must be about the same dependencies, none may need less than go.mod, and docs/versions.md names them all.
 func TestModfilesAgree(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("docs/versions.md")
 	require.NoError(t, err)
 	paths := func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 	const runtime, client = "sigs.k8s.io/controller-runtime", "k8s.io/client-go"
@@ -105,8 +105,8 @@ func TestModfilesAgree(t *testing.T) {
 				direct["k8s.io/apimachinery"], v)
 		}
 		row := fmt.Sprintf("| %s | %s | %s |", direct[runtime], direct[client], strings.TrimSuffix(file.Go, ".0"))
-		if !strings.Contains(string(readme), row) {
-			t.Errorf("README.md has no row %q", row)
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/versions.md has no row %q", row)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tries Rota on control planes of versions of Kubernetes, such as 1.33 1.37; without an argument on all that have a
-# modfile in kube. For docs/kubernetes.md it prints how the tests of each delivery, of the fence and of `rota check`
+# modfile in kube. For docs/versions.md it prints how the tests of each delivery, of the fence and of `rota check`
 # ended, what `rota check --pre` says, and the demo's zeros. The tests' client is the newest. Output is in
 # bin/kubernetes-*.log.
 set -euo pipefail

@@ -12,7 +12,7 @@ import (
 )
 
 // Tried are the minor versions of Kubernetes, from the oldest, on which Rota was tried by `make check WHAT=kubernetes`.
-// docs/kubernetes.md has the results.
+// docs/versions.md has the results.
 var Tried = []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"}
 
 // tried tells of an API server of a version on which nobody has tried Rota.

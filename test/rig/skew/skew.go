@@ -1,5 +1,5 @@
 // Package skew has the programs of the releases before this one, built from the repository's history, for the tests of
-// versions that work together (docs/skew.md).
+// versions that work together (docs/versions.md).
 package skew
 
 import (
