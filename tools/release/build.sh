@@ -8,7 +8,7 @@ export SOURCE_DATE_EPOCH SYFT_CHECK_FOR_APP_UPDATE=false
 version=$(sed -n 's/^version: //p' charts/rota/Chart.yaml)
 tag=$(git describe --exact-match --tags --match 'v*')
 if [ "$tag" != "v$version" ]; then
-	echo "the tag is $tag, but the charts are of version $version: docs/release.md says what to change first" >&2
+	echo "the tag is $tag, but the charts are of version $version: CONTRIBUTING.md says what to change first" >&2
 	exit 1
 fi
 goreleaser release --clean --skip=publish,announce

@@ -15,7 +15,7 @@ bad() {
 "$work/actionlint" -shellcheck= -pyflakes= || failed=1
 
 # Charts, images in manifests and in what Artifact Hub is told, and versions in commands of pages are all those of one
-# release: the charts' version. docs/release.md says to change them together.
+# release: the charts' version. CONTRIBUTING.md says to change them together.
 version=$(sed -n 's/^version: //p' charts/rota/Chart.yaml)
 for line in "version: $version" "appVersion: v$version" "  version: $version" \
 	"      image: ghcr.io/rota-dev/website-operator:v$version"; do
