@@ -429,22 +429,16 @@ func TestDutiesThatAreRefused(t *testing.T) {
 		"function is nil":  r.Duty("b", nil),
 		"must be one prin": r.Duty("", run),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		require.ErrorSays(t, err, want)
 	}
 	for n := range slot.MaxDuties - 1 {
 		require.NoError(t, r.Duty(fmt.Sprint("more-", n), run))
 	}
-	if err := r.Duty("one-more", run); err == nil || !strings.Contains(err.Error(), "may have 512") {
-		t.Errorf("error %v", err)
-	}
+	require.ErrorSays(t, r.Duty("one-more", run), "may have 512")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = r.Run(ctx)
-	if err := r.Duty("late", run); err == nil || !strings.Contains(err.Error(), "Run was called before") {
-		t.Errorf("error %v", err)
-	}
+	require.ErrorSays(t, r.Duty("late", run), "Run was called before")
 }
 
 // R8: a duty begins when the caches of whole kinds show what its former owner wrote in it, deletions included; after an

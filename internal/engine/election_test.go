@@ -428,18 +428,15 @@ func TestElectionOptions(t *testing.T) {
 		"LeaderElectionID and Group": {LeaderElectionID: "a", Group: g},
 	} {
 		o.Name, o.Namespace = "website", "operators"
-		if _, err := New(&rest.Config{}, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		_, err := New(&rest.Config{}, o)
+		require.ErrorSays(t, err, want)
 	}
 	r, err := New(&rest.Config{}, Options{Name: "website", Namespace: "operators", LeaderElectionID: "a.example.com"})
 	if err != nil || r.opts.electionLease() != (types.NamespacedName{Namespace: "operators", Name: "a.example.com"}) {
 		t.Errorf("Lease %v, error %v", r.opts.electionLease(), err)
 	}
 	r.Adapt(adapter.Grant()).Keep(someKeeper{})
-	if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "dispatchers") {
-		t.Errorf("error %v with a keeper", err)
-	}
+	require.ErrorSays(t, r.Run(t.Context()), "dispatchers")
 }
 
 type someKeeper struct{ controllers.Keeper }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,9 +69,7 @@ func TestNewInformer(t *testing.T) {
 		t.Error("the informer of children does not hold the share by owners")
 	}
 	r.setup.ran = true
-	if err := r.Shard(gadgetKind); err == nil || !strings.Contains(err.Error(), "call Shard first") {
-		t.Errorf("Shard after Run: error %v, want one", err)
-	}
+	require.ErrorSays(t, r.Shard(gadgetKind), "call Shard first")
 }
 
 // A member does not join before the informers run: the slots would look empty.
@@ -116,15 +114,7 @@ func TestFilteredFactories(t *testing.T) {
 			factory := informers.NewSharedInformerFactoryWithOptions(client, 0, test.option)
 			_, err := ShareInformer(testRota(t), factory, corev1.SchemeGroupVersion.WithKind("Secret"), &corev1.Secret{},
 				test.client)
-			if (err == nil) != (test.words == nil) {
-				t.Errorf("%T, %s: error %v, want one: %t", client, name, err, test.words != nil)
-				continue
-			}
-			for _, word := range append(test.words, "") {
-				if err != nil && !strings.Contains(err.Error(), word) {
-					t.Errorf("%T, %s: the error does not say %q: %v", client, name, word, err)
-				}
-			}
+			t.Run(fmt.Sprintf("%s, %T", name, client), func(t *testing.T) { require.ErrorSays(t, err, test.words...) })
 		}
 	}
 }
@@ -196,15 +186,7 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 					}
 					cancel()
 				}
-				err = <-done
-				if test.words == nil && err != nil || test.words != nil && err == nil {
-					t.Fatalf("Work returned %v", err)
-				}
-				for _, word := range test.words {
-					if !strings.Contains(err.Error(), word) {
-						t.Errorf("the error does not say %q: %v", word, err)
-					}
-				}
+				require.ErrorSays(t, <-done, test.words...)
 			})
 		})
 	}

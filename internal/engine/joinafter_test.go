@@ -35,11 +35,7 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 			if r.state.HasJoined() || err == nil {
 				t.Fatalf("joined: %t, not ready because of %v; want it to wait for %q", r.state.HasJoined(), err, words)
 			}
-			for _, word := range words {
-				if !strings.Contains(err.Error(), word) {
-					t.Errorf("%q does not say %q", err, word)
-				}
-			}
+			require.ErrorSays(t, err, words...)
 		}
 		waits("waiting for ", "the controllers to be built", "certificates")
 		if notes := shared.Notes(); len(notes) != 1 || notes[0].Reason != "NotJoining" ||
@@ -67,14 +63,9 @@ func TestJoinsAfterControllersAreSetUp(t *testing.T) {
 		if finished != 1 {
 			t.Errorf("the end of the setup was told %d times", finished)
 		}
-		if _, err := r.newTestController("later", secretKind, enqueue); err == nil ||
-			!strings.Contains(err.Error(), "JoinAfter") {
-			t.Errorf("NewController once the member works: %v, want an error that says JoinAfter", err)
-		}
-		if err := r.Duty("other", func(context.Context) error { return nil }); err == nil ||
-			!strings.Contains(err.Error(), "JoinAfter") {
-			t.Errorf("Duty once the member works: %v, want an error that says JoinAfter", err)
-		}
+		_, err := r.newTestController("later", secretKind, enqueue)
+		require.ErrorSays(t, err, "JoinAfter")
+		require.ErrorSays(t, r.Duty("other", func(context.Context) error { return nil }), "JoinAfter")
 		cancel()
 		require.NoError(t, <-done)
 	})
@@ -84,20 +75,14 @@ func TestJoinAfterRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := testRota(t)
 		r.store = memory.New().Client(nil)
-		wantErr := func(err error, word string) {
-			t.Helper()
-			if err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("%v, want an error that says %q", err, word)
-			}
-		}
-		wantErr(r.JoinAfter("", make(chan struct{})), "say what is waited for")
-		wantErr(r.JoinAfter("certificates", nil), "never join")
+		require.ErrorSays(t, r.JoinAfter("", make(chan struct{})), "say what is waited for")
+		require.ErrorSays(t, r.JoinAfter("certificates", nil), "never join")
 		require.NoError(t, r.JoinAfter("certificates", make(chan struct{})))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
-		wantErr(r.JoinAfter("other", make(chan struct{})), "Run was called before")
+		require.ErrorSays(t, r.JoinAfter("other", make(chan struct{})), "Run was called before")
 		cancel() // while it waits
 		require.NoError(t, <-done)
 	})
@@ -123,14 +108,9 @@ func TestStartsWhileTheTableIsInvalid(t *testing.T) {
 			t.Fatalf("it ended: %v", err)
 		default:
 		}
-		if err := late.Ready(nil); err == nil || !strings.Contains(err.Error(), "not joined yet") ||
-			!strings.Contains(err.Error(), "nobody is not a member") {
-			t.Errorf("ready: %v, want that it has not joined, and why the table is invalid", err)
-		}
+		require.ErrorSays(t, late.Ready(nil), "not joined yet", "nobody is not a member")
 		set(undo)
 		l.wait(time.Minute)
-		if err := late.Ready(nil); err != nil {
-			t.Errorf("ready, once the edit is undone: %v", err)
-		}
+		require.NoError(t, late.Ready(nil))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 func TestOptionsSayWhatToChange(t *testing.T) {
@@ -62,20 +63,7 @@ func TestOptionsSayWhatToChange(t *testing.T) {
 			o := valid
 			test.change(&o)
 			_, err := New(&rest.Config{Host: "https://127.0.0.1:1"}, o)
-			if err == nil {
-				if test.words != nil {
-					t.Fatalf("no error, want one that says %q", test.words)
-				}
-				return
-			}
-			if test.words == nil {
-				t.Fatal(err)
-			}
-			for _, word := range test.words {
-				if !strings.Contains(err.Error(), word) {
-					t.Errorf("error %q does not say %q", err, word)
-				}
-			}
+			require.ErrorSays(t, err, test.words...)
 		})
 	}
 }
@@ -127,11 +115,8 @@ func TestInformersWithoutOrderAreRefused(t *testing.T) {
 	defer features.ReplaceFeatureGates(gates)
 	features.ReplaceFeatureGates(outOfOrder{gates})
 	_, err := New(&rest.Config{}, opts)
-	if err == nil || !strings.Contains(err.Error(), "rota website") || !strings.Contains(err.Error(), "InOrderInformers") {
-		t.Errorf("error %v: want one that names the gate", err)
-	}
+	require.ErrorSays(t, err, "rota website", "InOrderInformers")
 	features.ReplaceFeatureGates(gates)
-	if _, err := New(&rest.Config{}, opts); err != nil {
-		t.Error(err)
-	}
+	_, err = New(&rest.Config{}, opts)
+	require.NoError(t, err)
 }

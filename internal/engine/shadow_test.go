@@ -216,9 +216,7 @@ func TestShadowOptions(t *testing.T) {
 			return err
 		},
 	} {
-		if err := create(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		require.ErrorSays(t, create(), want)
 	}
 	s, err := NewShadow(cfg, Options{Name: "w", Namespace: "operators", Delivery: sharding.ShardSelector}, website)
 	require.NoError(t, err)

@@ -75,12 +75,10 @@ func TestSoloOptions(t *testing.T) {
 	}
 	g, err := group.Parse("program", []string{"a"}, "*")
 	require.NoError(t, err)
-	if _, err := New(nil, Options{Solo: true, Group: g}); err == nil || !strings.Contains(err.Error(), "Options.Group") {
-		t.Errorf("error %v with a group, want that the two do not go together", err)
-	}
-	if _, err := New(nil, Options{Name: "web", Namespace: "operators"}); err == nil || !strings.Contains(err.Error(), "Solo") {
-		t.Errorf("error %v without a config, want that it takes one, or Solo", err)
-	}
+	_, err = New(nil, Options{Solo: true, Group: g})
+	require.ErrorSays(t, err, "Options.Group")
+	_, err = New(nil, Options{Name: "web", Namespace: "operators"})
+	require.ErrorSays(t, err, "Solo")
 }
 
 // This program is one that go test built.

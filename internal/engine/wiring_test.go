@@ -150,11 +150,7 @@ func TestRunRefusesWrongWiring(t *testing.T) {
 				if err == nil || r.ID() != "" {
 					t.Fatalf("Work returned %v as %q, want an error and that it never joined", err, r.ID())
 				}
-				for _, word := range test.words {
-					if !strings.Contains(err.Error(), word) {
-						t.Errorf("the error does not say %q: %v", word, err)
-					}
-				}
+				require.ErrorSays(t, err, test.words...)
 			})
 		})
 	}
@@ -209,14 +205,7 @@ func TestInformersReadThroughWrappedClients(t *testing.T) {
 					}
 					return
 				}
-				if err == nil {
-					t.Fatal("Work returned no error, want that the client was not wrapped")
-				}
-				for _, word := range []string{"informer of Secret", "rota.WrapConfig", "ShareInformer"} {
-					if !strings.Contains(err.Error(), word) {
-						t.Errorf("the error does not say %q: %v", word, err)
-					}
-				}
+				require.ErrorSays(t, err, "informer of Secret", "rota.WrapConfig", "ShareInformer")
 			})
 		})
 	}
@@ -331,16 +320,12 @@ func TestFaultsAreTold(t *testing.T) {
 				<-time.After(startPatience + time.Second)
 				err := r.Ready(nil)
 				if test.word == "" {
-					if err != nil {
-						t.Errorf("Ready: %v, want nil", err)
-					}
+					require.NoError(t, err)
 					log.wants(t, 0, "controller test:")
 					return
 				}
 				log.wants(t, 1, "controller test:", test.word)
-				if err == nil || !strings.Contains(err.Error(), test.word) {
-					t.Errorf("Ready: %v, want that %s", err, test.word)
-				}
+				require.ErrorSays(t, err, test.word)
 			})
 		})
 	}
@@ -425,14 +410,7 @@ func TestQueuesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := test.make(t, testRota(t))
-			if err == nil {
-				t.Fatal("made, want an error")
-			}
-			for _, word := range test.words {
-				if !strings.Contains(err.Error(), word) {
-					t.Errorf("the error does not say %q: %v", word, err)
-				}
-			}
+			require.ErrorSays(t, err, test.words...)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package require
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,19 @@ func NoError(t T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// ErrorSays ends a test that has not met an error whose text has all of the words; without words, one that has met any.
+func ErrorSays(t T, err error, words ...string) {
+	t.Helper()
+	if (err == nil) != (len(words) == 0) {
+		t.Fatalf("error %v, want one that says %q", err, words)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Fatalf("the error does not say %q: %v", word, err)
+		}
 	}
 }
 
