@@ -162,6 +162,7 @@ func TestBrowser(t *testing.T) {
 	p.wait(`document.querySelectorAll("#member-rows tr").length === 1`)
 	for id, want := range map[string]string{
 		"facts": "epoch 1763712345071", "member-rows": "web-1", "run-rows": "0-255", "problem-list": evil, "age-text": "live",
+		"warning-rows": "web-0", "earlier": "Earlier, and over: Lapsed (1).",
 	} {
 		if got := value[string](p, `document.getElementById("`+id+`").textContent`); !strings.Contains(got, want) {
 			t.Errorf("%s has no %q: %q", id, want, got)
@@ -174,7 +175,10 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("in a window of %d pixels the page is %d wide", width, got)
 		}
 	}
-	value[any](p, `document.getElementById("who-kind").value = "website"; document.getElementById("who-name").value = "a";
+	if got := value[string](p, `document.getElementById("who-kind").value`); got != "website.web.example.com" {
+		t.Errorf("it looks for a %s", got)
+	}
+	value[any](p, `document.getElementById("who-name").value = "a";
 		document.querySelector("#who-form button").click()`)
 	p.wait(`document.getElementById("who-answer").textContent.includes("onerror")`)
 	value[any](p, `document.querySelector("#member-rows button").click()`)

@@ -32,6 +32,9 @@ func sample() *view.Rota {
 		}},
 		Runs:     []view.Run{{First: 0, Last: 255, Owner: "web-1-x7k2p"}},
 		Problems: []view.Problem{{Severity: view.Warn, What: "Example", Message: evil}},
+		Warnings: []view.Warning{{At: time.Now(), Member: "web-1", About: "web-0-abcde", Reason: "Expelled", Message: evil},
+			{At: time.Now(), Member: "web-1", Reason: "Lapsed", Message: evil, Over: evil}},
+		ShardedKinds: []string{"Website.web.example.com"},
 	}
 }
 

@@ -52,7 +52,7 @@ func build(in input) *Rota {
 	t := in.table
 	r := &Rota{
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
-		Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
+		ShardedKinds: []string{}, Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
 		Handovers: []Handover{}, Expels: []Expel{},
 		Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,
@@ -81,6 +81,10 @@ func build(in input) *Rota {
 		if _, ok := t.Member(report.Member); ok {
 			r.Reports[report.Member] = report
 		}
+	}
+	own, owned := r.kindsBy()
+	for _, kind := range slices.Concat(own, owned) {
+		r.ShardedKinds = append(r.ShardedKinds, kind.String())
 	}
 	if names.IsShadow(r.Name) {
 		r.Shadow = shadowOf(strings.TrimSuffix(r.Name, names.ShadowSuffix), r.Reports)

@@ -188,8 +188,8 @@ func (r *Rota) Kinds() []schema.GroupKind {
 	})
 }
 
-func (r *Rota) kindsText() string {
-	var own, owned []schema.GroupKind
+// kindsBy returns the kinds that are sharded by their own keys, and by their owners.
+func (r *Rota) kindsBy() (own, owned []schema.GroupKind) {
 	for _, kind := range r.Kinds() {
 		isOwned := false
 		for _, report := range r.Reports {
@@ -201,6 +201,11 @@ func (r *Rota) kindsText() string {
 			own = append(own, kind)
 		}
 	}
+	return own, owned
+}
+
+func (r *Rota) kindsText() string {
+	own, owned := r.kindsBy()
 	switch {
 	case len(own)+len(owned) == 0:
 		return "none so far"

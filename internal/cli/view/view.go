@@ -24,6 +24,8 @@ type Rota struct {
 	Epoch uint64     `json:"epoch"`
 	Slots slot.Count `json:"slots"`
 	Key   string     `json:"key"`
+	// ShardedKinds are the kinds that members report, as "Website.web.example.com". Those sharded by owners come last.
+	ShardedKinds []string `json:"kinds"`
 	// Pause says that moves are paused, and since when. nil: they are not.
 	Pause *Pause `json:"pause,omitempty"`
 	// Canary is a build that owns chosen slots only. nil: there is none.

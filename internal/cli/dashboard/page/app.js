@@ -38,6 +38,7 @@ function render() {
   view.runs(rota);
   view.warnings(rota);
   view.setup(rota);
+  who.kinds(rota);
 }
 
 // tick shows the age of the data, and greys them when they are old.

@@ -30,7 +30,7 @@ export function problems(rota) {
     const places = [];
     if (p.member) places.push(nameOf(p.member));
     if (p.object) places.push(p.object);
-    if (p.slots) places.push(`slots ${shorten(p.slots, 12)}`);
+    if (p.slots) places.push(`${/^\d+$/.test(p.slots) ? "slot" : "slots"} ${shorten(p.slots, 12)}`);
     say(where, places.join(", "));
     fill(message.firstChild, message.lastChild, p);
   });
@@ -190,7 +190,10 @@ export function handovers(rota) {
   show(byId("no-handovers"), all.length === 0);
   show(byId("handovers-body"), all.length > 0);
   const total = (h) => h.warmSeconds + h.drainSeconds + h.activateSeconds;
-  const longest = Math.max(0.001, ...all.map(total));
+  // Of a few scales, so that a bar has the same length for long.
+  const longest = Math.max(...all.map(total));
+  const scale = [1, 10, 60, 600].find((s) => s >= longest) || longest;
+  say(byId("scale"), `a full bar is ${span(scale)}`);
   list(byId("handover-rows"), all, (h) => [h.epoch, h.duty || "", h.from || "", h.to, h.slots].join(" "), () => {
     const tr = row("Ended", "What", "From and to", "Why", "Phases");
     const bar = element("span", { class: "phases", "aria-hidden": "true" });
@@ -206,7 +209,7 @@ export function handovers(rota) {
     named(path, h.from || "", h.to);
     say(why, h.cause);
     const parts = { warm: h.warmSeconds, drain: h.drainSeconds, activate: h.activateSeconds };
-    Object.values(parts).forEach((s, i) => { phases.firstChild.children[i].style.width = `${(100 * s) / longest}%`; });
+    Object.values(parts).forEach((s, i) => { phases.firstChild.children[i].style.width = `${(100 * s) / scale}%`; });
     say(phases.lastChild, span(total(h)));
     phases.title = Object.entries(parts).map(([name, s]) => `${name} ${span(s)}`).join(", ");
   });
@@ -280,10 +283,15 @@ export function runs(rota) {
 }
 
 export function warnings(rota) {
-  // Those that may still be so come first. What is a problem stands there already.
   const newest = [...(rota.warnings || [])].reverse();
-  const all = [...newest.filter((w) => !w.over && w.reason !== "SlotHeldBack"), ...newest.filter((w) => w.over)];
-  show(byId("warnings"), all.length > 0);
+  const all = newest.filter((w) => !w.over && w.reason !== "SlotHeldBack"); // that one is a problem
+  const over = new Map();
+  for (const w of newest) if (w.over) over.set(w.reason, (over.get(w.reason) || 0) + 1);
+  show(byId("warnings"), all.length + over.size > 0);
+  show(byId("warning-table"), all.length > 0);
+  show(byId("earlier"), over.size > 0);
+  const counts = [...over].sort().map(([reason, n]) => `${reason} (${n})`);
+  say(byId("earlier"), `Earlier, and over: ${counts.join(", ")}. rota status -o wide lists them.`);
   const seen = new Map();
   list(byId("warning-rows"), all, (w) => {
     const key = `${w.at} ${w.reason} ${w.member || ""}`;
@@ -295,12 +303,11 @@ export function warnings(rota) {
     return tr;
   }, (tr, w) => {
     const [at, reason, member, message] = tr.children;
-    tr.classList.toggle("earlier", Boolean(w.over));
     say(at, ago(since(rota.at, w.at)));
     at.title = w.at;
     say(reason, w.reason);
     say(member, w.about || w.id || w.member ? nameOf(w.about || w.id || w.member) : "–");
-    fill(message.firstChild, message.lastChild, w.over ? { message: `Over: ${w.over}. It was: ${w.message}` } : w);
+    fill(message.firstChild, message.lastChild, w);
   });
 }
 

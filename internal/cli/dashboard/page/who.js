@@ -23,6 +23,13 @@ export function start() {
   });
 }
 
+// kinds offers the rota's kinds, and fills in the first one that is its own.
+export function kinds(rota) {
+  const all = (rota.kinds || []).map((kind) => kind.toLowerCase());
+  if (!byId("who-kind").value && all.length > 0) [byId("who-kind").value] = all;
+  byId("who-kinds").replaceChildren(...all.map((kind) => element("option", { value: kind })));
+}
+
 // render shows a Who. Its fields are those of `rota who -o json`.
 function render(who) {
   const held = who.held === undefined ? "not known" : who.held ? "yes" : "no";
