@@ -185,14 +185,14 @@ func (s *sending) text(req *http.Request) string {
 // notDone explains why the API server gave the write up, and what to do.
 func (s *sending) notDone(req *http.Request) string {
 	if s.long {
-		return fmt.Sprintf("%s %s was not done within %v: a write must end before the member's Lease does; where "+
-			"admission webhooks or the API server take longer, raise LeaseDuration (--rota-lease-duration with "+
-			"Options.BindFlags)", req.Method, req.URL.Path, s.timeout.Round(time.Millisecond))
+		return fmt.Sprintf("the API server or an admission webhook takes longer than %v: raise LeaseDuration "+
+			"(--rota-lease-duration with Options.BindFlags), before whose end a write must end (%s %s)",
+			s.timeout.Round(time.Millisecond), req.Method, req.URL.Path)
 	}
-	return fmt.Sprintf("%s %s was not done within %v: writes like it were quick before, and the member's Lease did not "+
-		"announce longer ones; it does now, so the next ones have about as long as the Lease; to give all of them more, "+
-		"raise WriteTimeout (--rota-write-timeout with Options.BindFlags)", req.Method, req.URL.Path,
-		s.timeout.Round(time.Millisecond))
+	return fmt.Sprintf("the API server or an admission webhook takes longer than %v: the next write has about as long as "+
+		"the Lease; to give all of them that, raise WriteTimeout (--rota-write-timeout with Options.BindFlags). Writes "+
+		"like %s %s were quick before, so that the Lease had announced no longer ones", s.timeout.Round(time.Millisecond),
+		req.Method, req.URL.Path)
 }
 
 // givenUp returns the error of a write that this member has given up. It says what to do, and is a timeout.
