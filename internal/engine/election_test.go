@@ -338,13 +338,18 @@ func (l *lab) enter(m *labMember) (ctx context.Context, leave func()) {
 }
 
 // A rota that finds no Lease at all takes it, but says that its name may be wrong. So does one that finds another rota's.
+// It waits for the Lease while it waits for its new table.
 func TestElectionWithoutALease(t *testing.T) {
 	inLab(t, func(l *lab) {
+		begun := time.Now()
 		a := l.start("web-0", withElection)
 		l.until("the member has seen that there is none", time.Minute, func() bool {
-			return strings.Contains(a.Status().Waiting, "which does not exist; the rota creates it in 17.5s unless a leader does")
+			return strings.Contains(a.Status().Waiting, "which does not exist; the rota creates it after 17.5s unless a")
 		})
 		l.until("the member works", time.Minute, a.works)
+		if took := time.Since(begun); took > 23*time.Second {
+			l.t.Errorf("it works after %v, want a lease, FenceDelay and two looks", took)
+		}
 		if got := a.settings()[coverage.SettingElection]; got != electionLease.String() {
 			l.t.Errorf("it reports leader election's Lease as %q", got)
 		}

@@ -233,8 +233,8 @@ func (e *elector) waitsFor(seen election.Record) string {
 	who := fmt.Sprintf("held by %q", seen.Holder)
 	switch cfg := e.config; {
 	case seen.Version == "":
-		who = fmt.Sprintf("which does not exist; the rota creates it in %v unless a leader does; if one works now, it holds "+
-			"another Lease, so LeaderElectionID or LeaderElectionNamespace is wrong", cfg.LeaseDuration+cfg.FenceDelay)
+		who = fmt.Sprintf("which does not exist; the rota creates it after %v unless a leader does; if one works now, it "+
+			"holds another Lease, so LeaderElectionID or LeaderElectionNamespace is wrong", cfg.LeaseDuration+cfg.FenceDelay)
 	case seen.Holder == "":
 		who = "held by nobody"
 	case seen.Holder == e.Holder:

@@ -73,11 +73,11 @@ type Request struct {
 
 // Candidate is one member's part in the rota's candidacy.
 //
-//	        Join       the Lease is another's, or missing       released, or run out
-//	idle ─────────▶ looking ──────────────────────────▶ waiting ─────────────────────▶ taking
-//	  ▲                │ the Lease is the rota's                                         │
-//	  │ Quit           ▼          nobody has renewed it since the last look              ▼
-//	  └──────────── holding ◀──────────────────────────────────────────────────────── written
+//	            Join       the Lease is another's, or missing       released, or run out
+//	watching ─────────▶ looking ──────────────────────────▶ waiting ─────────────────────▶ taking
+//	    ▲                  │ the Lease is the rota's                                         │
+//	    │ Quit             ▼          nobody has renewed it since the last look              ▼
+//	    └────────────── holding ◀──────────────────────────────────────────────────────── written
 //
 // Invariants:
 //  1. Until is at most Deadline after a moment before a renewal that this member knows of: of one that it sent itself,
@@ -86,8 +86,10 @@ type Request struct {
 //  2. Every write changes what the Lease says, also in seconds. So a stock replica waits from the renewal on.
 //  3. Until is 0 from the moment on at which this member learns, by a look or from a watch, that the rota does not have
 //     the Lease. No answer to a request that was sent before that moves it again, unless it tells of a later version.
-//  4. What was seen before Join does not count: the member that leaves last releases the Lease only if that is as it
-//     was before the table lost its last member (see Freeze).
+//  4. No renewal from before a look after Join counts: the member that leaves last releases the Lease only if that is as
+//     it was before the table lost its last member (see Freeze). Before Join, nothing is written. But for how long
+//     another one's Lease has said the same, or has been missing, counts: the wait for that and the one for a new table
+//     (R16) run at the same time.
 //
 // A Candidate is not safe for concurrent use.
 type Candidate struct {
@@ -104,6 +106,8 @@ type Candidate struct {
 
 	seen  Record
 	known bool
+	// counts: seen was answered since Join, so a renewal that it does not have yet is a later one.
+	counts bool
 	// at is when the last request was sent whose answer is seen, as Time.Late. since is when seen was first answered, as
 	// Time.Mono.
 	at, since time.Duration
@@ -120,26 +124,35 @@ func New(cfg Config) *Candidate {
 	return &Candidate{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1))} // jitter
 }
 
-// Join says that the table names this member. It may be called again.
+// Join says that the table names this member. It may be called again. If the Lease was not the rota's before, what is
+// known of it stays.
 func (c *Candidate) Join(now member.Time) {
 	if c.joined {
 		return
 	}
+	before := *c
 	*c = Candidate{cfg: c.cfg, rng: c.rng, joined: true, term: c.term + 1, turns: c.turns, next: now.Mono}
+	if before.known && before.seen.Holder != c.cfg.Holder {
+		c.seen, c.known, c.at, c.since, c.other = before.seen, true, before.at, before.since, before.other
+	}
 }
 
-// Quit says that the table does not name this member, or is gone. The member must stop working at once.
+// Quit says that the table does not name this member, or is gone. The member must stop working at once. It may be
+// called again.
 func (c *Candidate) Quit() {
+	if !c.joined {
+		return
+	}
 	*c = Candidate{
-		cfg: c.cfg, rng: c.rng, term: c.term, turns: c.turns, frozen: c.frozen, seen: c.seen, known: c.known && c.frozen,
+		cfg: c.cfg, rng: c.rng, term: c.term + 1, turns: c.turns, frozen: c.frozen, seen: c.seen, known: c.known && c.frozen,
 	}
 }
 
 // Until is until when this member may work, as Time.Late; 0: it may not.
 func (c *Candidate) Until() time.Duration { return c.until }
 
-// Seen is what the Lease said last; false: nothing is known.
-func (c *Candidate) Seen() (Record, bool) { return c.seen, c.known }
+// Seen is what the Lease said last; false: nothing is known, or this member has not joined.
+func (c *Candidate) Seen() (Record, bool) { return c.seen, c.known && (c.joined || c.frozen) }
 
 // Turned is when this member saw the Lease become the rota's after it had been another's or nobody's, as Time.Mono; 0:
 // never. What others wrote before that, this member's caches may not show yet.
@@ -150,11 +163,11 @@ func (c *Candidate) Turned() time.Duration { return c.turned }
 func (c *Candidate) Turns() uint64 { return c.turns }
 
 // Wake is when Next has something, as Time.Mono; false: not before another call.
-func (c *Candidate) Wake() (time.Duration, bool) { return c.next, c.joined && !c.busy && !c.frozen }
+func (c *Candidate) Wake() (time.Duration, bool) { return c.next, !c.busy && !c.frozen }
 
 // Next returns what to do now. Until its answer there is nothing else.
 func (c *Candidate) Next(now member.Time) (Request, bool) {
-	if !c.joined || c.busy || c.frozen || now.Mono < c.next {
+	if c.busy || c.frozen || now.Mono < c.next {
 		return Request{}, false
 	}
 	c.busy, c.lost = true, ""
@@ -169,7 +182,7 @@ func (c *Candidate) Next(now member.Time) (Request, bool) {
 // Answer takes the answer to a request. start is when it was sent, as Time.Late. A Lease that is missing is an empty
 // Record with OutcomeDone. Until may have changed.
 func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o member.Outcome, r Record) {
-	if req.term != c.term || !c.joined {
+	if req.term != c.term {
 		return
 	}
 	c.busy = false
@@ -197,7 +210,7 @@ func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o 
 // not count, since looks are consistent reads and watches lag. Nor does anything before the first look.
 func (c *Candidate) Heard(now member.Time, version string, r Record) {
 	switch {
-	case !c.joined || !c.known || resourceversion.Compare(version, c.seen.Version) <= 0:
+	case !c.joined && c.frozen || !c.known || resourceversion.Compare(version, c.seen.Version) <= 0:
 		return
 	case r.Holder == c.cfg.Holder:
 		c.since = now.Mono // it has not been another's, or missing, all the time
@@ -212,11 +225,15 @@ func (c *Candidate) Heard(now member.Time, version string, r Record) {
 
 // got draws conclusions from a look at the Lease.
 func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
-	renewed := c.known && r.says() != c.seen.says()
+	renewed := c.counts && r.says() != c.seen.says()
 	before := c.at
 	c.look(now, start, r)
+	c.counts = c.joined
 	if r.Version == "" && start-before > 3*c.cfg.Retry {
 		c.since = now.Mono // in so long a time somebody may have created it, and another one deleted it
+	}
+	if !c.joined {
+		return
 	}
 	mine, lease := r.Holder == c.cfg.Holder, (c.cfg.Lease + time.Second - 1).Truncate(time.Second)
 	switch {

@@ -134,7 +134,6 @@ func TestCandidate(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string]string{
 		"a Lease that is missing may have been deleted under a leader that works: it is taken after a lease": `
-			0s quiet
 			0s join
 			0s get -
 			0.1s quiet
@@ -371,7 +370,41 @@ func TestCandidate(t *testing.T) {
 			0.1s put v1 1000
 			1s quit
 			1s until 0
-			9s quiet`,
+			9s get v2 rota 15 1001
+			9.1s until 0
+			9.1s quiet`,
+		"it waits for a Lease that is missing while it waits for the table": `
+			0s get -
+			5s get -
+			10s get -
+			15s get -
+			15.5s join
+			15.5s get -
+			15.6s quiet
+			18.1s get -
+			18.2s put v1 1018
+			18.3s until 28.2`,
+		"and for one that has not been renewed": `
+			0s get v1 stock 15 990
+			9s get v1 stock 15 990
+			18s get v1 stock 15 990
+			18.1s quiet
+			18.5s join
+			18.5s get v1 stock 15 990
+			18.6s put v2 1018`,
+		"but a renewal since a look before it joined does not count": `
+			0s get v1 stock 15 990
+			1s join
+			1s get v2 rota 15 1001
+			1.1s until 0
+			1.1s put v3 1002`,
+		"nor one since that look that it hears of": `
+			0s get v1 stock 15 990
+			1s join
+			1s heard v2 -
+			1s get v3 rota 15 1001
+			1.1s until 0
+			1.1s put v4 1002`,
 		"what it saw before it was in the table does not count": `
 			0s join
 			0s get v1 rota 15 990
