@@ -25,6 +25,11 @@ func TestPlugin(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %q and not %q in\n%s", c.program, code, c.want, c.not, out)
 		}
 	}
+	_, out, _ := runCommand(t.Context(), "rota", "status", "--help")
+	if own, cluster, _ := strings.Cut(out, "\nFlags for the cluster"); !strings.Contains(own, "--watch") ||
+		!strings.Contains(own, "--namespace") || strings.Contains(own, "--as-group") || !strings.Contains(cluster, "--as-group") {
+		t.Errorf("flags for the cluster are not apart:\n%s", out)
+	}
 	if _, _, errOut := runCommand(t.Context(), "kubectl-rota", "status", "--x"); !strings.Contains(errOut, "see `kubectl rota status --help`") {
 		t.Errorf("standard error: %s", errOut)
 	}

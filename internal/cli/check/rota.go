@@ -215,15 +215,9 @@ func (r *run) members(v *view.Rota) {
 
 // alike compares members with each other.
 func (r *run) alike(v *view.Rota) {
-	clashes := map[string]bool{}
-	for _, p := range v.Problems {
-		clashes[p.Message] = p.What == view.SetupClash
-	}
 	for _, d := range v.Differences {
-		if !clashes[d] {
-			r.warn(groupMembers, codeSetup, "a rollout brings this, and ends it. If none is under way, set them up alike",
-				"%s", d)
-		}
+		r.warn(groupMembers, codeSetup, "a rollout brings this, and ends it. If none is under way, set them up alike",
+			"%s", d)
 	}
 	if names, members := grouped(v, workloadOf(v)); len(names) > 1 {
 		r.warn(groupMembers, codeWorkloads, "two operators with one rota name do not see all objects: give one of them "+
@@ -235,6 +229,7 @@ func (r *run) alike(v *view.Rota) {
 		switch {
 		case v.Canary != nil && v.Canary.State == view.Running && len(builds) == 2:
 			r.good(groupMembers, codeBuilds, "there is a canary: %s", members)
+		case r.found(groupMembers, view.SetupClash, codeWorkloads): // no rollout brings that
 		case v.At.Sub(youngest) <= coverage.RolloutQuiet:
 			r.good(groupMembers, codeBuilds, "a rollout is under way: %s", members)
 		default:

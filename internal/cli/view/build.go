@@ -52,7 +52,8 @@ func build(in input) *Rota {
 	t := in.table
 	r := &Rota{
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
-		ShardedKinds: []string{}, Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{}, Problems: []Problem{},
+		ShardedKinds: []string{}, Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{},
+		Problems: []Problem{},
 		Handovers: []Handover{}, Expels: []Expel{},
 		Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,
@@ -108,7 +109,9 @@ func build(in input) *Rota {
 	r.Hottest, r.HottestObjects = r.hottest(), r.hottestObjects()
 	r.Worst = r.worst(in.now())
 	for _, d := range coverage.DifferencesIn(t, in.reports) {
-		r.Differences = append(r.Differences, d.String())
+		if d.Clash == "" { // others are problems
+			r.Differences = append(r.Differences, d.String())
+		}
 	}
 	return r
 }

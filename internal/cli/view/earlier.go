@@ -184,7 +184,7 @@ func (r *Rota) overForAll(w Warning) string {
 			return "that member has gone"
 		}
 	case "SetupDiffers":
-		if _, unread := r.Unread("reports"); !unread && len(r.Differences) == 0 && len(r.Reports) == len(r.Members) &&
+		if _, unread := r.Unread("reports"); !unread && len(r.Differences) == 0 && !r.hasProblem(SetupClash) && len(r.Reports) == len(r.Members) &&
 			!strings.HasPrefix(w.Message, "This member takes no slots") {
 			return "members are alike"
 		}

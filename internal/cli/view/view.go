@@ -67,7 +67,7 @@ type Rota struct {
 	// Expels are what the table remembers of the last expels, oldest first: at most 64, those older than 10 minutes only
 	// until the next one.
 	Expels []Expel `json:"expels"`
-	// Differences are settings in which members differ, as text.
+	// Differences are settings in which members differ, as text, unless they cannot work together because of it.
 	Differences []string `json:"differences"`
 	// Warnings are the warnings among the members' events of the last hour, oldest first.
 	Warnings []Warning `json:"warnings"`

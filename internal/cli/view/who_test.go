@@ -231,7 +231,10 @@ func TestWho(t *testing.T) {
 		"label right": {func(q *question) { q.label(sharding.LabelValue(slot.HashName("default", "blog"))) }, WorksYes, []string{"SlotLabel", "b holds it"}},
 		"dispatched": {func(q *question) { q.in.reports[1].Setup[coverage.SettingDispatched] = "Pod,Website.web.example.com" }, WorksYes,
 			[]string{"b hands Website default/blog out to workers"}},
-		"a key waits": {func(q *question) { q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second} }, WorksYes, []string{"waiting for a worker for 12s"}},
+		"a key waits": {func(q *question) {
+			q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second}
+			q.in.reports[1].Blocked = []coverage.Blocked{{Controller: "site", Workers: 1, Waiting: 3}}
+		}, WorksYes, []string{"waiting for a worker for 12s; reconciles that hang keep all workers of controller site busy"}},
 		"a warning": {func(q *question) {
 			q.in.warnings = []Warning{
 				{At: now, Member: "pod-b", Reason: "ReconcilesFail"}, {At: now, Member: "a", Reason: "Other"},
