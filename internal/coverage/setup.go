@@ -31,6 +31,8 @@ const (
 	SettingProgram     = "Program"
 	SettingExpected    = "Expected"
 	SettingControllers = "Controllers"
+	// SettingProcess names the process, in which one member may follow another.
+	SettingProcess = "Process"
 	// SettingDispatched are the kinds whose keys the member hands out to workers, separated by commas.
 	SettingDispatched = "Dispatched"
 	// SettingDispatcher is where a dispatcher answers. Each has another.

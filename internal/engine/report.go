@@ -113,6 +113,7 @@ func (r *Engine) settings() map[string]string {
 		coverage.SettingRetry: r.cfg.RetryPeriod.String(), coverage.SettingWrite: r.cfg.WriteTimeout.String(),
 		coverage.SettingFence: r.cfg.FenceDelay.String(), coverage.SettingDelivery: r.share.Delivery().String(),
 		coverage.SettingLabel: strconv.FormatBool(r.opts.Label), coverage.SettingBalance: r.opts.balance(),
+		coverage.SettingProcess: r.process,
 	}
 	if workload := r.opts.Identity.Workload; workload != "" {
 		out[coverage.SettingWorkload] = workload

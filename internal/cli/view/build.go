@@ -53,7 +53,7 @@ func build(in input) *Rota {
 	r := &Rota{
 		Namespace: in.rota.Namespace, Name: in.rota.Name, At: in.at, Epoch: t.Epoch, Slots: t.Slots, Key: t.Key.String(),
 		ShardedKinds: []string{}, Members: []Member{}, Runs: []Run{}, Duties: []Duty{}, Moves: []Move{},
-		Problems: []Problem{},
+		Problems:  []Problem{},
 		Handovers: []Handover{}, Expels: []Expel{},
 		Differences: []string{}, Warnings: in.warnings, Notices: in.notices, Fence: in.fence,
 		Unknown:    in.unknown,

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -40,9 +41,14 @@ func (r *Rota) addKeyKills() {
 	last := map[victim]time.Time{}
 	seen := map[process]bool{}
 	var order []victim
+	alive := map[string]bool{}
+	for _, report := range r.Reports {
+		alive[report.Setup[coverage.SettingProcess]] = true
+	}
 	for _, w := range r.Warnings {
 		m := panicked.FindStringSubmatch(w.Message)
-		if w.Reason != "ReconcilePanicked" || m == nil || w.ID != "" || r.noticed("Leaving", "", w) {
+		if w.Reason != "ReconcilePanicked" || m == nil || w.ID != "" || alive[m[6]] && m[6] != "" ||
+			r.noticed("Leaving", "", w) {
 			continue
 		}
 		about := subject{kind: schema.ParseGroupKind(m[2]), namespace: m[3], name: m[4]}

@@ -47,6 +47,9 @@ func TestObjectsThatEndProcesses(t *testing.T) {
 		"two objects":           {warnings: []Warning{panicAt("pod-c", blog+"2", 5*time.Minute), panicAt("pod-d", blog, time.Minute)}},
 		"long ago":              {warnings: []Warning{panicAt("pod-c", blog, 50*time.Minute), panicAt("pod-d", blog, 16*time.Minute)}},
 		"an earlier life":       {warnings: []Warning{panicAt("pod-a", blog, 90*time.Minute), panicAt("pod-c", blog, time.Minute)}, want: "Website default/blog"},
+		"one joined anew": {warnings: two, change: func(in *input) {
+			in.reports[0].Setup[coverage.SettingProcess] = "pod-d"
+		}},
 		"one left in order": {warnings: two, change: func(in *input) {
 			in.notices = []Warning{{At: now.Add(-time.Second), Member: "pod-d", Reason: "Leaving"}}
 		}},
