@@ -298,29 +298,7 @@ func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[strin
 	}
 	for _, text := range []string{f.Why, "write: " + f.Instead} {
 		if text != "" && text != "write: " {
-			for l := range strings.Lines(wrapAt(text, 110)) {
-				fmt.Fprintf(b, "      %s\n", strings.TrimRight(l, "\n"))
-			}
+			fmt.Fprintln(b, wrapAt("      "+text, 116, 6))
 		}
 	}
-}
-
-// wrapAt breaks a text into lines of at most n columns.
-func wrapAt(text string, n int) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-		case column+1+len(word) > n:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
 }

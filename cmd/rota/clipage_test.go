@@ -67,6 +67,7 @@ func pageOf(root *cobra.Command) string {
 	}
 	common := &cobra.Command{}
 	(&rotaFlags{}).bind(common)
+	common.Flags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = false })
 	b.WriteString("\n## Flags for the cluster\n\n" +
 		"These are kubectl's. Most commands take them, besides `--namespace`.\n\n")
 	flagsOf(&b, common, nil)
@@ -138,7 +139,7 @@ func markdown(text string) string {
 			}
 		}
 		if len(line) > 120 && !block {
-			line = wrapAt(line, 120)
+			line = wrapAt(line, 120, 0)
 		}
 		out = append(out, line)
 	}

@@ -45,22 +45,33 @@ func newPaint(cmd *cobra.Command, w io.Writer) paint {
 
 // print writes lines, each in as many as it takes, of which all but the first are indented by 4 more.
 func (p paint) print(to io.Writer, text string) error {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		indent := len(line) - len(strings.TrimLeft(line, " ")) + 4
-		column := 0
-		for word := range strings.SplitAfterSeq(line, " ") {
-			bare := sgrCodes.ReplaceAllString(strings.TrimRight(word, "\n"), "")
-			if p.width > 0 && column > indent && column+utf8.RuneCountInString(strings.TrimRight(bare, " ")) > p.width {
-				b.WriteString("\n" + strings.Repeat(" ", indent))
-				column = indent
-			}
-			b.WriteString(word)
-			column += utf8.RuneCountInString(bare)
+	if p.width > 0 {
+		var b strings.Builder
+		for line := range strings.Lines(text) {
+			b.WriteString(wrapAt(line, p.width, len(line)-len(strings.TrimLeft(line, " "))+4))
 		}
+		text = b.String()
 	}
-	_, err := io.WriteString(to, b.String())
+	_, err := io.WriteString(to, text)
 	return err
+}
+
+// wrapAt breaks a line into lines of at most n columns, of which all but the first are indented.
+func wrapAt(line string, n, indent int) string {
+	var b strings.Builder
+	column, spaces := 0, ""
+	for word := range strings.SplitAfterSeq(line, " ") {
+		bare := strings.TrimRight(word, " \n")
+		width := utf8.RuneCountInString(sgrCodes.ReplaceAllString(bare, ""))
+		if column > indent && column+len(spaces)+width > n {
+			spaces = "\n" + strings.Repeat(" ", indent)
+			column = -1
+		}
+		b.WriteString(spaces + bare)
+		column += len(spaces) + width
+		spaces = word[len(bare):]
+	}
+	return b.String() + spaces
 }
 
 var sgrCodes = regexp.MustCompile("\x1b\\[[0-9]*m")

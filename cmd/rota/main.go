@@ -116,9 +116,6 @@ Exit codes:
 	root.Version = versionOf(debug.ReadBuildInfo()).String()
 	root.SetVersionTemplate("{{.Version}}\n")
 	bindColor(root)
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}",
-		"{{flagUsages .LocalFlags}}", 1))
 	eachCommand(root, refuseUnknown)
 	return root
 }

@@ -38,35 +38,14 @@ func (f *rotaFlags) bind(cmd *cobra.Command) {
 	f.config.CacheDir = nil // nothing is cached on disk
 	cluster := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.config.AddFlags(cluster)
-	cluster.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name != "namespace" {
-			flag.Annotations = map[string][]string{ofCluster: nil}
-		}
+	cluster.VisitAll(func(flag *pflag.Flag) { // they would drown the command's own
+		flag.Hidden = !slices.Contains([]string{"namespace", "kubeconfig", "context", "as"}, flag.Name)
 	})
 	cmd.Flags().AddFlagSet(cluster)
 	cmd.Flags().Lookup("namespace").Usage = "namespace of the rota (default that of the kubeconfig's context)"
-	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl)"
+	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl; other flags of " +
+		"kubectl for the cluster work as well, such as --server)"
 	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
-}
-
-// ofCluster marks the flags that say in which cluster a rota is.
-const ofCluster = "cluster"
-
-// flagUsages describes flags, those for the cluster apart.
-func flagUsages(all *pflag.FlagSet) string {
-	own, cluster := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
-	all.VisitAll(func(flag *pflag.Flag) {
-		if _, is := flag.Annotations[ofCluster]; is {
-			cluster.AddFlag(flag)
-		} else {
-			own.AddFlag(flag)
-		}
-	})
-	text := own.FlagUsages()
-	if cluster.HasFlags() {
-		text += "\nFlags for the cluster, as kubectl has them:\n" + cluster.FlagUsages()
-	}
-	return strings.TrimRight(text, "\n")
 }
 
 // given returns the namespace that was given as a flag, or "".
