@@ -263,24 +263,25 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	printMembers(w, p, r, wide)
 	printShadow(w, r)
 	if wide {
-		printHottest(w, r)
-		printHottestObjects(w, r)
-		printWorst(w, r)
+		columns(w, "slots that keep most workers busy", r.Hottest, func(h view.Hot) string {
+			return view.SlotsText(view.Run{First: h.First, Last: h.Last}) + "\t" + h.Member + "\t" + workers(h.Workers)
+		})
+		columns(w, "objects that keep most workers busy", r.HottestObjects, func(h view.HotObject) string {
+			return fmt.Sprintf("%s\t%s\tslot %d\t%s\t%s", h.Object(), h.Member, h.Slot, h.Controller, workers(h.Workers))
+		})
+		columns(w, "reconciles that hang or fail (the worst of each member)", r.Worst, func(k view.KeyHealth) string {
+			return fmt.Sprintf("%s\t%s\tslot %d\t%s\t%s", k.Object(), k.Member, k.Slot, k.Controller, k.Text)
+		})
 	}
-	section(w, "what is wrong", len(r.Problems))
-	for _, problem := range r.Problems {
-		line := problem.What + prefixed(" ", problem.Member) + prefixed(" ", slotsOf(problem.Slots)) + ": " + problem.Message
+	columns(w, "what is wrong", r.Problems, func(problem view.Problem) string {
+		mark := p.warn("‼ ")
 		if problem.Severity == view.Error {
-			line = p.bad("× ") + line
-		} else {
-			line = p.warn("‼ ") + line
+			mark = p.bad("× ")
 		}
-		fmt.Fprintln(w, "  "+line)
-	}
-	section(w, "moving", len(r.Moves))
-	for _, m := range r.Moves {
-		printMove(w, m)
-	}
+		return mark + problem.What + prefixed(" ", problem.Member) + prefixed(" ", slotsOf(problem.Slots)) + ": " +
+			problem.Message
+	})
+	columns(w, "moving", r.Moves, moveText)
 	if r.Table != nil && len(r.Table.Gone) > 0 {
 		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", len(r.Table.Gone))
 	}
@@ -288,19 +289,15 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	if !wide {
 		printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
 	}
-	section(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
-		len(r.Differences))
-	for _, d := range r.Differences {
-		fmt.Fprintln(w, "  "+d)
-	}
+	columns(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
+		r.Differences, func(d string) string { return d })
 	printWarnings(w, r)
 	if r.Shadow == nil { // a shadow writes nothing that could be refused
 		fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
 	}
-	section(w, "not known", len(r.Unknown))
-	for _, u := range r.Unknown {
-		fmt.Fprintf(w, "  %s: %s\n", u.What, strings.Join(strings.Fields(u.Error), " "))
-	}
+	columns(w, "not known", r.Unknown, func(u view.Unknown) string {
+		return u.What + ": " + strings.Join(strings.Fields(u.Error), " ")
+	})
 	if wide {
 		printHistory(w, p, r)
 	}
@@ -373,41 +370,8 @@ func balanceText(r *view.Rota) string {
 	return ""
 }
 
-// printHottest prints the slots that keep most workers busy.
-func printHottest(w io.Writer, r *view.Rota) {
-	section(w, "slots that keep most workers busy", len(r.Hottest))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, h := range r.Hottest {
-		slots := view.SlotsText(view.Run{First: h.First, Last: h.Last})
-		_, _ = fmt.Fprintf(out, "  %s\t%s\t%s\n", slots, h.Member, workers(h.Workers))
-	}
-	_ = out.Flush()
-}
-
-// printHottestObjects prints the objects that keep most workers busy.
-func printHottestObjects(w io.Writer, r *view.Rota) {
-	section(w, "objects that keep most workers busy", len(r.HottestObjects))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i := range r.HottestObjects {
-		h := &r.HottestObjects[i]
-		_, _ = fmt.Fprintf(out, "  %s\t%s\tslot %d\t%s\t%s\n", h.Object(), h.Member, h.Slot, h.Controller,
-			workers(h.Workers))
-	}
-	_ = out.Flush()
-}
-
 // workers names a number of them.
 func workers(n float64) string { return fmt.Sprintf("%.2f workers", n) }
-
-// printWorst prints the objects whose reconciles hang or fail.
-func printWorst(w io.Writer, r *view.Rota) {
-	section(w, "reconciles that hang or fail (the worst of each member)", len(r.Worst))
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, k := range r.Worst {
-		_, _ = fmt.Fprintf(out, "  %s\t%s\tslot %d\t%s\t%s\n", k.Object(), k.Member, k.Slot, k.Controller, k.Text)
-	}
-	_ = out.Flush()
-}
 
 // slotsOf names slots, as "slot 7".
 func slotsOf(text string) string {
@@ -428,6 +392,16 @@ func section(w io.Writer, title string, n int) {
 	if n > 0 {
 		_, _ = fmt.Fprintf(w, "\n%s:\n", title)
 	}
+}
+
+// columns prints a line for each of some things below a title. Tabs separate columns.
+func columns[T any](w io.Writer, title string, all []T, line func(T) string) {
+	section(w, title, len(all))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, one := range all {
+		_, _ = fmt.Fprintln(out, "  "+line(one))
+	}
+	_ = out.Flush()
 }
 
 func printMembers(w io.Writer, p paint, r *view.Rota, wide bool) {
@@ -479,13 +453,13 @@ func stateOf(p paint, s view.State) string {
 	}
 }
 
-func printMove(w io.Writer, m view.Move) {
+func moveText(m view.Move) string {
 	what := view.SlotsText(view.Run{First: m.First, Last: m.Last})
 	if m.Duty != "" {
 		what = "duty " + m.Duty
 	}
 	// Once slots activate, nobody knows whose they were.
-	_, _ = fmt.Fprintf(w, "  %s  %s-> %s (%s%s)\n", what, suffixed(m.From, " "), m.To, phaseText(m.Phase),
+	return fmt.Sprintf("%s  %s-> %s (%s%s)", what, suffixed(m.From, " "), m.To, phaseText(m.Phase),
 		prefixed(", for ", orEmpty(m.Seconds, seconds)))
 }
 
@@ -555,10 +529,7 @@ func printHistory(w io.Writer, p paint, r *view.Rota) {
 			cmp.Or(e.Member, "-"), e.Text)
 	}
 	_ = t.Flush()
-	section(w, "how far back the history goes", len(r.HistoryReach))
-	for _, reach := range r.HistoryReach {
-		_, _ = fmt.Fprintln(w, "  "+reach)
-	}
+	columns(w, "how far back the history goes", r.HistoryReach, func(reach string) string { return reach })
 }
 
 // printWarnings prints the warnings that may still be so, and those that are over, the newest first.
