@@ -136,7 +136,8 @@ type Options struct {
 	// the same trace ID, below a remote parent that is sampled. nil: no traces.
 	TracerProvider trace.TracerProvider
 
-	// Logger gets what people should know. Default: slog.Default at the time of New. logr.Discard counts as unset.
+	// Logger gets what people should know. Default: the manager's, with ctrlrt.NewManager; slog.Default at the time of New
+	// otherwise, or if controller-runtime has no logger. logr.Discard counts as unset.
 	Logger logr.Logger
 }
 

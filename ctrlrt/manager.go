@@ -139,6 +139,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil, err
 	}
 	m.Manager, m.inner = inner, inner
+	r.Adapt(adapter.Grant()).LogTo(inner.GetLogger())
 	m.reader.log, m.reader.live.mapper = inner.GetLogger(), inner.GetRESTMapper()
 	if o.NewCache != nil {
 		m.reader.live.told = sync.OnceFunc(func() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,6 +60,8 @@ type Parts struct {
 	NewController func(name string, kind schema.GroupKind, enqueue controllers.Enqueue) (*controllers.Controller, error)
 	// Observe has an observer hear of the reconciles of sharded controllers, before Run.
 	Observe func(controllers.Observer)
+	// LogTo has the rota log there, unless it was given a Logger.
+	LogTo func(logr.Logger)
 	// Keep gives the rota a Keeper, before Run.
 	Keep func(controllers.Keeper)
 }

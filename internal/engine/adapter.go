@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/adapter"
@@ -30,6 +31,12 @@ func (r *Engine) adaptable() adapter.Parts {
 			return r.newController(name, kind, nil, enqueue)
 		},
 		Observe: r.controllers.Observe,
+		LogTo: func(l logr.Logger) {
+			own, unset := r.opts.Logger.GetSink().(*logSink)
+			if sink := l.WithCallDepth(1).GetSink(); unset && sink != nil {
+				own.program.Store(&sink)
+			}
+		},
 		Keep: func(k controllers.Keeper) {
 			r.keeper = k
 			r.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher

@@ -179,7 +179,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}
 	if o.Logger.GetSink() == nil {
-		o.Logger = logr.FromSlogHandler(slog.Default().Handler())
+		o.Logger = logr.New(newLogSink(logr.FromSlogHandler(slog.Default().Handler())))
 	}
 	return o, nil
 }
