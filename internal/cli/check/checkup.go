@@ -174,7 +174,7 @@ type run struct {
 	mapper meta.RESTMapper
 	lines  map[string][]Line // by group
 	first  time.Time         // the time of the first look at the rota
-	closed map[closure]time.Time
+	closed map[view.Closure]time.Time
 	// dispatches: all members that report hand their keys out to workers, and reconcile nothing themselves.
 	dispatches bool
 	live       []schema.GroupResource // of what members may read live

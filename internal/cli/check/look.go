@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/cli/view"
@@ -15,13 +14,6 @@ import (
 
 // lookEvery is the time between two looks while slots move.
 const lookEvery = 2 * time.Second
-
-// closure is a slot on which its owner does not work by its report, although nothing moves.
-type closure struct {
-	owner string
-	epoch uint64 // at which it got the slot
-	slot  slot.Slot
-}
 
 // look reads the rota, again and again while something moves that should come to rest, for at most Wait.
 func (r *run) look(ctx context.Context) (*view.Rota, error) {
@@ -58,27 +50,7 @@ func (r *run) remember(v *view.Rota) {
 	if r.first.IsZero() {
 		r.first = v.At
 	}
-	closed := map[closure]time.Time{}
-	for _, run := range v.Runs {
-		closedNow := closedOf(v, run)
-		for _, s := range closedNow.Slots() {
-			c := closure{run.Owner, run.Since, s}
-			closed[c] = v.At
-			if since, again := r.closed[c]; again {
-				closed[c] = since
-			}
-		}
-	}
-	r.closed = closed
-}
-
-// closedOf returns the slots of a run on which its owner should work and does not, by its report.
-func closedOf(v *view.Rota, run view.Run) slot.Set {
-	report := v.Reports[run.Owner]
-	if report == nil || report.Waits != "" || run.Next != "" || run.Activating {
-		return slot.Set{}
-	}
-	return slot.SetOf(slot.Range{First: slot.Slot(run.First), Last: slot.Slot(run.Last)}).Minus(report.Open)
+	r.closed = v.Closed(r.closed)
 }
 
 // movesOf returns the moves that should come to an end by themselves. Members that wait for a leader election do not
@@ -152,12 +124,12 @@ func (r *run) open(v *view.Rota) {
 	closed, since, sure := map[string]slot.Set{}, map[string]time.Time{}, map[string]bool{}
 	for c, at := range r.closed {
 		// A report that is older than the handover of a slot says nothing of it.
-		sure[c.owner] = sure[c.owner] || v.ReportsAfter(c.owner, c.epoch)
-		set := closed[c.owner]
-		set.Add(c.slot)
-		closed[c.owner] = set
-		if first, ok := since[c.owner]; !ok || at.Before(first) {
-			since[c.owner] = at
+		sure[c.Owner] = sure[c.Owner] || v.ReportsAfter(c.Owner, c.Epoch)
+		set := closed[c.Owner]
+		set.Add(c.Slot)
+		closed[c.Owner] = set
+		if first, ok := since[c.Owner]; !ok || at.Before(first) {
+			since[c.Owner] = at
 		}
 	}
 	for _, owner := range slices.Sorted(maps.Keys(closed)) {
@@ -170,7 +142,7 @@ func (r *run) open(v *view.Rota) {
 		if sure[owner] {
 			level = Failed // nobody works on them at this time, for whatever time
 		}
-		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: textOf(closed[owner]), Member: owner,
+		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: view.SetText(closed[owner]), Member: owner,
 			Text: fmt.Sprintf("their owner reports that it does not work on them, for %s so far",
 				seconds(v.At.Sub(since[owner]))),
 			Cure: fmt.Sprintf("it may be about to begin. It is a problem after %s: %s", seconds(recovery(v)),
@@ -200,14 +172,6 @@ func (r *run) again(v *view.Rota, wait time.Duration) string {
 }
 
 func seconds(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
-
-func textOf(set slot.Set) string {
-	var words []string
-	for _, r := range set.Ranges() {
-		words = append(words, r.String())
-	}
-	return strings.Join(words, " ")
-}
 
 // unknownIn reports whether something could not be read.
 func unknownIn(v *view.Rota, what string) bool {

@@ -328,10 +328,11 @@ func SlotsText(runs ...Run) string {
 	for _, r := range runs {
 		set.AddRange(slot.Range{First: slot.Slot(r.First), Last: slot.Slot(r.Last)})
 	}
-	return setText(set)
+	return SetText(set)
 }
 
-func setText(set slot.Set) string {
+// SetText writes slots as text, such as "0-15 17".
+func SetText(set slot.Set) string {
 	var words []string
 	for _, r := range set.Ranges() {
 		words = append(words, r.String())

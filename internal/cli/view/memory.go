@@ -13,7 +13,7 @@ import (
 // memory is what a Reader has seen, and since when, by the monotonic clock of this machine.
 type memory struct {
 	moves  map[Move]time.Time
-	closed map[closure]time.Time
+	closed map[Closure]time.Time
 	// leases are by holders, as of listed.
 	leases map[string]sighting
 	listed listing
@@ -21,11 +21,32 @@ type memory struct {
 	serials map[string]uint64
 }
 
-// closure is a slot that its owner reports closed although nothing moves.
-type closure struct {
-	slot  slot.Slot
-	owner string
-	epoch uint64 // at which it got the slot
+// Closure is a slot on which its owner should work and does not, by its report.
+type Closure struct {
+	Slot  slot.Slot
+	Owner string
+	Epoch uint64 // at which it got the slot
+}
+
+// Closed returns the slots on which their owners should work and do not, by their reports, although nothing moves, and
+// since when: what was closed before keeps its time.
+func (r *Rota) Closed(before map[Closure]time.Time) map[Closure]time.Time {
+	closed := map[Closure]time.Time{}
+	for _, run := range r.Runs {
+		report := r.Reports[run.Owner]
+		if report == nil || report.Waits != "" || run.Next != "" || run.Activating {
+			continue
+		}
+		shut := slot.SetOf(slot.Range{First: slot.Slot(run.First), Last: slot.Slot(run.Last)}).Minus(report.Open)
+		for _, s := range shut.Slots() {
+			c := Closure{s, run.Owner, run.Since}
+			closed[c] = r.At
+			if since, again := before[c]; again {
+				closed[c] = since
+			}
+		}
+	}
+	return closed
 }
 
 // look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
@@ -56,28 +77,14 @@ func (m *memory) look(in input) *Rota {
 		noLeases: in.noLeases, noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
 		gone: in.gone,
 	}
-	closed := map[closure]time.Time{}
-	for _, run := range in.table.Runs {
-		report := r.Reports[run.Owner]
-		if in.table.IsDuty(run.Slots.First) || run.Next != "" || run.Unsettled || report == nil {
-			continue
-		}
-		shut := slot.SetOf(run.Slots).Minus(report.Open)
-		for _, s := range shut.Slots() {
-			c := closure{s, run.Owner, run.Epoch}
-			since, again := m.closed[c]
-			if !again {
-				since = in.at
-			}
-			closed[c] = since
-			if in.at.Sub(since) > e.bounds.Recovery {
-				set := e.closed[run.Owner]
-				set.Add(s)
-				e.closed[run.Owner] = set
-			}
+	m.closed = r.Closed(m.closed)
+	for c, since := range m.closed {
+		if in.at.Sub(since) > e.bounds.Recovery {
+			set := e.closed[c.Owner]
+			set.Add(c.Slot)
+			e.closed[c.Owner] = set
 		}
 	}
-	m.closed = closed
 	r.Problems = problems(r, e)
 	r.judgeWarnings()
 	r.addHeldBack()
