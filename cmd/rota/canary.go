@@ -93,7 +93,6 @@ Without --every nothing grows by itself, but a canary that is worse goes back.`,
 	cmd.Flags().DurationVar(&f.every, "every", 0, "how long each step lasts at least; 0: until somebody promotes or "+
 		"aborts")
 	cmd.Flags().BoolVar(&f.expect, "expect", false, "its members are yet to come")
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 
@@ -259,7 +258,6 @@ func newCanaryStatus() *cobra.Command {
 	}
 	target.bind(cmd)
 	out.bind(cmd, "table", "json", "yaml")
-	cmd.ValidArgsFunction = target.completeRotas
 	return cmd
 }
 
@@ -328,7 +326,6 @@ another build any more. Roll the other members out then. The canary is over when
 		}),
 	}
 	a.bind(cmd)
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 
@@ -347,7 +344,6 @@ as there are others, so that they can be taken away. Once they are, abort it aga
 	a.bind(cmd)
 	a.bindReason(cmd)
 	a.bindWait(cmd, "no member of its build has slots")
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 

@@ -58,7 +58,6 @@ It changes nothing. A fence is tried with a dry run.`,
 	}
 	o.target.bind(cmd)
 	o.out.bind(cmd, "table", "json", "yaml")
-	cmd.ValidArgsFunction = o.target.completeRotas
 	f := cmd.Flags()
 	f.BoolVar(&o.Pre, "pre", false, "check the cluster only, before anything is installed")
 	f.StringVar(&o.account, "service-account", "",

@@ -51,7 +51,6 @@ nothing.`,
 		},
 	}
 	target.bind(cmd)
-	cmd.ValidArgsFunction = target.completeRotas
 	cmd.Flags().StringVar(&address, "address", dashboard.AnyPort,
 		"where to listen, as HOST:PORT; port 0 is a free one. Other machines can reach any host but localhost")
 	cmd.Flags().BoolVar(&browse, "open", false, "open the page in the default browser")

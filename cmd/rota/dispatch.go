@@ -67,6 +67,7 @@ func newDispatch() *cobra.Command {
 		},
 	}
 	o.target.bind(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.Flags().StringVar(&o.config, "config", "", "file with the configuration")
 	cmd.Flags().BoolVar(&o.check, "check", false, "only check the configuration; files that it names are not read")
 	cmd.Flags().StringVar(&o.listen, "listen", "", "address to serve workers on (default server.listen)")

@@ -51,7 +51,6 @@ metrics and events are as the program wrote them: look at them before you pass t
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.target.bind(cmd)
-	cmd.ValidArgsFunction = o.target.completeRotas
 	cmd.Flags().StringVarP(&o.file, "file", "f", "",
 		`the archive's name; "-" is standard output (default rota-NAMESPACE-NAME-TIME.tar.gz)`)
 	cmd.Flags().BoolVar(&o.noLogs, "no-logs", false, "leave out logs, and the last words of containers that ended")

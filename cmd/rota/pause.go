@@ -37,7 +37,6 @@ release wants to join that does not understand it.`,
 	a.bind(cmd)
 	a.bindReason(cmd)
 	a.bindWait(cmd, "the moves that have begun are over")
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 
@@ -90,6 +89,5 @@ func newResume() *cobra.Command {
 		}),
 	}
 	a.bind(cmd)
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }

@@ -50,6 +50,7 @@ else is in the slot goes along. While no such member is there, any member has th
 		},
 	}
 	a.bind(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	a.bindReason(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "labels that its member must have, all of them, such as pool=large,zone=a")
 	cmd.Flags().BoolVar(&expect, "expect", false, "members with these labels are yet to come")
@@ -155,5 +156,6 @@ func newUnpin() *cobra.Command {
 		}),
 	}
 	a.bind(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }

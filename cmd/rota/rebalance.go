@@ -79,7 +79,6 @@ estimates, by what the members report for each slot.`,
 	) ([]string, cobra.ShellCompDirective) {
 		return a.target.members(cmd, args)
 	})
-	cmd.ValidArgsFunction = a.target.completeRotas
 	return cmd
 }
 

@@ -63,7 +63,6 @@ With -A it lists the rotas of all namespaces. -o name prints the members, or wit
 	}
 	o.target.bind(cmd)
 	o.out.bind(cmd)
-	cmd.ValidArgsFunction = o.target.completeRotas
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list the rotas of all namespaces")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
 	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time between two looks with --watch, at least 100ms")

@@ -33,6 +33,7 @@ type rotaFlags struct {
 	config *genericclioptions.ConfigFlags
 }
 
+// bind adds the flags to a command whose argument is the name of a rota.
 func (f *rotaFlags) bind(cmd *cobra.Command) {
 	f.config = genericclioptions.NewConfigFlags(true)
 	f.config.CacheDir = nil // nothing is cached on disk
@@ -46,6 +47,7 @@ func (f *rotaFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl; other flags of " +
 		"kubectl for the cluster work as well, such as --server)"
 	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
+	cmd.ValidArgsFunction = f.completeRotas
 }
 
 // given returns the namespace that was given as a flag, or "".

@@ -48,7 +48,6 @@ Nobody looks at them any more.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.target.bind(cmd)
-	cmd.ValidArgsFunction = o.target.completeRotas
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and change nothing")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.keepLabels, "keep-labels", false, "leave the labels of objects where they are")

@@ -89,7 +89,6 @@ exit status is 1 if something is wrong, and if a kind that members shard is not 
 	}
 	target.bind(cmd)
 	o.out.bind(cmd, "table", "json", "yaml")
-	cmd.ValidArgsFunction = target.completeRotas
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
 		"namespaces to which the informers of members that do not report it are limited (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
