@@ -72,5 +72,5 @@ func TestBuilderCalls(t *testing.T) {
 	channel <- event.GenericEvent{Object: configMap(namespace, "new", "")}
 	wait("it came by the channel", "new")
 	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.Service{}).For(&corev1.Pod{}).Complete(nothing)
-	wantError(t, err, "For(...)", "once")
+	require.ErrorSays(t, err, "For(...)", "once")
 }

@@ -64,7 +64,7 @@ func TestAControllerThatWaitsForTheLeadIsRefusedAtTheStart(t *testing.T) {
 			require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Named("innocent").Complete(nothing))
 			require.NoError(t, step(mgr, ctrl.NewControllerManagedBy(mgr).Named("all-configs")).Complete(nothing))
 			err := startOnce(t, mgr)
-			wantError(t, err, `kind ConfigMap is sharded by controller "configs"`, `controller "all-configs" needs all`,
+			require.ErrorSays(t, err, `kind ConfigMap is sharded by controller "configs"`, `controller "all-configs" needs all`,
 				"ctrlrt.NewDutyControllerManagedBy", "ctrlrt.NewControllerManagedBy", "Whole", "KeepWhole")
 			if strings.Contains(err.Error(), "innocent") {
 				t.Errorf("error %q blames another controller", err)
@@ -109,6 +109,6 @@ func TestWaysToAllObjectsOfAShardedKind(t *testing.T) {
 func TestADutyNamedAsAShardedController(t *testing.T) {
 	mgr := electing(t, "two-of-a-name")
 	err := ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("configs").Complete(nothing)
-	wantError(t, err, "duty controller configs", "a sharded controller of that name", "Named")
+	require.ErrorSays(t, err, "duty controller configs", "a sharded controller of that name", "Named")
 	require.NoError(t, ctrlrt.NewDutyControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("all").Complete(nothing))
 }

@@ -3,7 +3,6 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -306,15 +305,9 @@ func TestDutiesThatAreRefused(t *testing.T) {
 		{mgr.AddDuty("d", mgr.GetCache()), "use Add"},
 		{mgr.AddDuty("twice", manager.RunnableFunc(fillTokens)), "already"},
 	} {
-		if test.err == nil || !strings.Contains(test.err.Error(), test.want) {
-			t.Errorf("error %v, want %q", test.err, test.want)
-		}
+		require.ErrorSays(t, test.err, test.want)
 	}
 	require.NoError(t, mgr.Add(manager.RunnableFunc(fillTokens)))
 	err = startOnce(t, mgr)
-	for _, want := range []string{"AddDuty", "NewDutyControllerManagedBy", "LeaderElection: true"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
+	require.ErrorSays(t, err, "AddDuty", "NewDutyControllerManagedBy", "LeaderElection: true")
 }

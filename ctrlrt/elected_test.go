@@ -25,13 +25,13 @@ func TestElectedOfEveryReplicaIsRefused(t *testing.T) {
 		t.Error("elected before the start")
 	default:
 	}
-	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica", "AddDuty", "Joined")
+	require.ErrorSays(t, startOnce(t, mgr), "elected_test.go:", "every replica", "AddDuty", "Joined")
 
 	mgr, _ = offline(t, "elected-whole", ctrl.Options{})
 	whole, err := mgr.Whole()
 	require.NoError(t, err)
 	_ = whole.Elected()
-	wantError(t, startOnce(t, mgr), "elected_test.go:", "every replica")
+	require.ErrorSays(t, startOnce(t, mgr), "elected_test.go:", "every replica")
 }
 
 func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
@@ -44,7 +44,7 @@ func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(t.Context()) }()
 	err := require.Receive(t, ended, time.Minute, "the manager goes on")
-	wantError(t, err, "elected_test.go:", "every replica")
+	require.ErrorSays(t, err, "elected_test.go:", "every replica")
 }
 
 // leaderless runs on every replica.

@@ -135,12 +135,12 @@ func TestManagerRefusesElectionBesideAStockLeader(t *testing.T) {
 		_, err = ctrlrt.NewManager(cfg, r, options)
 		return err
 	}
-	wantError(t, newManager(rota.Options{}), `LeaderElectionID: "website-op", LeaderElectionNamespace: "operators"`,
+	require.ErrorSays(t, newManager(rota.Options{}), `LeaderElectionID: "website-op", LeaderElectionNamespace: "operators"`,
 		"NoStockReplicas: true")
 	require.NoError(t, newManager(rota.Options{NoStockReplicas: true}))
 	_, err := rota.New(cfg, rota.Options{Name: "website", Namespace: "operators", LeaderElectionID: "website-op",
 		NoStockReplicas: true})
-	wantError(t, err, "LeaderElectionID", "NoStockReplicas", "leave one out")
+	require.ErrorSays(t, err, "LeaderElectionID", "NoStockReplicas", "leave one out")
 }
 
 // A manager whose leader election takes the Lease that the rota waits for would wait for itself. With another Lease its

@@ -82,7 +82,7 @@ func TestAManagerStartsOnce(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the manager ended with %v", err)
 	}
-	wantError(t, mgr.Start(t.Context()), "already started")
+	require.ErrorSays(t, mgr.Start(t.Context()), "already started")
 	if n := shown(t, name); n != 0 {
 		t.Errorf("metrics of %d rotas after the end, want none", n)
 	}

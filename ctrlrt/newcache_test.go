@@ -55,7 +55,7 @@ func TestCacheWithoutShares(t *testing.T) {
 				Complete(nothing))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it works on where it is not refused
 			defer cancel()
-			wantError(t, mgr.Start(ctx), `"configmap"`, "informer of "+test.kind, "NewCache", "NewInformer")
+			require.ErrorSays(t, mgr.Start(ctx), `"configmap"`, "informer of "+test.kind, "NewCache", "NewInformer")
 		})
 	}
 }

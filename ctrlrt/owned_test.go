@@ -215,6 +215,6 @@ func TestOwnedKindsKeptWhole(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock").
 			WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
-		wantError(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")
+		require.ErrorSays(t, mgr.Start(t.Context()), "ConfigMap", `"secret"`, "KeepWhole")
 	})
 }

@@ -62,19 +62,6 @@ func newRota(t *testing.T, cfg *rest.Config) *rota.Rota {
 	return r
 }
 
-// wantError checks that an error says each of the words.
-func wantError(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one that says %q", words)
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("error %q does not say %q", err, word)
-		}
-	}
-}
-
 func TestAKindIsShardedOrWhole(t *testing.T) {
 	t.Run("sharded first, stock controller second", func(t *testing.T) {
 		mgr := newManager(t)
@@ -82,7 +69,7 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 		// controller-runtime opens the informer when the manager starts.
 		stock := ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Named("stock")
 		require.NoError(t, stock.WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).Complete(nothing))
-		wantError(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`,
+		require.ErrorSays(t, mgr.Start(t.Context()), "ConfigMap is sharded", `"configmap"`, `controller "stock"`,
 			"ctrlrt.NewControllerManagedBy", "KeepWhole", "Whole")
 	})
 	t.Run("informer first, sharded second", func(t *testing.T) {
@@ -91,18 +78,18 @@ func TestAKindIsShardedOrWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing)
-		wantError(t, err, "ConfigMap is to be sharded", `"configmap"`, "KeepWhole", "Whole")
+		require.ErrorSays(t, err, "ConfigMap is to be sharded", `"configmap"`, "KeepWhole", "Whole")
 	})
 	t.Run("a controller Watches the kind that it is for", func(t *testing.T) {
 		mgr := newManager(t)
 		err := ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Watches(&corev1.ConfigMap{},
 			&handler.EnqueueRequestForObject{}).Complete(nothing)
-		wantError(t, err, `"configmap" Watches`, "WatchesRawSource", "Whole")
+		require.ErrorSays(t, err, `"configmap" Watches`, "WatchesRawSource", "Whole")
 	})
 	t.Run("a chain of owners of one kind", func(t *testing.T) {
 		err := ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).
 			Complete(nothing)
-		wantError(t, err, `"configmap"`, "owns objects of the kind that it is for", "MatchEveryOwner")
+		require.ErrorSays(t, err, `"configmap"`, "owns objects of the kind that it is for", "MatchEveryOwner")
 	})
 }
 
@@ -111,16 +98,16 @@ func TestBuilderRefuses(t *testing.T) {
 	stock, err := ctrl.NewManager(cfg, managerOptions())
 	require.NoError(t, err)
 	err = ctrlrt.NewControllerManagedBy(stock).For(&corev1.ConfigMap{}).Complete(nothing)
-	wantError(t, err, "ctrlrt.NewManager")
-	wantError(t, ctrlrt.NewControllerManagedBy(newManager(t)).Complete(nothing), "call For")
+	require.ErrorSays(t, err, "ctrlrt.NewManager")
+	require.ErrorSays(t, ctrlrt.NewControllerManagedBy(newManager(t)).Complete(nothing), "call For")
 	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).
 		WithOptions(controller.Options{NeedLeaderElection: ptr.To(true)}).Complete(nothing)
-	wantError(t, err, "NeedLeaderElection", "ctrl.NewControllerManagedBy")
+	require.ErrorSays(t, err, "NeedLeaderElection", "ctrl.NewControllerManagedBy")
 	err = ctrlrt.NewControllerManagedBy(newManager(t)).For(&corev1.ConfigMap{}).Complete(nil)
-	wantError(t, err, "non-nil Reconciler")
+	require.ErrorSays(t, err, "non-nil Reconciler")
 	mgr := newManager(t)
 	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing))
-	wantError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing), "configmap", "already")
+	require.ErrorSays(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(nothing), "configmap", "already")
 }
 
 func TestNewManagerRefuses(t *testing.T) {
@@ -128,9 +115,9 @@ func TestNewManagerRefuses(t *testing.T) {
 	o := managerOptions()
 	o.Cache.NewInformer = toolscache.NewSharedIndexInformer
 	_, err := ctrlrt.NewManager(cfg, newRota(t, cfg), o)
-	wantError(t, err, "Cache.NewInformer", "leave it out")
+	require.ErrorSays(t, err, "Cache.NewInformer", "leave it out")
 	_, err = ctrlrt.NewManager(cfg, nil, managerOptions())
-	wantError(t, err, "rota.New")
+	require.ErrorSays(t, err, "rota.New")
 }
 
 func TestMissingPermission(t *testing.T) {
@@ -141,7 +128,7 @@ func TestMissingPermission(t *testing.T) {
 	r, err := rota.New(cfg, rota.Options{Name: "test", Namespace: controlplane.Namespace(t)})
 	require.NoError(t, err)
 	err = r.Run(t.Context())
-	wantError(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n",
+	require.ErrorSays(t, err, "nobody lacks 12 permissions", "kind: Role\n", "kind: RoleBinding", "resourceNames:\n  - test\n",
 		"- leases", "- events", r.Name().Namespace)
 	// What it says is all that it takes.
 	var missing *permission.MissingError
@@ -185,7 +172,7 @@ func TestMissingPermissionToLabel(t *testing.T) {
 	}
 	mgr := newMember(t, cfg, namespace, "a", rota.Options{Delivery: sharding.SlotLabel, LabelNamespaces: []string{namespace}})
 	require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Complete(nothing))
-	wantError(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
+	require.ErrorSays(t, mgr.Start(t.Context()), "SlotLabel", "secrets", "patch", "reader-of-"+namespace, "verbs")
 }
 
 // A kind that does not exist does not keep those that do from being worked on; the error names it.
@@ -221,7 +208,7 @@ func TestMissingKind(t *testing.T) {
 		t.Error("a kind that does not exist holds up the others")
 	}
 	// As always, a controller that cannot start ends its manager after CacheSyncTimeout.
-	wantError(t, <-done, inSources(gadget))
+	require.ErrorSays(t, <-done, inSources(gadget))
 }
 
 // What needs a leader would run on every replica where there is no leader election.
@@ -247,7 +234,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 		require.NoError(t, mgr.Add(manager.RunnableFunc(func(context.Context) error { return nil })))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // it runs on where it is not refused
 		defer cancel()
-		wantError(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection",
+		require.ErrorSays(t, mgr.Start(ctx), `controller "stock"`, "manager.RunnableFunc", "LeaderElectionID", "NeedLeaderElection",
 			"ctrlrt.NewControllerManagedBy")
 	})
 	t.Run("meant for every replica", func(t *testing.T) {
@@ -263,7 +250,7 @@ func TestWithoutLeaderElectionUnshardedIsRefused(t *testing.T) {
 // A check of the rota's name would take the place of its own, and nobody would wait for the member.
 func TestTheRotasReadinessCheckStays(t *testing.T) {
 	mgr, _ := offline(t, "readyz", ctrl.Options{})
-	wantError(t, mgr.AddReadyzCheck("rota", healthz.Ping), `"rota"`, "has joined", "another name")
+	require.ErrorSays(t, mgr.AddReadyzCheck("rota", healthz.Ping), `"rota"`, "has joined", "another name")
 	require.NoError(t, mgr.AddReadyzCheck("mine", healthz.Ping))
 }
 
@@ -290,12 +277,12 @@ func TestARefusedInformerDoesNotEndTheManager(t *testing.T) {
 			return err
 		}
 		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
-		wantError(t, err, "ConfigMap is sharded", "KeepWhole")
+		require.ErrorSays(t, err, "ConfigMap is sharded", "KeepWhole")
 		return nil
 	})
 	eventually(t, 30*time.Second, settled(m))
 	_, err := m.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	wantError(t, err, "ConfigMap is sharded", "KeepWhole")
+	require.ErrorSays(t, err, "ConfigMap is sharded", "KeepWhole")
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "x"}
 	for _, obj := range []client.Object{
 		&corev1.Service{ObjectMeta: about, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
@@ -304,7 +291,7 @@ func TestARefusedInformerDoesNotEndTheManager(t *testing.T) {
 		require.NoError(t, c.Create(t.Context(), obj))
 		select {
 		case err := <-refusals:
-			wantError(t, err, "ConfigMap is sharded", "KeepWhole")
+			require.ErrorSays(t, err, "ConfigMap is sharded", "KeepWhole")
 		case err := <-m.done:
 			t.Fatalf("the manager ended: %v", err)
 		case <-time.After(30 * time.Second):
@@ -355,7 +342,7 @@ func TestARefusedSourceEndsTheManager(t *testing.T) {
 			require.NoError(t, test.build(mgr))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it runs on where it is not refused
 			defer cancel()
-			wantError(t, mgr.Start(ctx), "ConfigMap is sharded", "KeepWhole")
+			require.ErrorSays(t, mgr.Start(ctx), "ConfigMap is sharded", "KeepWhole")
 		})
 	}
 }

@@ -185,13 +185,13 @@ func TestRefusalNamesAllControllersOfAKind(t *testing.T) {
 		require.NoError(t, ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Complete(nothing))
 	}
 	_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
-	wantError(t, err, `controllers "first", "second"`, "KeepWhole")
+	require.ErrorSays(t, err, `controllers "first", "second"`, "KeepWhole")
 	for _, name := range []string{"first", "second"} {
 		err := ctrlrt.NewControllerManagedBy(mgr).Named(name).For(&corev1.ConfigMap{}).Owns(&corev1.ConfigMap{}).
 			Complete(nothing)
-		wantError(t, err, strconv.Quote(name), "owns objects of the kind that it is for")
+		require.ErrorSays(t, err, strconv.Quote(name), "owns objects of the kind that it is for")
 	}
 	err = ctrlrt.NewControllerManagedBy(mgr).Named("first").For(&corev1.ConfigMap{}).Watches(&corev1.ConfigMap{},
 		&handler.EnqueueRequestForObject{}).Complete(nothing)
-	wantError(t, err, `"first" Watches all objects`, "WatchesRawSource")
+	require.ErrorSays(t, err, `"first" Watches all objects`, "WatchesRawSource")
 }

@@ -71,7 +71,7 @@ func TestAMemberWithoutWorkersTakesNoSlots(t *testing.T) {
 		}
 		return ""
 	})
-	wantError(t, b.Rota().Ready(nil), "not joined", "controller configmap", "informer of Secret cannot list it", "forbidden")
+	require.ErrorSays(t, b.Rota().Ready(nil), "not joined", "controller configmap", "informer of Secret cannot list it", "forbidden")
 	if s := a.Rota().Status(); s.Members != 1 || s.Open.Len() != 256 {
 		t.Errorf("a sees %d members and has %d slots, want one member with 256", s.Members, s.Open.Len())
 	}

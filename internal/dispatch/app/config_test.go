@@ -119,14 +119,7 @@ func TestWrong(t *testing.T) {
 // All that is wrong is told at once.
 func TestAllErrors(t *testing.T) {
 	err := (&Config{Kinds: []Kind{{Kind: "a", Selector: "!!"}}, Delivery: "x", Key: "y"}).Check()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, want := range []string{"name", "kinds[0]: kind", "kinds[0]: selector", "delivery", "key", "tokenFile", "server.tls"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v\nlacks %q", err, want)
-		}
-	}
+	require.ErrorSays(t, err, "name", "kinds[0]: kind", "kinds[0]: selector", "delivery", "key", "tokenFile", "server.tls")
 }
 
 func TestAdvertised(t *testing.T) {
