@@ -151,8 +151,9 @@ func (r *Rota) Duty(name string, run func(ctx context.Context) error) error {
 // until it can no longer take effect (rules R2 and R6).
 //
 // A write with another context is treated the same if its object is in a slot that this member has, or still works in
-// after it lost it. Otherwise it goes through, as a write of an unsharded controller. A write with another context to
-// an object of a sharded kind, or to a child of one, is logged once per place in the program.
+// after it lost it. Otherwise it goes through, as a write of an unsharded controller, unless a reconcile of this member
+// goes on without its slot: the write may belong to that. Events and Leases always go through. A write with another
+// context to an object of a sharded kind, or to a child of one, is logged once per place in the program.
 //
 // Writes and deletions are noted from their answers, so that the slot's next owner waits until its informers show them
 // (rule R8). Those in another cluster than the kind's informers read from are not: its config has another host and
