@@ -277,10 +277,6 @@ func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
 		}
 		fmt.Fprintf(w, "  %s  %s -> %s\n", what, cmp.Or(m.From, "-"), cmp.Or(m.To, "-"))
 	}
-	section(w, "note", len(p.Notes))
-	for _, note := range p.Notes {
-		fmt.Fprintln(w, "  "+note)
-	}
-	_, err := io.WriteString(to, w.String())
-	return err
+	columns(w, "note", p.Notes, asItIs)
+	return paint.print(to, w.String())
 }

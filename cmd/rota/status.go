@@ -289,7 +289,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 		printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
 	}
 	columns(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
-		r.Differences, func(d string) string { return d })
+		r.Differences, asItIs)
 	printWarnings(w, r)
 	if r.Shadow == nil { // a shadow writes nothing that could be refused
 		fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
@@ -392,6 +392,8 @@ func section(w io.Writer, title string, n int) {
 		_, _ = fmt.Fprintf(w, "\n%s:\n", title)
 	}
 }
+
+func asItIs(text string) string { return text }
 
 // columns prints a line for each of some things below a title. Tabs separate columns.
 func columns[T any](w io.Writer, title string, all []T, line func(T) string) {
@@ -514,9 +516,7 @@ func printHistory(w io.Writer, p paint, r *view.Rota) {
 		title += fmt.Sprintf(" (%d older events left out: -o json has them)", left)
 		shown = shown[:maxHistory]
 	}
-	section(w, title, len(shown))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, e := range shown {
+	columns(w, title, shown, func(e view.Event) string {
 		what := e.What
 		switch what {
 		case view.HappenedExpel:
@@ -524,11 +524,10 @@ func printHistory(w io.Writer, p paint, r *view.Rota) {
 		case view.HappenedWarning, view.HappenedDrain, view.HappenedPause:
 			what = p.warn(what)
 		}
-		_, _ = fmt.Fprintf(t, "  %s\t%s ago\t%s\t%s\t%s\n", e.At.Local().Format(time.DateTime), age(e.At, r.At), what,
+		return fmt.Sprintf("%s\t%s ago\t%s\t%s\t%s", e.At.Local().Format(time.DateTime), age(e.At, r.At), what,
 			cmp.Or(e.Member, "-"), e.Text)
-	}
-	_ = t.Flush()
-	columns(w, "how far back the history goes", r.HistoryReach, func(reach string) string { return reach })
+	})
+	columns(w, "how far back the history goes", r.HistoryReach, asItIs)
 }
 
 // printWarnings prints the warnings that may still be so, and those that are over, the newest first.
@@ -541,24 +540,18 @@ func printWarnings(w io.Writer, r *view.Rota) {
 	}{
 		{"warnings of the last hour", now, maxWarnings}, {"earlier, and over", r.Earlier(), maxEarlier},
 	} {
-		if len(part.warnings) == 0 {
-			continue
-		}
 		if left := len(part.warnings) - part.most; left > 0 {
 			part.title += fmt.Sprintf(" (%d older ones left out)", left)
 			part.warnings = part.warnings[:part.most]
 		}
-		_, _ = fmt.Fprintf(w, "\n%s:\n", part.title)
-		out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, e := range part.warnings {
+		columns(w, part.title, part.warnings, func(e view.Warning) string {
 			text := strings.ReplaceAll(e.Message, "\n", "\n      ") // a rule to add stays YAML
 			if e.Over != "" {
 				text, _, _ = strings.Cut(e.Message, "\n")
 				text = e.Over + ". It was: " + text
 			}
-			_, _ = fmt.Fprintf(out, "  %v ago\t%s\t%s\t%s\n", max(0, r.At.Sub(e.At)).Round(time.Second),
+			return fmt.Sprintf("%v ago\t%s\t%s\t%s", max(0, r.At.Sub(e.At)).Round(time.Second),
 				cmp.Or(e.About, e.ID, e.Member, "-"), e.Reason, text)
-		}
-		_ = out.Flush()
+		})
 	}
 }

@@ -236,18 +236,10 @@ func (r *Rota) holdsBack(w Warning, m Member) bool {
 		if place[2] != "" || move.Duty != "" {
 			return move.Duty == place[2]
 		}
-		slots, err := slot.ParseSet(heldSlots(w))
+		slots := slotsIn(w.Message)
 		both := slots.Intersect(slot.SetOf(slot.Range{First: slot.Slot(move.First), Last: slot.Slot(move.Last)}))
-		return err != nil || !both.Empty()
+		return slots.Empty() || !both.Empty()
 	})
-}
-
-// heldSlots returns the slots that a SlotHeldBack names, as slot.ParseSet reads them.
-func heldSlots(w Warning) string {
-	if place := heldPlace.FindStringSubmatch(w.Message); place != nil {
-		return strings.ReplaceAll(strings.TrimSpace(place[1]), " ", ",")
-	}
-	return ""
 }
 
 // subjectOf returns the controller or duty with which a message begins, as "controller website" or "duty backup".
@@ -276,9 +268,8 @@ func (r *Rota) addHeldBack() {
 	for _, w := range r.Now() {
 		if w.Reason == SlotHeldBack {
 			r.Problems = append(r.Problems, Problem{Severity: Warn, What: SlotHeldBack, Member: w.ID,
-				Slots: strings.ReplaceAll(heldSlots(w), ",", " "),
-				Message: inOneLine(w.Message) + ". If reconciles normally take minutes, do nothing. Otherwise delete that " +
-					"member's Pod to have it ended"})
+				Slots: SetText(slotsIn(w.Message)), Message: inOneLine(w.Message) + ". If reconciles normally take minutes, " +
+					"do nothing. Otherwise delete that member's Pod to have it ended"})
 		}
 	}
 }
