@@ -41,18 +41,21 @@ func (r *Rota) addKeyKills() {
 	last := map[victim]time.Time{}
 	seen := map[process]bool{}
 	var order []victim
-	alive := map[string]bool{}
+	alive, survived := map[string]bool{}, map[victim]bool{}
 	for _, report := range r.Reports {
 		alive[report.Setup[coverage.SettingProcess]] = true
 	}
 	for _, w := range r.Warnings {
 		m := panicked.FindStringSubmatch(w.Message)
-		if w.Reason != "ReconcilePanicked" || m == nil || w.ID != "" || alive[m[6]] && m[6] != "" ||
-			r.noticed("Leaving", "", w) {
+		if w.Reason != "ReconcilePanicked" || m == nil || r.noticed("Leaving", "", w) {
 			continue
 		}
 		about := subject{kind: schema.ParseGroupKind(m[2]), namespace: m[3], name: m[4]}
 		v := victim{m[1], about.String(), m[5]}
+		if w.ID != "" || alive[m[6]] && m[6] != "" {
+			survived[v] = survived[v] || r.At.Sub(w.At) > outlives
+			continue
+		}
 		last[v] = w.At
 		if by := (process{v, cmp.Or(m[6], w.Member)}); !seen[by] {
 			seen[by] = true
@@ -66,7 +69,7 @@ func (r *Rota) addKeyKills() {
 	for _, v := range order {
 		all := kills[v]
 		n := len(all)
-		if r.At.Sub(last[v]) > quietKills || r.outlived(v.slot, max(outlives, all[n-1].At.Sub(all[n-2].At))) {
+		if survived[v] || r.At.Sub(last[v]) > quietKills || r.outlived(v.slot, max(outlives, all[n-1].At.Sub(all[n-2].At))) {
 			continue
 		}
 		var pods []string

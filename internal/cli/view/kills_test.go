@@ -50,6 +50,8 @@ func TestObjectsThatEndProcesses(t *testing.T) {
 		"one joined anew": {warnings: two, change: func(in *input) {
 			in.reports[0].Setup[coverage.SettingProcess] = "pod-d"
 		}},
+		"one that joined anew has survived it": {warnings: append([]Warning{panicAt("pod-e", blog, 2*time.Minute)}, two...),
+			change: func(in *input) { in.reports[0].Setup[coverage.SettingProcess] = "pod-e" }},
 		"one left in order": {warnings: two, change: func(in *input) {
 			in.notices = []Warning{{At: now.Add(-time.Second), Member: "pod-d", Reason: "Leaving"}}
 		}},
