@@ -339,7 +339,8 @@ func (d *Driver) notify(n member.Notify) {
 	switch n.Reason {
 	case "Lapsed": // the member knows nothing of leader election's Lease
 		_, own, _ := d.env.State.Deadline()
-		if why := d.env.Turns.Waiting(); why != "" && own > d.env.Clock.Late() {
+		renews := own > d.env.Clock.Late()+2*d.env.Config.RetryPeriod // its own Lease
+		if why := d.env.Turns.Waiting(); why != "" && renews {
 			n.Message = why
 		}
 	case "TableInvalid":
