@@ -95,7 +95,7 @@ func (r *Rota) outlived(of string, d time.Duration) bool {
 	}
 	run := r.Table.At(slot.Slot(n))
 	report, m := r.Reports[run.Owner], slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
-	if report == nil || !report.Open.Has(slot.Slot(n)) || report.Waiting[slot.Slot(n)] > 0 {
+	if report == nil || m < 0 || !report.Open.Has(slot.Slot(n)) || report.Waiting[slot.Slot(n)] > 0 {
 		return false
 	}
 	since := r.Members[m].Joined
