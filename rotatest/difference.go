@@ -3,17 +3,55 @@ package rotatest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // difference names the fields that differ, each with both values; "" if none does.
 func difference(want, got map[string]any) string {
-	var f fields
+	got = runtime.DeepCopyJSON(got)
+	f := fields{lines: reorder("", want, got)}
 	cmp.Equal(want, got, cmp.Reporter(&f))
 	return strings.Join(f.lines, "\n")
+}
+
+// reorder gives each list that has another one's elements in another order that order, and names it.
+func reorder(path string, want, got any) (lines []string) {
+	switch got := got.(type) {
+	case map[string]any:
+		want, _ := want.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(got)) {
+			lines = append(lines, reorder(path+named(key), want[key], got[key])...)
+		}
+	case []any:
+		want, _ := want.([]any)
+		sorted := func(list []any) []any {
+			return slices.SortedFunc(slices.Values(list), byText)
+		}
+		if !reflect.DeepEqual(want, got) && reflect.DeepEqual(sorted(want), sorted(got)) {
+			copy(got, want)
+			return []string{strings.TrimPrefix(path, ".") + ": the same elements in another order"}
+		}
+		for i := range min(len(want), len(got)) {
+			lines = append(lines, reorder(fmt.Sprintf("%s[%d]", path, i), want[i], got[i])...)
+		}
+	}
+	return lines
+}
+
+func byText(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+
+// named is a step to a field, as people write it.
+func named(key string) string {
+	if strings.ContainsAny(key, "./") {
+		return fmt.Sprintf("[%q]", key)
+	}
+	return "." + key
 }
 
 // fields is a cmp.Reporter of the fields that differ.
@@ -43,11 +81,7 @@ func (f *fields) name() string {
 	for _, step := range f.path {
 		switch step := step.(type) {
 		case cmp.MapIndex:
-			if key := step.Key().String(); strings.ContainsAny(key, "./") {
-				name += fmt.Sprintf("[%q]", key)
-			} else {
-				name += "." + key
-			}
+			name += named(step.Key().String())
 		case cmp.SliceIndex:
 			if at := step.Key(); at >= 0 {
 				name += fmt.Sprintf("[%d]", at)

@@ -13,10 +13,19 @@ import (
 // fault is what a run does to the members.
 type fault struct {
 	name, what string
-	// alone is the run with one member, lags one whose watches lag, kills one in which somebody has to be killed.
-	alone, lags, kills bool
+	// alone is the run with one member, lags one whose watches lag, kills one in which somebody has to be killed, and
+	// timesOut one in which writes are answered by a timeout instead.
+	alone, lags, kills, timesOut bool
 	// disturb is called when a phase begins, beside what the user does, and returns when it leaves the members alone.
 	disturb func(ctx context.Context, r *run, phase string) error
+}
+
+// missed says what a fault that kills did not do.
+func (f *fault) missed() string {
+	if f.timesOut {
+		return "no write was answered by a timeout"
+	}
+	return "nobody was killed"
 }
 
 func undisturbed(context.Context, *run, string) error { return nil }
@@ -29,6 +38,8 @@ var faults = []*fault{
 	{name: "moves", what: "slots move between members while they work", disturb: moveAbout},
 	{name: "lag", what: "watches bring everything up to 1.5 s late, each by another time, and slots move",
 		lags: true, disturb: moveOnce},
+	{name: "timeout", what: "writes are answered by a timeout (504) although they were done, or are not done",
+		kills: true, timesOut: true, disturb: killAbout},
 	{name: "kill", what: "members are killed between two writes, and others take over",
 		kills: true, disturb: killAbout},
 }

@@ -53,25 +53,28 @@ func (k *killer) next() (deaths []death, more bool) {
 	return deaths, len(k.points) > 0
 }
 
-// kills reports whether a member dies of a write. It does so once.
+// kills reports whether a member dies of a write. It does so once. Without a member, the write is at a point, and
+// nobody dies.
 func (k *killer) kills(m *member, done write) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i := slices.IndexFunc(k.points, func(p *killPoint) bool { return p.of == done.what() })
-	if i < 0 || m.isKilled() {
+	if i < 0 || m != nil && m.isKilled() {
 		return false
 	}
 	if k.points[i].left--; k.points[i].left > 0 {
 		return false
 	}
 	k.points = slices.Delete(k.points, i, i+1)
-	k.deaths = append(k.deaths, death{m, done})
 	k.number++
-	m.killed.Store(true)
+	if m != nil {
+		k.deaths = append(k.deaths, death{m, done})
+		m.killed.Store(true)
+	}
 	return true
 }
 
-// total is how many members were killed.
+// total is how many members were killed, or writes answered by a timeout.
 func (k *killer) total() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,7 +118,7 @@ func killAbout(ctx context.Context, r *run, phase string) error {
 	}
 	sorts = slices.Compact(sorts) // they are in order
 	if len(sorts) > 0 {
-		r.tell("nobody was killed in phase %q after: %s", phase, strings.Join(sorts, ", "))
+		r.tell("%s in phase %q after: %s", r.fault.missed(), phase, strings.Join(sorts, ", "))
 	}
 	return errors.Join(err, r.succeed(ctx, deaths))
 }

@@ -162,7 +162,9 @@ func (m *member) end() error {
 			"its context? %s", m.name, endTimeout, m.inFlight())
 	}
 	m.run.reconciles.gone(m)
-	if m.isKilled() || m.err == nil {
+	// A leave waits for writes that may still be carried out.
+	late := m.err != nil && strings.Contains(m.err.Error(), "with work in flight") && m.run.record.uncertain(m.name)
+	if m.isKilled() || m.err == nil || late {
 		return nil
 	}
 	return fmt.Errorf("the manager of %s ended: %w", m.name, m.err)

@@ -171,7 +171,7 @@ func (n normalizer) value(field string, v any) any {
 			v[i] = n.value("", inner)
 		}
 		if slices.Contains([]string{"conditions", "ownerReferences", "finalizers"}, field) {
-			slices.SortStableFunc(v, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			slices.SortStableFunc(v, byText)
 		}
 		return v
 	case string:

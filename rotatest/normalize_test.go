@@ -100,6 +100,18 @@ func TestDifference(t *testing.T) {
 	}
 }
 
+// A list in another order is named once.
+func TestDifferentOrder(t *testing.T) {
+	list := func(all ...any) map[string]any { return map[string]any{"spec": map[string]any{"ports": all}} }
+	a, b := map[string]any{"name": "amqp"}, map[string]any{"name": "http"}
+	if diff := difference(list(a, b), list(b, a)); diff != "spec.ports: the same elements in another order" {
+		t.Error(diff)
+	}
+	if diff := difference(list(a, b), list(b)); !strings.Contains(diff, `-{"name":"amqp"} +nothing`) {
+		t.Error(diff)
+	}
+}
+
 // Two groups may have a kind of one name.
 func TestKindsOfOneName(t *testing.T) {
 	const services = `

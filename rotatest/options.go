@@ -23,8 +23,8 @@ import (
 
 // Options say what operator to run, and on which objects. Config, Setup, and Objects or Change are required.
 //
-// Setup, Change, Settled and Normalize are called one at a time, not in the test's goroutine. They return errors, and
-// do not call t.Fatal or what calls it, such as require.NoError.
+// Setup, Change, Settled and Normalize are called one at a time, not in the test's goroutine. They do not call t.Fatal
+// or what calls it, such as require.NoError; all but Normalize return errors.
 type Options struct {
 	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
 	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may

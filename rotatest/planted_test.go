@@ -3,9 +3,13 @@ package rotatest
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -115,7 +119,13 @@ func TestPlantedBugs(t *testing.T) {
 			} else if os.Getenv("SLOW") == "" {
 				with = with[1:]
 			}
+			if c.Fault == "kill" { // what a death between two writes breaks, a timeout does, too
+				with = append(with, "timeout")
+			}
 			failed := try(t, c.Operator, func(*Options, *kit) {}, with...)
+			if c.Fault == "kill" && !strings.Contains(failed["timeout"], c.Says[0]) {
+				t.Errorf("the report of timeout does not say %q", c.Says[0])
+			}
 			for _, text := range c.Says {
 				if !strings.Contains(failed[c.Fault], text) {
 					t.Errorf("the report does not say %q", text)
@@ -141,6 +151,21 @@ func TestCorrect(t *testing.T) {
 			t.Errorf("seed %d: %d faults", seed+1, len(failed))
 		}
 	}
+}
+
+// lossy loses the answer to each third creation of a Secret.
+type lossy struct {
+	next    http.RoundTripper
+	created atomic.Int32
+}
+
+func (l *lossy) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := l.next.RoundTrip(req)
+	if err == nil && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/secrets") && l.created.Add(1)%3 == 0 {
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
+	return resp, err
 }
 
 func TestReports(t *testing.T) {
@@ -173,6 +198,10 @@ func TestReports(t *testing.T) {
 				return other.Patch(ctx, cm, client.RawPatch(types.MergePatchType, []byte(patch)))
 			}
 		}, "share", []string{"Somebody else wrote these objects, too", "/item-1 by "}},
+		{"answers of creations get lost", habits.Correct, func(o *Options, _ *kit) {
+			o.Config = rest.CopyConfig(o.Config)
+			o.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &lossy{next: next} })
+		}, "share", nil},
 		{"two runs differ", habits.Random, hasty, "again", []string{"with one member, too", "Options.Normalize",
 			"metadata.annotations.random"}},
 	} {
@@ -182,7 +211,7 @@ func TestReports(t *testing.T) {
 			}
 			failed := try(t, c.of, c.how, "share", c.fault)
 			if c.says == nil && len(failed) > 0 {
-				t.Error("it fails")
+				t.Errorf("it fails: %v", failed)
 			}
 			for _, text := range c.says {
 				if !strings.Contains(failed[c.fault], text) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,8 @@ type write struct {
 	// by is the member, "" for the test; in is the object whose reconcile it was, if it was one.
 	by string
 	in object
+	// unanswered: its answer got lost, so nobody knows whether it was done.
+	unanswered bool
 	// created says that the object did not exist before. uid is the object's, if the answer told.
 	created bool
 	uid     types.UID
@@ -198,12 +201,33 @@ func (r *record) uids() map[types.UID]bool {
 	return all
 }
 
-// wrote reports whether the version of an object came of a write in this run.
-func (r *record) wrote(uid types.UID, version string) bool {
+// wrote reports whether the version of an object came of a write in this run, or may have.
+func (r *record) wrote(obj metav1.Object) bool {
+	if r.lost(obj) {
+		return true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.writes, func(w write) bool {
-		return w.version == version && (w.uid == "" || w.uid == uid)
+		return w.version == obj.GetResourceVersion() && (w.uid == "" || w.uid == obj.GetUID())
+	})
+}
+
+// uncertain reports whether an answer to a member got lost.
+func (r *record) uncertain(by string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.writes, func(w write) bool { return w.unanswered && w.by == by })
+}
+
+// lost reports whether an object may come of a write whose answer got lost.
+func (r *record) lost(obj metav1.Object) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.writes, func(w write) bool {
+		named := w.Name.Name == obj.GetName()
+		generated := w.Name.Name == "" && w.generateName != "" && w.generateName == obj.GetGenerateName()
+		return w.unanswered && w.Name.Namespace == obj.GetNamespace() && (named || generated)
 	})
 }
 

@@ -109,8 +109,8 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 		}
 	}
 	if r.fault.kills && r.killer.total() == 0 {
-		return nil, errors.New("nobody was killed: in no phase did two members make the writes that one member makes, so " +
-			"nothing was tested")
+		return nil, fmt.Errorf("%s: in no phase did two members make the writes that one member makes, so nothing was "+
+			"tested", r.fault.missed())
 	}
 	if !r.fault.alone {
 		if err := r.shared(); err != nil {

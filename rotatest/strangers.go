@@ -27,7 +27,7 @@ func (k *kit) strangers(r *run) string {
 func (r *run) noteStrangers(all []*unstructured.Unstructured) {
 	r.strange = nil
 	for _, obj := range all {
-		if r.record.wrote(obj.GetUID(), obj.GetResourceVersion()) {
+		if r.record.wrote(obj) {
 			continue
 		}
 		text := nameOf(obj)

@@ -68,7 +68,9 @@ func (r *run) strays(ctx context.Context) error {
 			if !within[obj.Namespace] || !obj.CreationTimestamp.After(r.kit.begun) || r.record.made(w.place()) {
 				continue
 			}
-			if by := managersOf(obj); !r.kit.expected(by) {
+			if r.record.lost(obj) {
+				r.record.adopt(w) // nobody knew its UID
+			} else if by := managersOf(obj); !r.kit.expected(by) {
 				r.record.adopt(w)
 				texts = append(texts, fmt.Sprintf("%s by %s", describe(resource.kind, w.Name), strings.Join(by, ", ")))
 			}

@@ -66,7 +66,8 @@ func (w *wire) operators(next http.RoundTripper) http.RoundTripper {
 const answerTime = 30 * time.Second
 
 // send sends a write. Once it has a connection it goes on, even if the member is killed or gives it up: what the API
-// server accepts has to be in the record. note is called with the answer, whoever waits for it.
+// server accepts has to be in the record. note is called with the answer, whoever waits for it, or with nil if it got
+// lost.
 func (w *wire) send(req *http.Request, next http.RoundTripper, note func(*http.Response)) (*http.Response, error) {
 	if !w.begins() {
 		if req.Body != nil {
@@ -94,8 +95,14 @@ func (w *wire) send(req *http.Request, next http.RoundTripper, note func(*http.R
 		if err == nil {
 			err = readWhole(resp)
 		}
-		if err == nil {
+		mu.Lock()
+		lost := err != nil && sent
+		mu.Unlock()
+		switch {
+		case err == nil:
 			note(resp)
+		case lost:
+			note(nil)
 		}
 		answered <- answer{resp, err}
 	}()
@@ -180,10 +187,61 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return resp, err
 	}
-	if !isNoise(about.Resource) {
-		r.member.run.reconciles.writes(r.member, done)
+	if isNoise(about.Resource) {
+		return r.send(req, done)
 	}
-	return r.member.wire.send(req, r.direct, func(resp *http.Response) { r.note(done, resp) })
+	run := r.member.run
+	run.reconciles.writes(r.member, done)
+	if !run.fault.timesOut || !run.killer.kills(nil, done) {
+		return r.send(req, done)
+	}
+	did := "done"
+	if run.killer.total()%2 == 1 {
+		if resp, err := r.send(req, done); err != nil || resp.StatusCode >= http.StatusMultipleChoices {
+			return resp, err
+		}
+	} else {
+		did = "not done"
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+	}
+	run.tell("it was %s, and answered by a timeout: %s", did, done)
+	return timeout(req), nil
+}
+
+// send sends a member's write, and records it.
+func (r *recorder) send(req *http.Request, done write) (*http.Response, error) {
+	return r.member.wire.send(req, r.direct, func(resp *http.Response) {
+		if resp == nil {
+			r.lost(done, req)
+		} else {
+			r.note(done, resp)
+		}
+	})
+}
+
+// timeout is the answer of an API server that took too long.
+func timeout(req *http.Request) *http.Response {
+	const status = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Timeout", "code": 504,
+		"message": "rotatest: a timeout"}`
+	return &http.Response{
+		StatusCode: http.StatusGatewayTimeout, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)),
+	}
+}
+
+// lost records a write whose answer got lost.
+func (r *recorder) lost(done write, req *http.Request) {
+	done.unanswered = true
+	if done.Name.Name == "" && req.GetBody != nil {
+		if body, err := req.GetBody(); err == nil {
+			if asked := writes.AnswerOf(&http.Response{Header: req.Header, Body: body}); asked != nil {
+				done.Name.Name, done.generateName = asked.Name, asked.GenerateName
+			}
+		}
+	}
+	r.record.add(done)
 }
 
 // note records a write by its answer.
@@ -202,7 +260,7 @@ func (r *recorder) note(done write, resp *http.Response) {
 		}
 	}
 	r.record.add(done)
-	if m := r.member; m != nil && !isNoise(done.Resource) && m.run.killer.kills(m, done) {
+	if m := r.member; m != nil && !isNoise(done.Resource) && !m.run.fault.timesOut && m.run.killer.kills(m, done) {
 		m.die()
 	}
 }

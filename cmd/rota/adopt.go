@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -127,10 +126,6 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 	if o.diff {
 		return nil
 	}
-	if dirty(cmd.Context(), report.Dir, changes) {
-		_, _ = fmt.Fprintln(note, "rota: there were changes before, or files, that are not committed: git cannot tell "+
-			"them from these")
-	}
 	if err := adopt.Write(changes); err != nil {
 		return fmt.Errorf("adopt: %w", err)
 	}
@@ -145,20 +140,6 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
 	}
 	return nil
-}
-
-// dirty reports whether git knows of changes in a folder that are not committed, or does not track a file that is
-// overwritten. Without git there are none.
-func dirty(ctx context.Context, dir string, changes []adopt.Change) bool {
-	status := func(args ...string) bool {
-		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "status", "--porcelain"}, args...)...).Output()
-		return err == nil && len(strings.TrimSpace(string(out))) > 0
-	}
-	files := []string{"--untracked-files=all", "--ignored", "--"}
-	for _, c := range changes {
-		files = append(files, c.File)
-	}
-	return status("--untracked-files=no", ".") || len(files) > 3 && status(files...)
 }
 
 // printAdopt prints a report for people: what becomes of the controllers, and the findings file by file.
@@ -204,8 +185,8 @@ func printAdopt(to io.Writer, p paint, r *adopt.Report, wide bool) error {
 
 // adoptHead prints the summary.
 func adoptHead(b *strings.Builder, r *adopt.Report) {
-	fmt.Fprintf(b, "%s: %s, %s: %d sharded, %s", r.Module, count(len(r.Managers), "manager"),
-		count(len(r.Controllers), "controller"), r.Count(adopt.Sharded), duties(r.Count(adopt.Duty)))
+	fmt.Fprintf(b, "%s: %s, %s: %d sharded, %s", r.Module, counted(len(r.Managers), "manager"),
+		counted(len(r.Controllers), "controller"), r.Count(adopt.Sharded), counted(r.Count(adopt.Duty), "duty"))
 	doubtful := 0
 	for _, c := range r.Controllers {
 		if c.Doubtful {
@@ -223,7 +204,8 @@ func adoptHead(b *strings.Builder, r *adopt.Report) {
 	}
 	b.WriteString("\n")
 	if r.ControllerRuntime+r.ClientGo != "" {
-		fmt.Fprintf(b, "controller-runtime %s, client-go %s\n", orNone(r.ControllerRuntime), orNone(r.ClientGo))
+		fmt.Fprintf(b, "controller-runtime %s, client-go %s\n", cmp.Or(r.ControllerRuntime, "none"),
+			cmp.Or(r.ClientGo, "none"))
 	}
 	if len(r.Controllers) == 0 {
 		return
@@ -243,27 +225,6 @@ func adoptHead(b *strings.Builder, r *adopt.Report) {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", name, kind, c.Becomes, c.Reason)
 	}
 	_ = t.Flush()
-}
-
-func orNone(version string) string {
-	if version == "" {
-		return "none"
-	}
-	return version
-}
-
-func duties(n int) string {
-	if n == 1 {
-		return "1 duty"
-	}
-	return fmt.Sprintf("%d duties", n)
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // adoptLine prints a finding. Why it matters is said once for each code.

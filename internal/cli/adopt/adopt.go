@@ -1,22 +1,18 @@
-// Package adopt reads an operator's source and manifests, reports what has to change for it to run with Rota, and makes
+// Package adopt reads an operator's source, reports what has to change for it to run with Rota, and makes
 // the easy changes in Go files. `rota adopt` prints what it finds.
 //
-// It is a go/analysis analyzer over the SSA form and the call graph of all of the operator's packages. It runs nothing
-// and asks no cluster. What it cannot read, it lists; a controller about which it is not sure becomes a duty.
+// It reads the SSA form and the call graph of all of the operator's packages. It runs nothing and asks no cluster. What
+// it cannot read, it lists; a controller about which it is not sure becomes a duty.
 // docs/adopt.md lists what it does not see.
 package adopt
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
 )
 
@@ -52,9 +48,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{Module: m.path, Dir: m.dir, Rota: name, module: m,
 		Managers: []Manager{}, Controllers: []Controller{}, Findings: []Finding{}}
 	o.Progress(fmt.Sprintf("following the calls of %d packages", len(m.packages)))
-	if err := errors.Join(r.versions(ctx), r.analyze()); err != nil {
+	if err := r.versions(ctx); err != nil {
 		return nil, err
 	}
+	r.analyze()
 	r.sum()
 	return r, nil
 }
@@ -70,34 +67,21 @@ func usesKubernetes(m *module) bool {
 	return false
 }
 
-// analyze runs the analyzer on the packages that compile.
-func (r *Report) analyze() error {
-	var good []*packages.Package
+// analyze scans the packages that compile: all at once, since a reconciler, its builder and its manager are often in
+// different ones.
+func (r *Report) analyze() {
 	var list []*sourcePackage
 	for _, p := range r.module.packages {
 		if p.IllTyped || len(p.Errors) > 0 {
 			r.Broken = append(r.Broken, p.PkgPath+": "+firstError(p))
 			continue
 		}
-		good = append(good, p)
 		list = append(list, &sourcePackage{p.Types, p.TypesInfo, p.Syntax})
 	}
 	r.broken()
-	if len(good) == 0 {
-		return nil
+	if len(list) > 0 {
+		r.take(newScan(r.module.fset, r.Dir, r.Rota, list))
 	}
-	whole := sync.OnceValue(func() *scan { return newScan(r.module.fset, r.Dir, r.Rota, list) })
-	graph, err := checker.Analyze([]*analysis.Analyzer{newAnalyzer(whole)}, good, &checker.Options{Sequential: true})
-	if err != nil {
-		return fmt.Errorf("analysis: %w", err)
-	}
-	for _, a := range graph.Roots {
-		if a.Err != nil {
-			return fmt.Errorf("analysis of %s: %w", a.Package.PkgPath, a.Err)
-		}
-	}
-	r.take(whole())
-	return nil
 }
 
 // broken reports packages that do not compile, of which nothing is read.

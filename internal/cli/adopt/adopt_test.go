@@ -46,9 +46,6 @@ func TestWrite(t *testing.T) {
 	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "new" {
 		t.Errorf("a is %q", text)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".rota*")); len(left) > 0 {
-		t.Error(left)
-	}
 }
 
 func TestRotaName(t *testing.T) {

@@ -54,10 +54,9 @@ func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) 
 		strings.HasPrefix(name.pkg, "github.com/operator-framework/operator-lib/leader") && name.name == "Become":
 		s.find(Must, "OwnLeaderElection", pos, "%s", name.short())
 	case strings.HasPrefix(name.name, "NewSharedInformerFactory") && strings.Contains(name.pkg, "informers"),
-		name.is(clientGo+"/informers", "NewFilteredSharedInformerFactory"):
-		s.find(Look, "ClientInformer", pos, "a factory of informers: %s", name.short())
-	case name.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer",
-		"NewIndexerInformer", "NewReflector", "NewNamedReflector", "NewInformerWithOptions"),
+		name.is(clientGo+"/informers", "NewFilteredSharedInformerFactory"),
+		name.is(clientGo+"/tools/cache", "NewSharedIndexInformer", "NewSharedInformer", "NewInformer",
+			"NewIndexerInformer", "NewReflector", "NewNamedReflector", "NewInformerWithOptions"),
 		strings.HasPrefix(name.name, "New") && value != nil &&
 			isNamed(value.Type(), clientGo+"/tools/cache", "SharedIndexInformer"):
 		s.find(Look, "ClientInformer", pos, "an informer: %s", name.short())
@@ -70,14 +69,20 @@ func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) 
 }
 
 func (s *scan) isGenerated(pos token.Pos) bool {
+	f, _ := s.fileOf(pos)
+	return f != nil && ast.IsGenerated(f)
+}
+
+// fileOf returns the file that a position is in, with the types of its package.
+func (s *scan) fileOf(pos token.Pos) (*ast.File, *types.Info) {
 	for _, p := range s.own {
 		for _, f := range p.files {
 			if f.FileStart <= pos && pos < f.FileEnd {
-				return ast.IsGenerated(f)
+				return f, p.info
 			}
 		}
 	}
-	return false
+	return nil, nil
 }
 
 // makesClient reports whether a call makes a client from a rest.Config. Discovery writes nothing.
@@ -99,11 +104,10 @@ func (s *scan) guarded(config ssa.Value) bool {
 
 // runnable judges what a manager's Add gets.
 func (s *scan) runnable(pos token.Pos, v ssa.Value) {
-	what := types.TypeString(v.Type(), func(p *types.Package) string { return p.Name() })
 	if m, ok := v.(*ssa.MakeInterface); ok {
 		v = m.X
-		what = types.TypeString(v.Type(), func(p *types.Package) string { return p.Name() })
 	}
+	what := types.TypeString(v.Type(), (*types.Package).Name)
 	switch leads, known := s.needsLeader(v.Type()); {
 	case strings.Contains(what, "controller."), known && !leads: // what makes the former is in the report
 	case known:
@@ -166,38 +170,19 @@ func isMaker(c callee) bool {
 		c.is(ctrlrtPath, "NewManager", "NewControllerManagedBy", "NewDutyControllerManagedBy")
 }
 
-// findHidden looks for managers and controllers that are made by a function as a value, and for conversion hubs.
+// findHidden looks for managers and controllers that are made by a function as a value.
 func (s *scan) findHidden() {
-	for _, p := range s.own {
-		for _, f := range p.files {
-			called := map[*ast.Ident]bool{}
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.CallExpr:
-					fun := ast.Unparen(n.Fun)
-					if index, ok := fun.(*ast.IndexExpr); ok {
-						fun = index.X
-					}
-					if sel, ok := fun.(*ast.SelectorExpr); ok {
-						called[sel.Sel] = true
-					} else if id, ok := fun.(*ast.Ident); ok {
-						called[id] = true
-					}
-				case *ast.Ident:
-					obj := p.info.Uses[n]
-					if obj == nil || obj.Pkg() == nil || called[n] || obj.Parent() != obj.Pkg().Scope() {
-						return true
-					}
-					if c := (callee{pkg: obj.Pkg().Path(), name: obj.Name()}); isMaker(c) {
-						level := Must
-						if c.pkg == ctrlrtPath {
-							level = Look
-						}
-						s.find(level, "NotSeen", n.Pos(), "%s is used as a value: what it makes is not seen", c.short())
-					}
-				}
-				return true
-			})
+	for i := range s.each() {
+		for _, op := range i.Operands(nil) {
+			c := valueName(*op)
+			if call, ok := i.(ssa.CallInstruction); !isMaker(c) || ok && call.Common().Value == *op {
+				continue
+			}
+			level := Must
+			if c.pkg == ctrlrtPath {
+				level = Look
+			}
+			s.find(level, "NotSeen", i.Pos(), "%s is used as a value: what it makes is not seen", c.short())
 		}
 	}
 }

@@ -78,13 +78,7 @@ func (s *scan) editController(c *controller, build string) {
 // settle makes the edits of a finding, or says at it why it is left.
 func (s *scan) settle(n *note, pos token.Pos, edit func(*editor) string) {
 	e := &editor{scan: s}
-	for _, p := range s.own {
-		for _, f := range p.files {
-			if f.FileStart <= pos && pos < f.FileEnd {
-				e.file, e.info = f, p.info
-			}
-		}
-	}
+	e.file, e.info = s.fileOf(pos)
 	name := s.fset.PositionFor(pos, false).Filename
 	src, err := os.ReadFile(name)
 	e.src = src

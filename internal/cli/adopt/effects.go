@@ -96,13 +96,9 @@ func (s *scan) waits(f *ssa.Function, has []ssa.Value) bool {
 			if i.Op == token.ARROW {
 				on = i.X
 			}
-		case *ssa.Call:
-			if name := calleeOf(&i.Call); isGroup(name) && name.name == "Wait" {
-				on = receiver(&i.Call)
-			}
-		case *ssa.Defer:
-			if name := calleeOf(&i.Call); isGroup(name) && name.name == "Wait" {
-				on = receiver(&i.Call)
+		case ssa.CallInstruction:
+			if name := calleeOf(i.Common()); isGroup(name) && name.name == "Wait" {
+				on = receiver(i.Common())
 			}
 		}
 		if on != nil && slices.ContainsFunc(has, func(v ssa.Value) bool { return variable(v) == variable(on) }) {

@@ -5,39 +5,11 @@ import (
 	"go/ast"
 	"go/token"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ssa"
 )
-
-// newAnalyzer returns an analyzer that reports what has to change for Rota. whole scans all of an operator's packages:
-// a reconciler, its builder and its manager are often in different ones. If it is nil, each package is looked at alone.
-// The result is the scan.
-func newAnalyzer(whole func() *scan) *analysis.Analyzer {
-	return &analysis.Analyzer{
-		Name: "adopt", Doc: "report what an operator has to change to run with Rota", URL: Page,
-		ResultType: reflect.TypeFor[*scan](),
-		Run: func(pass *analysis.Pass) (any, error) {
-			var s *scan
-			if whole != nil {
-				s = whole()
-			} else {
-				dir := filepath.Dir(pass.Fset.PositionFor(pass.Files[0].Pos(), false).Filename)
-				s = newScan(pass.Fset, dir, filepath.Base(dir), []*sourcePackage{{pass.Pkg, pass.TypesInfo, pass.Files}})
-			}
-			for _, d := range s.found {
-				here := func(f *ast.File) bool { return f.FileStart <= d.pos && d.pos < f.FileEnd }
-				if d.Known == "" && slices.ContainsFunc(pass.Files, here) {
-					pass.Report(d.diagnostic())
-				}
-			}
-			return s, nil
-		},
-	}
-}
 
 // note is a finding with its place in the source, the edits that settle it, and the imports that these need.
 type note struct {
@@ -45,15 +17,6 @@ type note struct {
 	pos     token.Pos
 	edits   []analysis.TextEdit
 	imports []string
-}
-
-func (n *note) diagnostic() analysis.Diagnostic {
-	d := analysis.Diagnostic{Pos: n.pos, Category: n.Code, Message: n.Code + ": " + n.Text, URL: n.Link}
-	if n.Written {
-		d.Message = n.Code + "+: " + n.Text
-		d.SuggestedFixes = []analysis.SuggestedFix{{Message: n.Instead, TextEdits: n.edits}}
-	}
-	return d
 }
 
 // scan is what was found in an operator's source.
