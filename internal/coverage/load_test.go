@@ -56,9 +56,8 @@ func TestWrongLoads(t *testing.T) {
 	for _, text := range []string{"7", "7 x", "7 -1", "9-8 1", "x 1", "7 1\n7 1", "8 1\n7 1", "0-5 1\n5 1", "99999 1"} {
 		data := encode(t, &coverage.Report{Member: "a", Fold: 1, Digests: coverage.Digests{}})
 		data["loads"] = text
-		if _, err := coverage.Decode(data); err == nil || !strings.Contains(err.Error(), "loads") {
-			t.Errorf("%q: error %v, want one that names the field", text, err)
-		}
+		_, err := coverage.Decode(data)
+		require.ErrorSays(t, err, "loads")
 	}
 }
 
@@ -88,8 +87,7 @@ func TestHottestObjects(t *testing.T) {
 	}
 	for _, line := range []string{"Website", `Website "a" 1 2 "c"`, `Website "a/b" x 2 "c"`, `Website "a/b" 1 -2 "c"`, `Website "a/b" 1 2 "c`} {
 		text["hottest"] = line
-		if _, err := coverage.Decode(text); err == nil || !strings.Contains(err.Error(), "field hottest, line 1") {
-			t.Errorf("%s: error %v", line, err)
-		}
+		_, err := coverage.Decode(text)
+		require.ErrorSays(t, err, "field hottest, line 1")
 	}
 }

@@ -22,9 +22,7 @@ func TestCheck(t *testing.T) {
 		"package named\nvar x int = \"\"\n":                              "would not compile",
 		"package named\nimport _ \"github.com/rota-dev/rota/nowhere\"\n": ErrNoRota.Error(),
 	} {
-		if err := r.Check(t.Context(), []Change{{File: file, New: []byte(text)}}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
+		require.ErrorSays(t, r.Check(t.Context(), []Change{{File: file, New: []byte(text)}}), want)
 	}
 }
 
@@ -36,9 +34,7 @@ func TestWrite(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(dir, "a"), "old")
 	writeFile(t, filepath.Join(dir, "b"), "other")
-	if err := Write([]Change{change("a"), change("b")}); err == nil || !strings.Contains(err.Error(), "nothing was written") {
-		t.Error(err)
-	}
+	require.ErrorSays(t, Write([]Change{change("a"), change("b")}), "nothing was written")
 	if text, _ := os.ReadFile(filepath.Join(dir, "a")); string(text) != "old" {
 		t.Errorf("a is %q", text)
 	}

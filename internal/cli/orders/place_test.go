@@ -50,9 +50,7 @@ func TestStartCanary(t *testing.T) {
 	} {
 		one := tab.Clone()
 		c.change(one)
-		if err := orders.StartCanary(one, c.of, by); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("error %v, want one with %q", err, text)
-		}
+		require.ErrorSays(t, orders.StartCanary(one, c.of, by), text)
 	}
 	if err := orders.StartCanary(tab, want, by); !errors.Is(err, orders.ErrAsItIs) {
 		t.Errorf("the same order again: %v", err)
@@ -73,17 +71,13 @@ func TestStartCanary(t *testing.T) {
 
 func TestEndCanary(t *testing.T) {
 	tab := pair()
-	for name, do := range map[string]func(*table.Table) error{
+	for _, do := range map[string]func(*table.Table) error{
 		"promote": orders.PromoteCanary, "abort": func(t *table.Table) error { return orders.AbortCanary(t, by) },
 	} {
-		if err := do(tab); err == nil || !strings.Contains(err.Error(), "there is no canary") {
-			t.Errorf("%s without one: %v", name, err)
-		}
+		require.ErrorSays(t, do(tab), "there is no canary")
 	}
 	tab.Canary = table.Canary{Build: "v8", Steps: []int{5}, Since: 1}
-	if err := orders.PromoteCanary(tab); err == nil || !strings.Contains(err.Error(), "no member is of the canary's build v8") {
-		t.Errorf("promote without members: %v", err)
-	}
+	require.ErrorSays(t, orders.PromoteCanary(tab), "no member is of the canary's build v8")
 	awaited := tab.Clone()
 	if err := orders.AbortCanary(awaited, by); err != nil || awaited.Canary.On() {
 		t.Errorf("abort before it began: %v, %+v", err, awaited.Canary)
@@ -160,16 +154,12 @@ func TestPin(t *testing.T) {
 			return tab
 		}(), "team/other", "pool=large", false},
 	} {
-		if err := pin(c.tab.Clone(), c.object, c.labels, c.expect); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("error %v, want one with %q", err, text)
-		}
+		require.ErrorSays(t, pin(c.tab.Clone(), c.object, c.labels, c.expect), text)
 	}
 	if err := pin(tab.Clone(), "team/other", "pool=small", true); err != nil {
 		t.Errorf("expected: %v", err)
 	}
-	if err := orders.Unpin(tab, "team/other"); err == nil || !strings.Contains(err.Error(), "what is pinned is team/site") {
-		t.Errorf("unpin another: %v", err)
-	}
+	require.ErrorSays(t, orders.Unpin(tab, "team/other"), "what is pinned is team/site")
 	if err := orders.Unpin(tab, "team/site"); err != nil || len(tab.Pins) > 0 {
 		t.Errorf("unpin: %v", err)
 	}

@@ -123,15 +123,13 @@ func TestDecodeRefusesAbbreviationsUnknown(t *testing.T) {
 	} {
 		text := table.Encode(fleet(100, 1, 256))
 		text[test.field] = strings.Replace(text[test.field], test.old, test.new, 1)
-		if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %q for %q: error %v; want one with %q", test.field, test.new, test.old, err, test.want)
-		}
+		_, err := table.Decode(text)
+		require.ErrorSays(t, err, test.want)
 	}
 	text := table.Encode(fleet(100, 1, 256))
 	text["podUIDs"] = "only-one"
-	if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), "podUIDs ends before") {
-		t.Errorf("too few POD_UIDs: %v", err)
-	}
+	_, err := table.Decode(text)
+	require.ErrorSays(t, err, "podUIDs ends before")
 	delete(text, "base")
 	if _, err := table.Decode(text); err == nil {
 		t.Error("without base: no error")

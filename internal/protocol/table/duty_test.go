@@ -158,9 +158,7 @@ func TestValidDuties(t *testing.T) {
 	} {
 		tab := withDuties()
 		test.change(tab)
-		if err := tab.Valid(); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("Valid() = %v, want an error with %q", err, test.want)
-		}
+		require.ErrorSays(t, tab.Valid(), test.want)
 	}
 }
 
@@ -190,13 +188,11 @@ func TestDecodeRefusesDuties(t *testing.T) {
 		if test.field == "able" && test.new == "" {
 			text["able"] = "258 *\n"
 		}
-		if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s with %q: %v, want an error with %q", test.field, test.new, err, test.want)
-		}
+		_, err := table.Decode(text)
+		require.ErrorSays(t, err, test.want)
 	}
 	text := table.Encode(sample())
 	text["older"] = "soon"
-	if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), "field older") {
-		t.Errorf("older %q: %v", text["older"], err)
-	}
+	_, err := table.Decode(text)
+	require.ErrorSays(t, err, "field older")
 }

@@ -1,7 +1,6 @@
 package table_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,17 +55,14 @@ func TestOrdersSurviveTheText(t *testing.T) {
 func TestOrdersNeedMembersThatReadThem(t *testing.T) {
 	tab := ordered(t)
 	tab.Members[2].MaxFormat = table.DutyFormat
-	if err := tab.Valid(); err == nil || !strings.Contains(err.Error(), "table format 4") {
-		t.Errorf("a member does not read of orders: error %v", err)
-	}
+	require.ErrorSays(t, tab.Valid(), "table format 4")
 	if old := tab.NotReading(table.OrderFormat); len(old) != 1 || old[0].ID != "c-1" {
 		t.Errorf("members that do not read of orders: %v", old)
 	}
 	text := table.Encode(ordered(t))
 	text["format"] = "3"
-	if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), "field orders") {
-		t.Errorf("orders in an older format: error %v", err)
-	}
+	_, err := table.Decode(text)
+	require.ErrorSays(t, err, "field orders")
 	for _, lines := range []string{"pause", "pause x -", "pause 0 -", "pause 1 %", "pause 1 -\npause 2 -", "drain a-1 a u main 1 0",
 		"drain a-1 a u main 1 x -", "drain b-1 b u main 1 0 -\ndrain a-1 a u main 1 0 -", "stop 1 -", "\n"} {
 		text := table.Encode(ordered(t))

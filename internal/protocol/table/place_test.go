@@ -2,7 +2,6 @@ package table_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -75,9 +74,7 @@ func TestPlacesSurviveTheText(t *testing.T) {
 func TestPlacesNeedMembersThatReadThem(t *testing.T) {
 	tab := placed(t, slot.KeyName)
 	tab.Members[0].MaxFormat = table.OrderFormat
-	if err := tab.Valid(); err == nil || !strings.Contains(err.Error(), "table format 5") {
-		t.Errorf("a member does not read of canaries: error %v", err)
-	}
+	require.ErrorSays(t, tab.Valid(), "table format 5")
 	for _, field := range []string{"orders", "pins", "labels"} {
 		text := table.Encode(placed(t, slot.KeyName))
 		kept := text[field]
@@ -85,9 +82,8 @@ func TestPlacesNeedMembersThatReadThem(t *testing.T) {
 		delete(text, "pins")
 		delete(text, "labels")
 		text["format"], text[field] = "4", kept
-		if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), "field "+field) {
-			t.Errorf("%s in an older format: error %v", field, err)
-		}
+		_, err := table.Decode(text)
+		require.ErrorSays(t, err, "field "+field)
 	}
 }
 
@@ -136,9 +132,7 @@ func TestPlacesRefused(t *testing.T) {
 	} {
 		one := placed(t, slot.KeyName)
 		change(one)
-		if err := one.Valid(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
+		require.ErrorSays(t, one.Valid(), want)
 	}
 	text := table.Encode(placed(t, slot.KeyName))
 	for _, lines := range []string{
@@ -154,9 +148,8 @@ func TestPlacesRefused(t *testing.T) {
 	for field, lines := range map[string]string{"pins": "a b=c 0 -", "labels": "x a=1"} {
 		text := table.Encode(placed(t, slot.KeyName))
 		text[field] = lines
-		if _, err := table.Decode(text); err == nil || !strings.Contains(err.Error(), "field "+field) {
-			t.Errorf("%s %q: error %v", field, lines, err)
-		}
+		_, err := table.Decode(text)
+		require.ErrorSays(t, err, "field "+field)
 	}
 }
 
