@@ -32,7 +32,7 @@ import (
 func slow(t *testing.T) {
 	t.Helper()
 	if os.Getenv("SLOW") == "" {
-		t.Skip("downloads operators and tools, and compiles what they depend on: make check WHAT=adopt")
+		t.Skip("downloads operators and tools: make check WHAT=adopt")
 	}
 }
 

@@ -254,7 +254,7 @@ func (s *scan) judge() {
 		case c.typed:
 			c.refuse("its requests are typed: the builder of package ctrlrt has reconcile.Request only")
 		case c.escapes:
-			c.refuse("its builder is passed on, and was not followed")
+			c.refuse("its builder is passed on, and was not followed: what is built with it is not in this report")
 			continue
 		case !c.hasFor:
 			c.refuse("it has no For, so there is no kind to shard by")

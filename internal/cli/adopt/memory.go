@@ -158,9 +158,12 @@ func written(i ssa.Instruction) (target ssa.Value, behind bool) {
 // inObject reports whether a value is in an object of Kubernetes, whose types have DeepCopyInto, or in a variable that
 // the compiler made for a loop. An object that stays in memory is found where it is put there.
 func inObject(v ssa.Value) bool {
+	isObject := func(v ssa.Value) bool { return types.NewMethodSet(v.Type()).Lookup(nil, "DeepCopyInto") != nil }
 	switch x := container(v).(type) {
 	case *ssa.FieldAddr:
-		return types.NewMethodSet(x.X.Type()).Lookup(nil, "DeepCopyInto") != nil || inObject(x.X)
+		return isObject(x.X) || inObject(x.X)
+	case *ssa.Parameter:
+		return isObject(x)
 	case *ssa.Alloc:
 		return strings.HasPrefix(x.Comment, "jump$")
 	case *ssa.FreeVar:
