@@ -101,7 +101,12 @@ func build(in input) *Rota {
 		}
 	}
 	r.addDuties()
-	counts, duties := t.Counts(), t.DutyCounts()
+	counts, duties := t.Counts(), map[string]int{}
+	for _, d := range r.Duties {
+		if !table.OwnDuty(d.Name) {
+			duties[d.Owner]++
+		}
+	}
 	for _, m := range t.Members {
 		r.Members = append(r.Members, r.member(m, in, counts[m.ID], duties[m.ID]))
 	}

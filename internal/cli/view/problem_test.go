@@ -300,6 +300,8 @@ func TestBuild(t *testing.T) {
 	in := healthy(t)
 	in.table.Runs[0].Next = "b"
 	in.table.Runs[1].Unsettled = true
+	in.table.Duties = append(in.table.Duties, table.OwnDuties+"scrub") // counts as none
+	in.table.Runs = append(in.table.Runs, table.Run{Slots: slot.Range{First: 257, Last: 257}, Owner: "b", Epoch: 43})
 	in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseExpelled}}
 	in.reports[0].Handovers = []coverage.Handover{{
 		Slots: slot.SetOf(slot.Range{First: 0, Last: 127}), Count: 128, From: "c", Cause: table.CauseHanded, Epoch: 41,

@@ -261,9 +261,9 @@ func (t *Table) Counts() map[string]int {
 	return t.counts(func(r Run) bool { return !t.IsDuty(r.Slots.First) })
 }
 
-// DutyCounts is Counts for duties alone, without the rota's own.
+// DutyCounts is Counts for duties alone.
 func (t *Table) DutyCounts() map[string]int {
-	return t.counts(func(r Run) bool { name := t.Duty(r.Slots.First); return name != "" && !OwnDuty(name) })
+	return t.counts(func(r Run) bool { return t.Duty(r.Slots.First) != "" })
 }
 
 func (t *Table) counts(match func(Run) bool) map[string]int {
