@@ -93,7 +93,9 @@ func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 	if q.arrivals.taken(r) {
 		priority = 0
 	}
-	q.controller.Take(r.NamespacedName)
+	if q.controller.Take(r.NamespacedName) {
+		q.priorities.Forget(r)
+	}
 	return r, priority, shutdown
 }
 

@@ -121,15 +121,18 @@ func (c *Controller) NoteDropped(key types.NamespacedName) {
 // keys are those of a controller.
 type keys = work.Keys[types.NamespacedName, work.Flying]
 
-// Take notes that a worker got the key from the queue.
-func (c *Controller) Take(key types.NamespacedName) {
+// Take notes that a worker got the key from the queue. It reports whether the queue has to forget the key's failures:
+// they are from before the slot was lost, and are counted anew.
+func (c *Controller) Take(key types.NamespacedName) (anew bool) {
 	wait, stranger := c.Work.Take(key)
+	c.Work.With(func(k *keys) { anew = k.Anew(key) })
 	c.pace.waited(c.env.Now, wait)
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
 			"that NewQueue returned, and not to the work queue that it wraps", "object", key.String())
 	}
+	return anew
 }
 
 // Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends when

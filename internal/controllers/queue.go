@@ -161,8 +161,8 @@ func (q *Queue[T]) Get() (T, bool) {
 	if shutdown {
 		return item, shutdown
 	}
-	if key, ok := q.about(item); ok {
-		q.controller.Take(key)
+	if key, ok := q.about(item); ok && q.controller.Take(key) {
+		q.TypedRateLimitingInterface.Forget(item)
 	}
 	return item, shutdown
 }

@@ -303,3 +303,29 @@ func TestKeysAddedWithABackOffHaveFailed(t *testing.T) {
 		})
 	}
 }
+
+// An object that failed before its slot was lost and came back is counted anew. So is its backoff: with the former one, it
+// would count as well for as long as that lasts.
+func TestBackoffsBeginAnewWithTheSlot(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		r := testRota(t)
+		q, inner := testQueue(t, r)
+		own(r, testItem)
+		q.Add(testItem)
+		for range 2 {
+			item, _ := q.Get()
+			if _, ok := q.queue.Controller().Admit(t.Context(), types.NamespacedName(item)); !ok {
+				t.Fatal("not admitted")
+			}
+			q.AddRateLimited(item)
+			q.Done(item)
+			if lost {
+				q.queue.Controller().Forget(slot.SetOf(slot.Range{First: 0, Last: slot.Slot(r.cfg.Slots - 1)}))
+			}
+			q.Add(item) // it comes with its slot
+		}
+		if n := inner.NumRequeues(testItem); n != map[bool]int{false: 2, true: 1}[lost] {
+			t.Errorf("lost %t: %d failures", lost, n)
+		}
+	}
+}

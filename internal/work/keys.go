@@ -25,8 +25,10 @@ type Keys[K comparable, F any] struct {
 	slots   map[slot.Slot]*inSlot[K, F]
 	// flying and ailing are the entries with a flight and with an ailment: few, of many.
 	flying, ailing map[K]*entry[K, F]
-	sum            sum[K]
-	losses         losses[K]
+	// lapsed are keys that ailed when their slot was lost, up to ExplainedAilments.
+	lapsed map[K]struct{}
+	sum    sum[K]
+	losses losses[K]
 }
 
 // inSlot is what is known of a slot.
@@ -93,7 +95,7 @@ type Flight[F any] struct {
 func NewKeys[K comparable, F any]() *Keys[K, F] {
 	return &Keys[K, F]{
 		entries: map[K]*entry[K, F]{}, slots: map[slot.Slot]*inSlot[K, F]{},
-		flying: map[K]*entry[K, F]{}, ailing: map[K]*entry[K, F]{},
+		flying: map[K]*entry[K, F]{}, ailing: map[K]*entry[K, F]{}, lapsed: map[K]struct{}{},
 		losses: losses[K]{called: map[K]struct{}{}},
 	}
 }
@@ -424,6 +426,9 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 	for key, e := range k.ailing {
 		if set.Has(e.ailment.Slot) {
 			k.Heal(key)
+			if len(k.lapsed) < ExplainedAilments {
+				k.lapsed[key] = struct{}{}
+			}
 		}
 	}
 	k.sum.forget(func(_ K, s slot.Slot) bool { return set.Has(s) })
