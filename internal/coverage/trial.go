@@ -25,8 +25,8 @@ func (t *Trial) counts() []*int64 {
 	}
 }
 
-// encode returns build, began, step, and the counts; and for each sort of tries how many, and the sums of seconds, their
-// squares, their logarithms and the squares of these.
+// encode returns build, began, step, and the counts; and for each sort of tries how many, and the sums of seconds,
+// their squares, their logarithms and the squares of these.
 func (t *Trial) encode() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %d %d", t.Build, t.Began, t.Step)

@@ -116,8 +116,8 @@ func (k *Keys[K, F]) Cleared(key K) {
 	k.Heal(key)
 }
 
-// Anew says, once, that a key ailed when its slot was lost. Its failures are counted anew, so a backoff that still counts
-// the former ones is out of date.
+// Anew says, once, that a key ailed when its slot was lost. Its failures are counted anew, so a backoff that still
+// counts the former ones is out of date.
 func (k *Keys[K, F]) Anew(key K) bool {
 	_, anew := k.lapsed[key]
 	delete(k.lapsed, key)

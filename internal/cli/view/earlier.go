@@ -184,8 +184,8 @@ func (r *Rota) overForAll(w Warning) string {
 			return "that member has gone"
 		}
 	case "SetupDiffers":
-		if _, unread := r.Unread("reports"); !unread && len(r.Differences) == 0 && !r.hasProblem(SetupClash) && len(r.Reports) == len(r.Members) &&
-			!strings.HasPrefix(w.Message, "This member takes no slots") {
+		if _, unread := r.Unread("reports"); !unread && len(r.Differences) == 0 && !r.hasProblem(SetupClash) &&
+			len(r.Reports) == len(r.Members) && !strings.HasPrefix(w.Message, "This member takes no slots") {
 			return "members are alike"
 		}
 	case KindNotServed:

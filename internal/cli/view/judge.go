@@ -181,11 +181,10 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 			w.unknown(text+"; reports come every few seconds, so ask again", m.ID, n)
 		}
 	} else if age := report.Waiting[p.slot]; age > 0 {
-		hangs := ""
+		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 		for _, b := range report.Blocked {
-			hangs += "; reconciles that hang keep all workers of controller " + b.Controller + " busy"
+			w.note("reconciles that hang keep all workers of controller %s busy", b.Controller)
 		}
-		w.note("the oldest key of slot %d has been waiting for a worker for %s%s", n, ago(age.Seconds()), hangs)
 	}
 }
 

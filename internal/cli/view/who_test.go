@@ -234,7 +234,7 @@ func TestWho(t *testing.T) {
 		"a key waits": {func(q *question) {
 			q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second}
 			q.in.reports[1].Blocked = []coverage.Blocked{{Controller: "site", Workers: 1, Waiting: 3}}
-		}, WorksYes, []string{"waiting for a worker for 12s; reconciles that hang keep all workers of controller site busy"}},
+		}, WorksYes, []string{"reconciles that hang keep all workers of controller site busy"}},
 		"a warning": {func(q *question) {
 			q.in.warnings = []Warning{
 				{At: now, Member: "pod-b", Reason: "ReconcilesFail"}, {At: now, Member: "a", Reason: "Other"},

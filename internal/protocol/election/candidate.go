@@ -86,10 +86,10 @@ type Request struct {
 //  2. Every write changes what the Lease says, also in seconds. So a stock replica waits from the renewal on.
 //  3. Until is 0 from the moment on at which this member learns, by a look or from a watch, that the rota does not have
 //     the Lease. No answer to a request that was sent before that moves it again, unless it tells of a later version.
-//  4. No renewal from before a look after Join counts: the member that leaves last releases the Lease only if that is as
-//     it was before the table lost its last member (see Freeze). Before Join, nothing is written. But for how long
-//     another one's Lease has said the same, or has been missing, counts: the wait for that and the one for a new table
-//     (R16) run at the same time.
+//  4. No renewal from before a look after Join counts: the member that leaves last releases the Lease only if that is
+//     as it was before the table lost its last member (see Freeze). Before Join, nothing is written. But for how long
+//     another one's Lease has said the same, or has been missing, counts: the wait for that and the one for a new
+//     table (R16) run at the same time.
 //
 // A Candidate is not safe for concurrent use.
 type Candidate struct {
