@@ -80,9 +80,8 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 		failure.Text = coverage.ErrorText(err) // which calls the error
 	}
 	took := failure.At - f.With.Begun
-	canary := c.env.Canary()
 	c.Work.With(func(k *keys) {
-		if step := c.trial.at(canary); step != nil && !f.Gone && !k.Ails(key) {
+		if step := c.trial.at(c.env.Canary()); step != nil && !f.Gone && !k.Ails(key) {
 			step.Try(key, f.Arrived, took, f.Beside, f.Err != nil)
 		}
 		switch {

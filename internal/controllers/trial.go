@@ -39,17 +39,19 @@ func (s *Set) Trial() *coverage.Trial {
 		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind))}
 		c.Work.With(func(k *keys) {
 			one.Tally = c.trial.at(canary).Tally
-			k.Ailments(func(_ types.NamespacedName, of work.Ailment) {
+			failing := map[types.NamespacedName]bool{}
+			k.Ailments(func(key types.NamespacedName, of work.Ailment) {
 				one.Ailing++
 				if of.Failures >= coverage.FailingInRow {
-					one.Failing++
+					failing[key] = true
 				}
 			})
-			k.Flights(func(_ types.NamespacedName, f work.Flight[work.Flying]) {
+			k.Flights(func(key types.NamespacedName, f work.Flight[work.Flying]) {
 				if now.Sub(f.With.Since) >= coverage.HangingAfter {
-					one.Failing++
+					failing[key] = true
 				}
 			})
+			one.Failing = int64(len(failing))
 		})
 		out.Side = out.Plus(one)
 	}

@@ -44,7 +44,7 @@ func full() *coverage.Report {
 			{Slots: slot.Range{First: 7, Last: 7}, Workers: 1.25}, {Slots: slot.Range{First: 16, Last: 21}, Workers: 0.04},
 		},
 		Trial: &coverage.Trial{Build: "v8", Began: 1763712000, Step: 1, Side: trial.Side{Objects: 120, Ailing: 5, Failing: 2, Tally: trial.Tally{
-			Tries: 412, Arrived: 110, ArrivedFailed: 4, Changed: 290, Failed: 3,
+			Tries: 412, Seen: 300, Arrived: 110, ArrivedFailed: 4, Changed: 290, Failed: 3,
 			Times: [trial.Sorts]trial.Times{{N: 280, Seconds: 8.25, Squares: 0.5, Logs: -1648.125, LogSquares: 6600.5}, 3: {N: 1, Logs: 1}},
 		}}},
 		Would: []coverage.Would{{Kind: cm, Objects: 12, Unlabelled: 5},

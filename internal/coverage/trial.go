@@ -21,7 +21,7 @@ type Trial struct {
 // counts returns the numbers of a trial but Step, in the order in which a report has them.
 func (t *Trial) counts() []*int64 {
 	return []*int64{
-		&t.Objects, &t.Ailing, &t.Failing, &t.Tries, &t.Arrived, &t.ArrivedFailed, &t.Changed, &t.Failed,
+		&t.Objects, &t.Ailing, &t.Failing, &t.Tries, &t.Seen, &t.Arrived, &t.ArrivedFailed, &t.Changed, &t.Failed,
 	}
 }
 

@@ -426,9 +426,13 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 	for key, e := range k.ailing {
 		if set.Has(e.ailment.Slot) {
 			k.Heal(key)
-			if len(k.lapsed) < ExplainedAilments {
-				k.lapsed[key] = struct{}{}
+			for one := range k.lapsed { // another one gives way: most of them are other members' by now
+				if len(k.lapsed) < ExplainedAilments {
+					break
+				}
+				delete(k.lapsed, one)
 			}
+			k.lapsed[key] = struct{}{}
 		}
 	}
 	k.sum.forget(func(_ K, s slot.Slot) bool { return set.Has(s) })

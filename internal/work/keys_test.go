@@ -451,6 +451,12 @@ func TestFailuresAreBounded(t *testing.T) {
 		}
 		texts += len(a.Text)
 	})
+	k.Forget(slot.SetOf(slot.Range{})) // all failed in slot 0
+	k.Fail("mine", work.Failure{Slot: 1})
+	k.Forget(slot.SetOf(slot.Range{First: 1, Last: 1}))
+	if !k.Anew("mine") || k.Anew("mine") || k.Anew("other") {
+		t.Error("after many others, a key that failed before its slot was lost is not counted anew, or twice")
+	}
 	if ailments != all || texts != explained*len("boom") {
 		t.Errorf("%d keys ail, and %d bytes explain them; want %d and %d", ailments, texts, all, explained*len("boom"))
 	}

@@ -221,8 +221,8 @@ func (w *writer) mayBeLost(req *http.Request, note *noted) error {
 	if w.env.Left() <= 0 {
 		err = ErrDeadline
 	}
-	return fmt.Errorf("%s %s was not sent, since it may belong to a reconcile that goes on without its slot: %w (it was "+
-		"made with a context that is not that of a reconcile)", req.Method, req.URL.Path, err)
+	return fmt.Errorf("%s %s was not sent, since it may belong to a reconcile that goes on without its slot: pass the "+
+		"context of the reconcile to the client, or try again when that one has returned: %w", req.Method, req.URL.Path, err)
 }
 
 // body is the rest of an answer's body.

@@ -125,14 +125,14 @@ func New(cfg Config) *Candidate {
 }
 
 // Join says that the table names this member. It may be called again. If the Lease was not the rota's before, what is
-// known of it stays.
+// known of it stays, unless it is from before Freeze: nobody has looked since.
 func (c *Candidate) Join(now member.Time) {
 	if c.joined {
 		return
 	}
 	before := *c
 	*c = Candidate{cfg: c.cfg, rng: c.rng, joined: true, term: c.term + 1, turns: c.turns, next: now.Mono}
-	if before.known && before.seen.Holder != c.cfg.Holder {
+	if before.known && !before.frozen && before.seen.Holder != c.cfg.Holder {
 		c.seen, c.known, c.at, c.since, c.other = before.seen, true, before.at, before.since, before.other
 	}
 }
@@ -294,11 +294,17 @@ func (c *Candidate) look(now member.Time, start time.Duration, r Record) {
 
 // Freeze stops looking and renewing, because this member sends the change of the table that removes it and leaves no
 // other. If that succeeds, and nobody writes the Lease meanwhile, it can be released: a member that joined afterwards
-// knows only of renewals after that, so it has no right to work yet.
-func (c *Candidate) Freeze() { c.frozen = true }
+// knows only of renewals after that, so it has no right to work yet. One that has not joined goes on looking: the
+// change makes a table without members.
+func (c *Candidate) Freeze() { c.frozen = c.frozen || c.joined }
 
 // Thaw goes on: the change of the table did not happen, or nobody knows.
-func (c *Candidate) Thaw() { c.frozen = false }
+func (c *Candidate) Thaw() {
+	if c.frozen && !c.joined {
+		c.known = false // it was kept for Release
+	}
+	c.frozen = false
+}
 
 // Release returns the request that releases the Lease, as stock replicas do; false: it is not the rota's, or not known.
 // It has no Answer.

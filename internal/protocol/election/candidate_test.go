@@ -423,6 +423,23 @@ func TestCandidate(t *testing.T) {
 			9s quiet
 			9s quit
 			9s release v1`,
+		"what it saw before it froze is no wait": `
+			100s join
+			100s get v1 stock 15 990
+			101s freeze
+			101s quit
+			102s join
+			102s get v1 stock 15 990
+			102.1s quiet`,
+		"nor if the change of the table failed meanwhile": `
+			100s join
+			100s get v1 stock 15 990
+			101s freeze
+			101s quit
+			101s thaw
+			102s join
+			102s get v1 stock 15 990
+			102.1s quiet`,
 		"a member that leaves while it waits releases nothing": `
 			0s join
 			0s get v1 stock 15 990

@@ -41,7 +41,8 @@ const most = 1 << 50
 // objects, each once: one that is tried a thousand times says no more of a build than one that is tried once. The zero
 // value has no tries. Objects counts one.
 type Tally struct {
-	Tries int64
+	// Tries are of Seen objects.
+	Tries, Seen int64
 	// Arrived objects were reconciled since a handover brought them, and ArrivedFailed of them failed then. These come all
 	// at once, and of the objects that fail with every build each fails once more.
 	Arrived, ArrivedFailed int64
@@ -65,18 +66,23 @@ type Times struct {
 // shortest is how long a try takes at least, so that it has a logarithm.
 const shortest = time.Microsecond
 
-// Arrive counts another object that a handover brought, and a try.
-func (t *Tally) Arrive(failed bool) {
-	t.Tries++
+// arrive counts another object that a handover brought.
+func (t *Tally) arrive(failed bool) {
 	t.Arrived++
 	if failed {
 		t.ArrivedFailed++
 	}
 }
 
-// Add counts another object that changed, and a try: how long it took, beside how many others, and whether it failed.
+// Add counts another object that changed, and its try: how long it took, beside how many others, and whether it failed.
 func (t *Tally) Add(took time.Duration, beside int, failed bool) {
 	t.Tries++
+	t.Seen++
+	t.change(took, beside, failed)
+}
+
+// change counts another object that changed.
+func (t *Tally) change(took time.Duration, beside int, failed bool) {
 	t.Changed++
 	if failed {
 		t.Failed++
@@ -110,6 +116,7 @@ func (t Times) possible() bool {
 // Plus returns the sum of two tallies.
 func (t Tally) Plus(other Tally) Tally {
 	t.Tries += other.Tries
+	t.Seen += other.Seen
 	t.Arrived += other.Arrived
 	t.ArrivedFailed += other.ArrivedFailed
 	t.Changed += other.Changed
@@ -129,13 +136,14 @@ func (t Tally) Possible() bool {
 		}
 		timed += of.N
 	}
-	return 0 <= t.ArrivedFailed && t.ArrivedFailed <= t.Arrived && t.Arrived <= t.Tries && t.Tries < most &&
-		0 <= t.Failed && t.Failed <= t.Changed && t.Changed <= t.Tries && timed <= t.Changed
+	return 0 <= t.ArrivedFailed && t.ArrivedFailed <= t.Arrived && t.Arrived <= t.Seen && 0 <= t.Failed &&
+		t.Failed <= t.Changed && t.Changed <= t.Seen && timed <= t.Changed && t.Seen <= t.Tries && t.Tries < most
 }
 
 const (
-	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good. Of so many of a
-	// build that fails with 2 % of all objects, two or more fail in 98 of 100 cases.
+	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good; and of how many
+	// objects, or of half of those that the members have. Of so many objects of a build that fails with 2 % of all, two or
+	// more fail in 98 of 100 cases.
 	Enough = 300
 	// few is how many objects that changed a verdict needs, that it takes longer and that it does not.
 	few = 30
@@ -184,8 +192,14 @@ func Compare(canary, others Side) Verdict {
 		v.Bad, v.Text = true, "it fails more often: "+v.Text
 	case by > sureBy:
 		v.Bad, v.Text = true, "it takes longer: "+v.Text
+	case 0 < canary.Objects && canary.Objects < few:
+		v.Text = fmt.Sprintf("the canary has %d objects, and a verdict needs %d: give it a larger share, or promote it "+
+			"yourself: %s", canary.Objects, few, v.Text)
 	case canary.Tries < Enough || others.Tries < Enough:
 		v.Text = fmt.Sprintf("fewer than %d reconciles: %s", Enough, v.Text)
+	case canary.Seen < canary.enough() || others.Seen < others.enough():
+		v.Text = fmt.Sprintf("reconciles of %d objects, and %d of others, where a verdict needs %d and %d: %s", canary.Seen,
+			others.Seen, canary.enough(), others.enough(), v.Text)
 	case c.n < few:
 		v.Text = fmt.Sprintf("fewer than %d objects that changed can be compared: %s", few, v.Text)
 	case math.Min(chance, arrived) < suspect || by > suspectBy:
@@ -194,6 +208,14 @@ func Compare(canary, others Side) Verdict {
 		v.Good = true
 	}
 	return v
+}
+
+// enough is of how many objects a verdict needs tries.
+func (s Side) enough() int64 {
+	if s.Objects == 0 {
+		return Enough
+	}
+	return min(Enough, (s.Objects+1)/2)
 }
 
 // chanceOf is the probability that k or more of n are so by chance where l of m others are; 1 if the difference does

@@ -68,10 +68,12 @@ func TestCompare(t *testing.T) {
 // TestArrivalsAreNotTimed: what a handover brings says nothing of how long reconciles take.
 func TestArrivalsAreNotTimed(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 0)) // must be repeatable
-	others, canary := tries(chance, 5000, 0, 20*time.Millisecond), trial.Side{}
-	for range 500 {
-		canary.Arrive(false)
+	others := tries(chance, 5000, 0, 20*time.Millisecond)
+	var came trial.Objects[int]
+	for key := range 500 {
+		came.Try(key, true, time.Minute, 0, false)
 	}
+	canary := trial.Side{Tally: came.Tally}
 	if v := trial.Compare(canary, others); v.Good || v.Bad || !strings.Contains(v.Text, "can be compared: 500 reconciles; others") {
 		t.Errorf("without timed ones: %+v", v)
 	}
@@ -121,14 +123,42 @@ func TestOneObjectCountsOnce(t *testing.T) {
 	all.Try(1, false, time.Minute, 0, true)
 	all.Try(1, false, time.Minute, 0, true)
 	all.Try(1, true, time.Minute, 0, true)
-	want := trial.Tally{Tries: 5, Arrived: 1, ArrivedFailed: 1, Changed: 1, Failed: 1}
+	want := trial.Tally{Tries: 5, Seen: 1, Arrived: 1, ArrivedFailed: 1, Changed: 1, Failed: 1}
 	want.Times[0] = trial.Times{N: 1, Seconds: 1, Squares: 1}
 	if all.Tally != want {
 		t.Errorf("one object: %+v, want %+v", all.Tally, want)
 	}
-	objects(&all, trial.MostObjects+3, 1)
-	if got := all.Tally; got.Tries != 3 || got.Changed != 3 || got.Failed != 0 {
+	objects(&all, trial.MostObjects+3, 2)
+	if got := all.Tally; got.Seen != trial.MostObjects || got.Changed != trial.MostObjects || got.Failed != 2 {
 		t.Errorf("with more objects than are told apart: %+v", got)
+	}
+}
+
+// TestFewObjects: many tries of few objects are no verdict, and a share that is too small for one says so.
+func TestFewObjects(t *testing.T) {
+	var others trial.Objects[int]
+	objects(&others, 5000, 0)
+	rest := trial.Side{Tally: others.Tally, Objects: 5000}
+	for _, test := range []struct {
+		objects int64 // of the canary
+		tried   int
+		good    bool
+		text    string
+	}{
+		{1000, 299, false, "reconciles of 299 objects, and 5000 of others, where a verdict needs 300 and 300: "},
+		{1000, 300, true, ""},
+		{250, 124, false, "reconciles of 124 objects, and 5000 of others, where a verdict needs 125 and 300: "},
+		{250, 125, true, ""},
+		{25, 25, false, "the canary has 25 objects, and a verdict needs 30: give it a larger share, or promote it yourself: "},
+	} {
+		var canary trial.Objects[int]
+		for range 20 {
+			objects(&canary, test.tried, 0)
+		}
+		v := trial.Compare(trial.Side{Tally: canary.Tally, Objects: test.objects}, rest)
+		if v.Good != test.good || v.Bad || !strings.HasPrefix(v.Text, test.text) {
+			t.Errorf("%d of %d objects: %+v", test.tried, test.objects, v)
+		}
 	}
 }
 
