@@ -270,6 +270,7 @@ func TestCheckFindings(t *testing.T) {
 		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingWorkload: "site", coverage.SettingLease: "20s"})
 		expect(t, w, exitFindings, "×", "SetupClash", "members differ in LeaseDuration", "different workloads, site and web: give one of them another Options.Name")
 		expect(t, w, exitFindings, "‼", "TwoWorkloads", "members belong to 2 workloads: site (web-1-b), web (web-0-a)", "another Options.Name")
+		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingWorkload: "web"})
 		tab.Members[0].Build, tab.Members[0].Joined, tab.Members[1].Joined = "v8", time.Now().Unix()-3600, time.Now().Unix()-7200
 		w.put(t, tab)
 		expect(t, w, exitFindings, "‼", "BuildsDiffer", "members run 2 builds, and none has joined for 1h0m0s: v7 (web-1-b), v8 (web-0-a)", "finish the rollout")
@@ -285,9 +286,9 @@ func TestCheckFindings(t *testing.T) {
 			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
 			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]sharding.Digest{}},
 		}, lease)
-		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slots 127: their owner reports that it does not work on them", "restart that member")
+		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slot 127: the owner reports that it does not work there", "restart that member")
 		// Without another look nobody knows whether it lasts.
-		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || !strings.Contains(out, "‼ member web-0-a slots 127: ") ||
+		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || !strings.Contains(out, "‼ member web-0-a slot 127: ") ||
 			strings.Contains(out, "owners report that they work") {
 			t.Errorf("exit code %d:\n%s", code, out)
 		}

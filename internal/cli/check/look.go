@@ -143,7 +143,7 @@ func (r *run) open(v *view.Rota) {
 			level = Failed // nobody works on them at this time, for whatever time
 		}
 		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: view.SetText(closed[owner]), Member: owner,
-			Text: fmt.Sprintf("their owner reports that it does not work on them, for %s so far",
+			Text: fmt.Sprintf("the owner reports that it does not work there, for %s so far",
 				seconds(v.At.Sub(since[owner]))),
 			Cure: fmt.Sprintf("it may be about to begin. It is a problem after %s: %s", seconds(recovery(v)),
 				r.again(v, recovery(v)+2*lookEvery))})

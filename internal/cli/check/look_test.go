@@ -73,17 +73,17 @@ func TestSlots(t *testing.T) {
 			v.Reports, v.Unknown = nil, []view.Unknown{{What: "reports"}}
 		}, 0, "ok SlotUnowned", "SlotClosed"},
 		"closed": {shut, 20 * time.Second,
-			"warning SlotClosed [a] [0-127] their owner reports that it does not work on them, for 20s so far | it may be about " +
+			"warning SlotClosed [a] [0-127] the owner reports that it does not work there, for 20s so far | it may be about " +
 				"to begin. It is a problem after 18s: rota check -n ns web --wait 22s", good},
 		"closed by a report that is about them": {func(v *view.Rota) {
 			shut(v)
 			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 41}}
-		}, 0, "failed SlotClosed [a] [0-127] their owner reports that it does not work on them", good},
+		}, 0, "failed SlotClosed [a] [0-127] the owner reports that it does not work there", good},
 		"closed by a report from before their handover": {func(v *view.Rota) {
 			shut(v)
 			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 40}}
 		}, 0, "warning SlotClosed [a] [0-127]", good},
-		"closed at one look": {shut, 0, "warning SlotClosed [a] [0-127] their owner reports", good},
+		"closed at one look": {shut, 0, "warning SlotClosed [a] [0-127] the owner reports", good},
 		"closed since it waits for an election": {
 			func(v *view.Rota) { shut(v); v.Reports["a"].Waits = "another one leads" }, 20 * time.Second, "ok SlotUnowned", "SlotClosed",
 		},

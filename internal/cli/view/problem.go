@@ -249,7 +249,7 @@ func (r *Rota) memberProblems(m Member, e evidence,
 	case report != nil && report.Waits != "":
 		add(Warn, NotElected, owned, m.ID, "%s. It goes on by itself when that one has ended", report.Waits)
 	case !closed.Empty():
-		add(Error, SlotClosed, SetText(closed), m.ID, "their owner reports that it does not work on them, and no move is "+
+		add(Error, SlotClosed, SetText(closed), m.ID, "the owner reports that it does not work there, and no move is "+
 			"under way. First save the evidence: `rota dump`. Then restart that member, and report it with the archive")
 	}
 	if report == nil && m.Owned > 0 && !e.noReports && e.now.Sub(m.Joined) > e.bounds.Recovery {
