@@ -124,8 +124,7 @@ type keys = work.Keys[types.NamespacedName, work.Flying]
 // Take notes that a worker got the key from the queue. It reports whether the queue has to forget the key's failures:
 // they are from before the slot was lost, and are counted anew.
 func (c *Controller) Take(key types.NamespacedName) (anew bool) {
-	wait, stranger := c.Work.Take(key)
-	c.Work.With(func(k *keys) { anew = k.Anew(key) })
+	wait, stranger, anew := c.Work.Take(key)
 	c.pace.waited(c.env.Now, wait)
 	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {

@@ -36,22 +36,10 @@ func (s *Set) Trial() *coverage.Trial {
 	out := &coverage.Trial{Build: canary.Build, Began: canary.Began, Step: canary.Step}
 	now := s.env.Wall()
 	for _, c := range s.All() {
-		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind))}
+		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind)), Failing: int64(len(c.unwell(now)))}
 		c.Work.With(func(k *keys) {
 			one.Tally = c.trial.at(canary).Tally
-			failing := map[types.NamespacedName]bool{}
-			k.Ailments(func(key types.NamespacedName, of work.Ailment) {
-				one.Ailing++
-				if of.Failures >= coverage.FailingInRow {
-					failing[key] = true
-				}
-			})
-			k.Flights(func(key types.NamespacedName, f work.Flight[work.Flying]) {
-				if now.Sub(f.With.Since) >= coverage.HangingAfter {
-					failing[key] = true
-				}
-			})
-			one.Failing = int64(len(failing))
+			k.Ailments(func(types.NamespacedName, work.Ailment) { one.Ailing++ })
 		})
 		out.Side = out.Plus(one)
 	}

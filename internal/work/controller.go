@@ -159,11 +159,11 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 
 // Take notes that a worker got the key from the queue, and returns for how long it has been ready there; 0 if it waited
 // for a delay to end, or arrived. stranger says that the key had not come to the queue by Add, Enqueue or AddLater,
-// unless its slot was lost since.
-func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger bool) {
+// unless its slot was lost since. For anew see Keys.Anew.
+func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger, anew bool) {
 	s, known := c.Slot(key)
 	if !known {
-		return 0, false
+		return 0, false, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stran
 	if since > 0 {
 		waited = c.env.Now() - since
 	}
-	return waited, !queued
+	return waited, !queued, c.keys.Anew(key)
 }
 
 // Spread returns how long a key waits that asks for a delay. The objects of a slot are all reconciled when it opens. If

@@ -94,11 +94,12 @@ func (r *Rota) outlived(of string, d time.Duration) bool {
 		return false
 	}
 	run := r.Table.At(slot.Slot(n))
-	report, m := r.Reports[run.Owner], slices.IndexFunc(r.Members, func(m Member) bool { return m.ID == run.Owner })
-	if report == nil || m < 0 || !report.Open.Has(slot.Slot(n)) || report.Waiting[slot.Slot(n)] > 0 {
+	report := r.Reports[run.Owner]
+	m, there := r.memberOf(run.Owner)
+	if report == nil || !there || !report.Open.Has(slot.Slot(n)) || report.Waiting[slot.Slot(n)] > 0 {
 		return false
 	}
-	since := r.Members[m].Joined
+	since := m.Joined
 	if h, known := r.handoverOf(run); known {
 		since = h.Ended
 	}
