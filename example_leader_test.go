@@ -15,7 +15,7 @@ import (
 )
 
 // An operator that is not sharded. One replica leads, as with leader election, and a fence can refuse the late writes of
-// a former leader (docs/fence.md).
+// a former leader (docs/client-go.md).
 func ExampleRota_Duty_leader() {
 	cfg, err := rest.InClusterConfig()
 	check(err)

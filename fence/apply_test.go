@@ -52,7 +52,7 @@ func TestTypeCheck(t *testing.T) {
 	}
 }
 
-// Who applies needs what docs/fence.md says, and no more.
+// Who applies needs what docs/deploy.md says, and no more.
 func TestApplyNeedsThesePermissions(t *testing.T) {
 	s := newSite(t, controlplane.For(t))
 	user := "installer-" + s.namespace

@@ -11,5 +11,5 @@
 //   - Look reads which fence a rota has, and Installed whether it is that of this release.
 //
 // Members do not use this package and need no further permission. The fence does not replace the gate: it trusts
-// members to know their slots. See docs/fence.md.
+// members to know their slots. See docs/guarantees.md.
 package fence

@@ -64,7 +64,7 @@ func (s *site) candidate(name string) *candidate {
 }
 
 // Without sharding: a leader that is cut off stops, another one leads, and what the former still sends is refused
-// (docs/fence.md).
+// (docs/client-go.md).
 func TestR18LateWritesOfALeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, controlplane.For(t))

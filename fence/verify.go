@@ -104,7 +104,7 @@ func judge(seen error, data map[string]string) error {
 	return nil
 }
 
-const blind = "if it stays so, it has stopped following ConfigMaps and has to be restarted, see docs/fence.md"
+const blind = "if it stays so, it has stopped following ConfigMaps and has to be restarted, see docs/deploy.md"
 
 // probe returns a function that writes as a Pod that does not exist.
 func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.Interface,
