@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -90,9 +89,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestValuesInDocs: the tables of docs/deploy.md are those of the schemas.
-func TestValuesInDocs(t *testing.T) {
-	page := string(read(t, "docs/deploy.md"))
+// TestValuesInReadme: the table in each chart's README is that of its schema.
+func TestValuesInReadme(t *testing.T) {
 	for chart, prefix := range map[string]string{"rota": "rota.", "website": ""} {
 		s, defaults := readSchema(t, chart)
 		var table strings.Builder
@@ -110,11 +108,11 @@ func TestValuesInDocs(t *testing.T) {
 			}
 			fmt.Fprintf(&table, "| `%s%s` | `%s` | %s |\n", prefix, path, text, about)
 		})
-		between := regexp.MustCompile(`(?s)(<!-- values of charts/` + chart + `:[^\n]*-->\n).*?(<!-- end -->)`)
-		if !between.MatchString(page) {
-			t.Fatalf("docs/deploy.md has no place for the values of charts/%s", chart)
+		readme := filepath.Join("charts", chart, "README.md")
+		above, _, found := strings.Cut(string(read(t, readme)), "-->\n| value |")
+		if !found {
+			t.Fatalf("%s has no table of values", readme)
 		}
-		page = between.ReplaceAllString(page, "${1}"+strings.ReplaceAll(table.String(), "$", "$$")+"${2}")
+		golden.File(t, filepath.Join(root, readme), above+"-->\n"+table.String())
 	}
-	golden.File(t, filepath.Join(root, "docs/deploy.md"), page)
 }
