@@ -2,6 +2,7 @@ package rota_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -10,13 +11,16 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/rota-dev/rota/test/golden"
 	"github.com/rota-dev/rota/test/require"
 )
 
+const troubleshooting = "docs/troubleshooting.md"
+
 // rule is an alert of docs/alerts.yaml.
 type rule struct {
-	Alert, Expr string
-	Annotations map[string]string
+	Alert, Expr         string
+	Labels, Annotations map[string]string
 }
 
 func alertRules(t *testing.T) (out []rule) {
@@ -31,14 +35,41 @@ func alertRules(t *testing.T) (out []rule) {
 	return out
 }
 
-// TestRunbooks: every alert leads to its section in docs/troubleshooting.md. (tools/alerts/test.sh evaluates them.)
-func TestRunbooks(t *testing.T) {
-	for _, r := range alertRules(t) {
-		want := "https://github.com/rota-dev/rota/blob/main/docs/troubleshooting.md#" + strings.ToLower(r.Alert)
-		if got := r.Annotations["runbook_url"]; got != want {
-			t.Errorf("%s leads to %q, want %q", r.Alert, got, want)
-		}
+// TestAlertsPage: docs/troubleshooting.md has a section for each alert, with its annotations, and the alert leads there.
+// (tools/alerts/test.sh evaluates them.)
+func TestAlertsPage(t *testing.T) {
+	text, err := os.ReadFile(troubleshooting)
+	require.NoError(t, err)
+	above, _, _ := strings.Cut(string(text), "\n## Alerts\n")
+	var sections []string
+	for _, m := range regexp.MustCompile(`(?m)^### ([A-Za-z]+)$`).FindAllStringSubmatch(above, -1) {
+		sections = append(sections, m[1])
 	}
+	for _, r := range alertRules(t) {
+		sections = append(sections, r.Alert)
+	}
+	links := regexp.MustCompile(`\b(` + strings.Join(sections, "|") + `)\b`)
+	pages := regexp.MustCompile(`docs/([a-z-]+\.md)(#[a-z-]+)?`)
+	rota := regexp.MustCompile(` (of|in) rota {{ \$labels\.rota }}`)
+	var b strings.Builder
+	b.WriteString(above + `
+## Alerts
+
+<!-- go test -run TestAlertsPage -update . writes the rest of this page from docs/alerts.yaml. -->
+
+Each alert's summary and description. The alert itself also names the rota, as namespace/name.
+[operations.md](operations.md#alerts) says what the rules need.
+`)
+	for _, r := range alertRules(t) {
+		require.Equal(t, r.Alert, r.Annotations["runbook_url"],
+			"https://github.com/rota-dev/rota/blob/main/"+troubleshooting+"#"+strings.ToLower(r.Alert))
+		summary := strings.NewReplacer("Rota {{ $labels.rota }}", "The rota", "{{ $labels.", "`", " }}", "`", "{{ $", "`").
+			Replace(rota.ReplaceAllString(r.Annotations["summary"], ""))
+		what := links.ReplaceAllStringFunc(summary+"** ("+r.Labels["severity"]+"). "+r.Annotations["description"],
+			func(code string) string { return "[" + code + "](#" + strings.ToLower(code) + ")" })
+		fmt.Fprintf(&b, "\n### %s\n\n**%s\n", r.Alert, pages.ReplaceAllString(what, "[$1]($1$2)"))
+	}
+	golden.File(t, troubleshooting, b.String())
 }
 
 // TestGrafanaDashboard: panels do not overlap, every expression selects the chosen rota, and every metric that the

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -9,19 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
-	"github.com/rota-dev/rota/test/require"
 )
-
-// docs/operations.md says what the events of orders mean.
-func TestOrderEventsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	for _, reason := range []string{eventPaused, eventResumed, eventDrained, eventUndrained, eventRebalanced} {
-		if !strings.Contains(string(text), "`"+reason+"`") {
-			t.Errorf("docs/operations.md does not say what an event %s means", reason)
-		}
-	}
-}
 
 // A drained member that gave all it can may keep a duty that nobody else can do: the result names it.
 func TestDrainEndsWithWhatStays(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Reasons of the events that orders leave. docs/operations.md says what they mean.
+// Reasons of the events that orders leave. docs/troubleshooting.md says what they mean.
 const (
 	eventPaused     = "MovesPaused"
 	eventResumed    = "MovesResumed"

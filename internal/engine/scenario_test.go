@@ -897,37 +897,6 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// docs/operations.md names every reason of events, and no others.
-func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
-	require.NoError(t, err)
-	doc := string(text)
-	var told []string
-	for _, pattern := range []string{"*.go", "../../ctrlrt/*.go", "../controllers/*.go", "../labeller/*.go",
-		"../replica/*.go", "../report/*.go", "../protocol/member/*.go", "../protocol/planner/*.go"} {
-		files, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		for _, file := range files {
-			source, err := os.ReadFile(file)
-			require.NoError(t, err)
-			for _, m := range regexp.MustCompile(`(?:Reason: |\.note\(|\.notice\()"([A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
-				if !strings.HasSuffix(file, "_test.go") && !slices.Contains(told, m[1]) {
-					told = append(told, m[1])
-				}
-			}
-		}
-	}
-	slices.Sort(told)
-	if !slices.Equal(told, reasons()) {
-		t.Errorf("the sources tell %v, reasons returns %v", told, reasons())
-	}
-	for _, reason := range reasons() {
-		if !strings.Contains(doc, "| `"+reason+"` |") {
-			t.Errorf("docs/operations.md does not say what an event %s means", reason)
-		}
-	}
-}
-
 // Every reason of events stands in some test or script that fails without such an event.
 func TestReasonsAreAsserted(t *testing.T) {
 	var tests strings.Builder

@@ -2,90 +2,75 @@ package engine
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/cli/view"
 	"github.com/rota-dev/rota/test/require"
 )
 
-// troubles returns what has a section in docs/troubleshooting.md, by the heading under which it is.
-func troubles(t *testing.T) (checks, events, alerts []string) {
+// found returns what a pattern's first group matches in Go files other than tests.
+func found(t *testing.T, pattern string, globs ...string) (out []string) {
 	t.Helper()
-	checks = slices.Concat(check.Codes(), view.Whats())
-	for _, reason := range reasons() {
-		if !slices.Contains(checks, reason) {
-			events = append(events, reason)
+	for _, glob := range globs {
+		files, err := filepath.Glob(glob)
+		require.NoError(t, err)
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(string(source), -1) {
+				out = append(out, m[1])
+			}
 		}
 	}
-	text, err := os.ReadFile("../../docs/alerts.yaml")
-	require.NoError(t, err)
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert string `json:"alert"`
-			} `json:"rules"`
-		} `json:"groups"`
-	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
-	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			alerts = append(alerts, r.Alert)
-		}
-	}
-	return checks, events, alerts
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
-// TestWhereTroubleIsExplained: docs/troubleshooting.md has a section for each check, problem, event and alert, and for
-// nothing else; and sections for what people run into.
+// TestReasons: reasons returns the reasons of all events that the sources send.
+func TestReasons(t *testing.T) {
+	sent := found(t, `(?:Reason: |\.note\(|\.notice\()"([A-Za-z]+)"`, "*.go", "../../ctrlrt/*.go", "../controllers/*.go",
+		"../labeller/*.go", "../replica/*.go", "../report/*.go", "../protocol/member/*.go", "../protocol/planner/*.go")
+	if !slices.Equal(sent, reasons()) {
+		t.Errorf("the sources send %v, reasons returns %v", sent, reasons())
+	}
+}
+
+// TestWhereTroubleIsExplained: docs/troubleshooting.md explains each check, problem and event once, and nothing else: in
+// a section, or in the table of events that need no action. (TestAlertsPage writes its alerts.)
 func TestWhereTroubleIsExplained(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
 	require.NoError(t, err)
-	sections := map[string][]string{} // by the heading above
-	_, body, _ := strings.Cut(string(text), "\n## ")
-	for _, part := range strings.Split(body, "\n## ") {
-		name, rest, _ := strings.Cut(part, "\n")
-		for _, section := range strings.Split(rest, "\n### ")[1:] {
-			title, words, _ := strings.Cut(section, "\n")
-			sections[name] = append(sections[name], title)
-			labelled := regexp.MustCompile(`(?s)\n- \*\*You see:\*\* .*\n- \*\*Meaning:\*\* .*\n- \*\*Do:\*\* `)
-			switch {
-			case name != "Alerts" && !labelled.MatchString(words):
-				t.Errorf("docs/troubleshooting.md, section %s: does not say what one sees, what it means and what to do", title)
-			case len(strings.Fields(words)) < 15:
-				t.Errorf("docs/troubleshooting.md, section %s: says nothing", title)
-			}
+	_, page, _ := strings.Cut(string(text), "\n## Checks and events\n")
+	page, _, _ = strings.Cut(page, "\n## Alerts\n")
+	page, table, _ := strings.Cut(page, "\n## Events that need no action\n")
+	var explained []string
+	for _, section := range strings.Split(page, "\n### ")[1:] {
+		title, words, _ := strings.Cut(section, "\n")
+		explained = append(explained, title)
+		if len(strings.Fields(words)) < 10 {
+			t.Errorf("docs/troubleshooting.md, section %s: says nothing", title)
 		}
 	}
-	checks, events, alerts := troubles(t)
-	for name, codes := range map[string][]string{"Checks": checks, "Events": events, "Alerts": alerts} {
-		for _, code := range codes {
-			if n := count(sections[name], code); n != 1 {
-				t.Errorf("docs/troubleshooting.md has %d sections ### %s under ## %s, want 1", n, code, name)
-			}
-		}
-		for _, section := range sections[name] {
-			if !slices.Contains(codes, section) {
-				t.Errorf("docs/troubleshooting.md: section ### %s under ## %s is about nothing that there is", section, name)
-			}
+	for row := range strings.Lines(table) {
+		names, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		for _, m := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(names, -1) {
+			explained = append(explained, m[1])
 		}
 	}
-	if n := len(sections["Incidents"]); n < 10 {
-		t.Errorf("docs/troubleshooting.md has %d incidents, want 10", n)
+	slices.Sort(explained)
+	want := slices.Concat(check.Codes(), view.Whats(), reasons(), found(t, `event[A-Za-z]+ *= "([A-Za-z]+)"`, "../../cmd/rota/*.go"))
+	slices.Sort(want)
+	if want = slices.Compact(want); !slices.Equal(explained, want) {
+		t.Errorf("docs/troubleshooting.md (-) does not explain each code and event (+) once:\n%s", cmp.Diff(explained, want))
 	}
-}
-
-func count(list []string, word string) int {
-	n := 0
-	for _, w := range list {
-		if w == word {
-			n++
-		}
-	}
-	return n
 }
