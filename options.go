@@ -66,7 +66,7 @@ type Options struct {
 	// Weight scales this member's fair share. It is at least 1. Default 1.
 	Weight int
 	// MemberLabels are what pins may ask for: `rota pin` has certain objects be with members that have certain labels
-	// (docs/canary.md). Names and values are as those of Kubernetes' labels, 512 bytes in all. Default: none.
+	// (docs/operations.md). Names and values are as those of Kubernetes' labels, 512 bytes in all. Default: none.
 	MemberLabels map[string]string
 
 	// ByLoad has the members share what reconciles cost instead of the number of slots: seconds of work per second, for

@@ -55,8 +55,8 @@ func one(yes bool) float64 {
 
 // declareTable declares what tells of the table and the Lease.
 func (m *metrics) declareTable() {
-	m.gauges("rota_slots", "Slots of this member: owned, open, coming, going. Slots of the whole rota: unowned, all. "+
-		"Without a table all are unowned.", "state", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_slots", "Slots of this member (owned, open, coming, going) and of the whole rota (unowned, "+
+		"all). Without a table all are unowned.", "state", func(s sample, put func(float64, ...string)) {
 		put(float64(s.Owned.Len()), "owned")
 		put(float64(s.Open.Len()), "open")
 		put(float64(s.Coming.Len()), "coming")
@@ -64,9 +64,8 @@ func (m *metrics) declareTable() {
 		put(float64(s.Unowned.Len()), "unowned")
 		put(float64(s.rota.cfg.Slots), "all")
 	})
-	m.gauges("rota_memory_bytes", "Memory of this process as its Lease reports it: used, limit (the container's, or "+
-		"GOMEMLIMIT if that is lower), and base, which is what it used when it last had no slot. Absent if no limit is "+
-		"known.",
+	m.gauges("rota_memory_bytes", "Memory of this process: used, limit (the container's, or GOMEMLIMIT if "+
+		"lower), and base, its use when it last had no slot. Absent if no limit is known.",
 		"state", func(s sample, put func(float64, ...string)) {
 			if report := s.rota.meter.last(); report.Limit > 0 {
 				put(float64(report.Used), "used")
@@ -76,52 +75,52 @@ func (m *metrics) declareTable() {
 		})
 	m.gauge("rota_table_epoch", "Epoch of the table; 0 without a table.",
 		func(s sample) float64 { return float64(s.Epoch) })
-	m.gauge("rota_table_bytes", "Size of the table as text, of at most 983,040 bytes. Above 737,280 there is the event "+
+	m.gauge("rota_table_bytes", "Size of the table, of at most 983,040 bytes. Above 737,280 comes the event "+
 		"TableLarge.", func(s sample) float64 { return float64(s.table.Size(1)) })
 	m.gauge("rota_members", "Members in the table; 0 without a table.",
 		func(s sample) float64 { return float64(s.Members) })
-	m.declare(prometheus.GaugeValue, "rota_table_present", "1: there is a table. 0: there is none, because it was "+
-		"deleted or no member has made one yet. Absent before the member has looked.", nil,
+	m.declare(prometheus.GaugeValue, "rota_table_present", "1 if there is a table. 0 if it was deleted or no "+
+		"member has made one yet. Absent until the member has looked.", nil,
 		func(s sample, put func(float64, ...string)) {
 			if s.TableGone || s.Epoch > 0 {
 				put(one(!s.TableGone))
 			}
 		})
-	m.gauge("rota_moves_paused", "1 while people have moves between live members paused (rota pause), else 0.",
+	m.gauge("rota_moves_paused", "1 while moves between live members are paused (rota pause).",
 		func(s sample) float64 { return one(!s.TableGone && s.table.Paused()) })
-	m.gauge("rota_canary_slots", "Slots of the canary that runs (rota canary); 0: none runs.", func(s sample) float64 {
+	m.gauge("rota_canary_slots", "Slots of the running canary, 0 if none runs.", func(s sample) float64 {
 		if s.TableGone {
 			return 0
 		}
 		set := s.table.CanarySlots()
 		return float64(set.Len())
 	})
-	m.gauge("rota_canary_back", "1 while a canary has gone back and its members get nothing (rota canary), else 0.",
+	m.gauge("rota_canary_back", "1 while a canary has gone back and its members get nothing.",
 		func(s sample) float64 {
 			return one(!s.TableGone && s.table.Canary.On() && s.table.Canary.State == table.CanaryBack)
 		})
-	m.gauge("rota_pins_unmet", "Pins for whose slots no member is there that has the labels they ask for (rota pin).",
+	m.gauge("rota_pins_unmet", "Pins whose labels no member has that could have the slot (rota pin).",
 		func(s sample) float64 {
 			if s.TableGone {
 				return 0
 			}
 			return float64(len(s.table.UnmetPins()))
 		})
-	m.gauge("rota_members_drained", "Members that people want to have no slots (rota drain).", func(s sample) float64 {
+	m.gauge("rota_members_drained", "Drained members (rota drain).", func(s sample) float64 {
 		if s.TableGone {
 			return 0
 		}
 		return float64(len(s.table.Drains))
 	})
-	m.declare(prometheus.GaugeValue, "rota_seconds_until_deadline", "Time left until this member stops unless it renews "+
-		"its Lease. Negative after it stopped; absent before the first renewal.", nil,
+	m.declare(prometheus.GaugeValue, "rota_seconds_until_deadline", "Time until this member stops unless it "+
+		"renews its Lease. Negative once it has stopped, absent before the first renewal.", nil,
 		func(s sample, put func(float64, ...string)) {
 			if _, own, renewed := s.rota.state.Deadline(); renewed { // not negative because another one leads
 				put((own - s.rota.clock.Late()).Seconds())
 			}
 		})
-	m.declare(prometheus.GaugeValue, "rota_elected", "1: the rota holds leader election's Lease, so this member works. "+
-		"0: it works on nothing, because another one holds it. Only with Options.LeaderElectionID.", nil,
+	m.declare(prometheus.GaugeValue, "rota_elected", "1 if the rota holds leader election's Lease and this "+
+		"member works, 0 if another candidate holds it. Only with Options.LeaderElectionID.", nil,
 		func(s sample, put func(float64, ...string)) {
 			if s.rota.opts.LeaderElectionID != "" && s.ID != "" {
 				put(one(s.Waiting == ""))
@@ -135,30 +134,29 @@ func (m *metrics) declareWork() {
 		_, ending := s.rota.gate.Tasks()
 		return float64(s.rota.inFlight() - ending) // it says how busy the workers are
 	})
-	m.gauges("rota_go_functions", "Functions of rota.Go: those that run, and those that have to end and have not "+
-		"returned yet.", "state", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_go_functions", "Functions of rota.Go: running, and ending, which have to end and have not "+
+		"returned.", "state", func(s sample, put func(float64, ...string)) {
 		running, ending := s.rota.gate.Tasks()
 		put(float64(running), "running")
 		put(float64(ending), "ending")
 	})
-	m.gauge("rota_parked_keys", "Keys that wait for their slot to stay or go.",
+	m.gauge("rota_parked_keys", "Keys that wait until their slot stays or goes.",
 		func(s sample) float64 { return float64(s.rota.gate.Parked()) })
-	m.gauge("rota_stuck_reconciles", "Reconciles that have been in flight for more than 10 s, and functions of rota.Go "+
-		"that have not returned within 10 s. Each holds its slot back if that is to move.",
+	m.gauge("rota_stuck_reconciles", "Reconciles in flight for more than 10 s, and functions of rota.Go that "+
+		"have not returned within 10 s. Each holds its slot back.",
 		func(s sample) float64 { return float64(len(s.Stuck)) })
-	m.gauge("rota_longest_reconcile_seconds", "For how long the oldest reconcile has been in flight; 0 if none has been "+
-		"for more than 10 s.", func(s sample) float64 {
+	m.gauge("rota_longest_reconcile_seconds", "Age of the oldest reconcile in flight, 0 up to 10 s.", func(s sample) float64 {
 		longest := time.Duration(0)
 		for _, f := range s.Stuck {
 			longest = max(longest, f.For)
 		}
 		return longest.Seconds()
 	})
-	m.gauge("rota_handover_oldest_seconds", "For how long the oldest handover to this member has been under way; 0 if "+
+	m.gauge("rota_handover_oldest_seconds", "Age of the oldest handover to this member that is under way, 0 if "+
 		"there is none.", func(s sample) float64 { return s.rota.oldestMove().Seconds() })
-	m.gauge("rota_oldest_waiting_seconds", "For how long the oldest key of this member has been waiting for a worker; 0 "+
-		"if none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
-	m.gauges("rota_lost_waiting", "Objects that have left this member without a return of the function of OnLost.",
+	m.gauge("rota_oldest_waiting_seconds", "Time that this member's oldest key has waited for a worker, 0 if "+
+		"none waits.", func(s sample) float64 { return s.rota.oldestWaiting().Seconds() })
+	m.gauges("rota_lost_waiting", "Objects that have left this member and whose OnLost has not returned.",
 		"controller", func(s sample, put func(float64, ...string)) {
 			for _, c := range s.rota.controllers.All() {
 				if n, set := c.Losses(); set {
@@ -166,13 +164,12 @@ func (m *metrics) declareWork() {
 				}
 			}
 		})
-	m.gauge("rota_load", "How many workers the reconciles of this member's sharded objects keep busy, on average over "+
-		"some minutes: seconds of work per second.", func(s sample) float64 {
+	m.gauge("rota_load", "How many workers the reconciles of this member's sharded objects keep busy, averaged "+
+		"over some minutes.", func(s sample) float64 {
 		all, _ := s.rota.load()
 		return all
 	})
-	m.gauge("rota_load_hottest_slot", "The same for the objects of one slot: the one of this member that keeps most "+
-		"workers busy.", func(s sample) float64 {
+	m.gauge("rota_load_hottest_slot", "The load of this member's busiest slot.", func(s sample) float64 {
 		_, hottest := s.rota.load()
 		return hottest
 	})
@@ -182,8 +179,8 @@ func (m *metrics) declareWork() {
 				put(float64(n), kind.String())
 			}
 		})
-	m.gauges("rota_controller_failing", "1 while all reconciles of the controller on this member fail, as in the event "+
-		"ReconcilesFail; else 0.", "controller", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_controller_failing", "1 while all reconciles of the controller fail on this member (event "+
+		"ReconcilesFail).", "controller", func(s sample, put func(float64, ...string)) {
 		for _, c := range s.rota.controllers.All() {
 			_, failing := c.Failing()
 			put(one(failing), c.Name)
@@ -203,7 +200,7 @@ func (m *metrics) declareDuties() {
 		}
 	}
 	owns := func(s sample, d DutyStatus) bool { return s.ID != "" && d.Owner == s.ID }
-	m.gauge("rota_duties", "Duties that this member has, without the rota's own (rota.dev/…).", func(s sample) float64 {
+	m.gauge("rota_duties", "Duties of this member, without the rota's own (rota.dev/…).", func(s sample) float64 {
 		owned := 0
 		for _, d := range s.Duties {
 			if d.Declared && owns(s, d) && !table.OwnDuty(d.Name) {
@@ -212,11 +209,11 @@ func (m *metrics) declareDuties() {
 		}
 		return float64(owned)
 	})
-	m.gauges("rota_duty_owned", "1 on the member that has the duty, 0 on the others that can do it.", "duty",
+	m.gauges("rota_duty_owned", "1 on the member that has the duty, 0 on others that can do it.", "duty",
 		each(func(s sample, d DutyStatus) float64 { return one(owns(s, d)) }))
-	m.counts("rota_duty_restarts_total", "How often the duty was started again on this member after it had failed.",
+	m.counts("rota_duty_restarts_total", "Restarts of the duty on this member after it had failed.",
 		[]string{"duty"}, each(func(_ sample, d DutyStatus) float64 { return float64(d.Restarts) }))
-	m.gauges("rota_duty_failing", "1 while the duty keeps failing on this member, as in the event DutyFails; else 0.",
+	m.gauges("rota_duty_failing", "1 while the duty keeps failing on this member (event DutyFails).",
 		"duty", each(func(s sample, d DutyStatus) float64 {
 			return one(slices.ContainsFunc(s.Failing, func(f Failing) bool { return f.Duty == d.Name }))
 		}))
@@ -224,8 +221,8 @@ func (m *metrics) declareDuties() {
 
 // declareReports declares what tells of reports and of what members hold.
 func (m *metrics) declareReports() {
-	m.gauges("rota_coverage_findings", "Findings of the last comparison of what members hold with what there is, by "+
-		"kind of finding. One member compares, and only that one has the metric.", "what",
+	m.gauges("rota_coverage_findings", "Findings of the last comparison of what members hold with what exists. "+
+		"Only the member that compares has it.", "what",
 		func(s sample, put func(float64, ...string)) {
 			findings, _, on := s.rota.reporter.Findings()
 			if !on {
@@ -239,12 +236,12 @@ func (m *metrics) declareReports() {
 				put(float64(byWhat[what]), what.String())
 			}
 		})
-	m.counts("rota_coverage_scrubs_total", "Comparisons of what members hold with what there is that this member made.",
+	m.counts("rota_coverage_scrubs_total", "Comparisons of what members hold with what exists, made by this "+
+		"member.",
 		nil, func(s sample, put func(float64, ...string)) { put(float64(s.Scrubs)) })
-	m.gauges("rota_imbalance_ratio", "Load of the member that has most, divided by the mean, by what is counted: slots, "+
-		"objects, or load, which is how many workers they keep busy, as members report them. Weights are accounted for. 1 "+
-		"is even. Only the member that compares has the metric, only if something is known to count, and for load only "+
-		"while there is a tenth of a worker for each member.", "of", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_imbalance_ratio", "Largest load of a member divided by the mean, by weight: slots, objects, "+
+		"or load (busy workers; only while there is a tenth of a worker for each member). 1 is even. Only the member "+
+		"that compares has it.", "of", func(s sample, put func(float64, ...string)) {
 		if _, _, on := s.rota.reporter.Findings(); !on {
 			return
 		}
@@ -255,8 +252,8 @@ func (m *metrics) declareReports() {
 			}
 		}
 	})
-	m.gauge("rota_join_conflicts", "Kinds and options because of which this process does not join: it cannot work "+
-		"together with members that are working. Else 0.", func(s sample) float64 {
+	m.gauge("rota_join_conflicts", "Kinds and options in which this process conflicts with working members, so "+
+		"that it does not join.", func(s sample) float64 {
 		return float64(len(s.rota.reporter.Conflicts()))
 	})
 	published := func(name, help string, value func(now, at time.Duration, bytes, fold int) float64) {
@@ -266,12 +263,12 @@ func (m *metrics) declareReports() {
 			}
 		})
 	}
-	published("rota_report_age_seconds", "Time since this member last reported what it holds, or since it began to try.",
+	published("rota_report_age_seconds", "Time since this member last reported what it holds, or began to try.",
 		func(now, at time.Duration, _, _ int) float64 { return (now - at).Seconds() })
-	published("rota_report_bytes", "Size of the report in which this member says what it holds; it is kept below 230 KiB.",
+	published("rota_report_bytes", "Size of this member's report, kept below 230 KiB.",
 		func(_, _ time.Duration, bytes, _ int) float64 { return float64(bytes) })
-	published("rota_report_slots_per_digest", "How many slots share one digest in the report. More than 1: there are "+
-		"too many kinds and slots for a digest each.", func(_, _ time.Duration, _, fold int) float64 { return float64(fold) })
+	published("rota_report_slots_per_digest", "Slots that share one digest in the report. Above 1 there are too "+
+		"many kinds and slots for a digest each.", func(_, _ time.Duration, _, fold int) float64 { return float64(fold) })
 }
 
 // declareDelivery declares what tells of informers and labels.
@@ -284,41 +281,41 @@ func (m *metrics) declareDelivery() {
 		}
 	}
 	byKind := []string{"kind"}
-	m.counts("rota_delivery_objects_received_total", "Objects of sharded kinds that came from the API server, in lists "+
-		"and events.", byKind, traffic(func(t delivery.Traffic) uint64 { return t.Received }))
-	m.counts("rota_delivery_objects_foreign_total", "Objects that came although they were not asked for: the API server "+
-		"ignores the shard selector, or they are mislabelled.", byKind,
+	m.counts("rota_delivery_objects_received_total", "Objects of sharded kinds received from the API server, in "+
+		"lists and events.", byKind, traffic(func(t delivery.Traffic) uint64 { return t.Received }))
+	m.counts("rota_delivery_objects_foreign_total", "Received objects that were not asked for: the API server "+
+		"ignores the shard selector, or they are mislabeled.", byKind,
 		traffic(func(t delivery.Traffic) uint64 { return t.Foreign }))
-	m.gauges("rota_delivery_selector_ignored", "1 where the API server ignored the shard selector the last time it sent "+
-		"objects of the kind, else 0; only with ShardSelector.", "kind", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_delivery_selector_ignored", "1 if the API server ignored the shard selector when it last sent "+
+		"objects of the kind. Only with ShardSelector.", "kind", func(s sample, put func(float64, ...string)) {
 		for kind, ignored := range s.Ignored {
 			put(one(ignored), kind.String())
 		}
 	})
-	m.gauges("rota_delivery_slots_lacking", "Slots that were opened although the kind cannot be listed. Controllers "+
-		"that need it do not work on them.", "kind", func(s sample, put func(float64, ...string)) {
+	m.gauges("rota_delivery_slots_lacking", "Slots opened although the kind cannot be listed. Controllers that "+
+		"need it do not work on them.", "kind", func(s sample, put func(float64, ...string)) {
 		lacking := s.rota.share.Lacking()
 		for kind := range s.Traffic {
 			set := lacking[kind]
 			put(float64(set.Len()), kind.String())
 		}
 	})
-	m.declare(prometheus.GaugeValue, "rota_delivery_failing_seconds", "For how long an informer's list, watch or "+
-		"look-up has failed; 0 if the last one succeeded. The log has the error.", []string{"kind", "request"}, lasting)
-	m.counts("rota_labels_written_total", "Labels by which objects are delivered that this member wrote.", byKind,
+	m.declare(prometheus.GaugeValue, "rota_delivery_failing_seconds", "Time that an informer's list, watch or "+
+		"look-up has failed, 0 if the last one succeeded. The log has the error.", []string{"kind", "request"}, lasting)
+	m.counts("rota_labels_written_total", "Labels for delivery that this member wrote.", byKind,
 		func(s sample, put func(float64, ...string)) {
 			for kind, n := range s.rota.labels.Stats() {
 				put(float64(n.Patched), kind.String())
 			}
 		})
-	m.counts("rota_label_failures_total", "Attempts to write a label by which objects are delivered that failed, by "+
-		"reason.", []string{"kind", "reason"}, func(s sample, put func(float64, ...string)) {
-		for kind, n := range s.rota.labels.Stats() {
-			put(float64(n.Conflicts), kind.String(), "conflict")
-			put(float64(n.Throttled), kind.String(), "throttled")
-			put(float64(n.Failures), kind.String(), "other")
-		}
-	})
+	m.counts("rota_label_failures_total", "Failed attempts to write labels for delivery, by reason.",
+		[]string{"kind", "reason"}, func(s sample, put func(float64, ...string)) {
+			for kind, n := range s.rota.labels.Stats() {
+				put(float64(n.Conflicts), kind.String(), "conflict")
+				put(float64(n.Throttled), kind.String(), "throttled")
+				put(float64(n.Failures), kind.String(), "other")
+			}
+		})
 }
 
 // lasting puts a number for each kind and request, 0 if all is well, so that alerts have something to compare. If

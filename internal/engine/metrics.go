@@ -30,32 +30,32 @@ type metrics struct {
 func newMetrics(r *Engine) *metrics {
 	m := &metrics{rota: r, labels: prometheus.Labels{"rota": r.Name().String()}}
 	m.events = m.counters("rota_events_total",
-		"Events of this member, by reason; those that could not be sent are among them.", "reason")
-	m.verdicts = m.counters("rota_gate_verdicts_total", "Keys that came to the gate, by what became of them: admitted, "+
-		"refused, parked, or expired.", "verdict")
+		"Events of this member, by reason, including those that could not be sent.", "reason")
+	m.verdicts = m.counters("rota_gate_verdicts_total", "Keys at the gate, by verdict: admitted, refused, "+
+		"parked, or expired.", "verdict")
 	m.swaps = m.counters("rota_table_swaps_total", "Changes of the table that this member sent, by outcome: done, "+
 		"conflict, missing, failed, or unknown.", "outcome")
 	m.renewals = m.counters("rota_lease_renewals_total", "Renewals of this member's Lease, by outcome.", "outcome")
-	m.plans = m.counters("rota_plans_total", "Changes of the table by which this member planned moves or took slots "+
-		"from dead members, by outcome.", "outcome")
-	m.rejoins = m.counter("rota_rejoins_total", "How often this process was expelled and joined again.")
-	m.abandoned = m.counter("rota_deletions_abandoned_total", "Slots given up with deletions that were not reconciled "+
-		"and that no next owner was told of. The log names them. Reasons: the last member leaves; a member's build cannot "+
-		"read them; there are too many; the next owner has no controller for the kind.")
-	m.inherited = m.counter("rota_deletions_inherited_total", "Deletions that former owners of slots left to this "+
-		"member, because no worker had come to them.")
+	m.plans = m.counters("rota_plans_total", "Changes of the table in which this member planned moves or took "+
+		"slots from dead members, by outcome.", "outcome")
+	m.rejoins = m.counter("rota_rejoins_total", "Times that this process was expelled and joined again.")
+	m.abandoned = m.counter("rota_deletions_abandoned_total", "Slots given up with unreconciled deletions that "+
+		"no next owner was told of (the log names them): the last member leaves, a member's build cannot read them, "+
+		"there are too many, or the next owner has no controller for the kind.")
+	m.inherited = m.counter("rota_deletions_inherited_total", "Unreconciled deletions that former owners of "+
+		"slots passed to this member.")
 	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide in "+
-		"time, or did not answer: admission webhooks or the API server are slow.")
-	m.dropped = m.counters("rota_events_dropped_total", "Events of a source.Channel that were about objects of other "+
-		"members. No other member gets them, unless the program sends them to all.", "controller")
+		"time or did not answer: it or admission webhooks are slow.")
+	m.dropped = m.counters("rota_events_dropped_total", "Events of a source.Channel about other members' "+
+		"objects. No other member gets them unless the program sends them to all.", "controller")
 	m.fenced = m.counter("rota_fence_rejections_total", "Writes of this process that a fence refused.")
-	m.phase = m.histogram("rota_handover_phase_seconds", "How long the phases of handovers to this member took, for "+
-		"each slot and duty. warm: from the plan until it held the objects. drain: from then until it owned the slot. "+
-		"activate: from then until it worked on it. A phase that did not happen is not counted.",
+	m.phase = m.histogram("rota_handover_phase_seconds", "Duration of the phases of handovers to this member, "+
+		"for each slot and duty. warm: from the plan until it held the objects; drain: until it owned the slot; "+
+		"activate: until it worked on it.",
 		"phase", moves.PhaseWarm, moves.PhaseDrain, moves.PhaseActivate)
-	m.stall = m.histogram("rota_handover_stall_seconds", "For how long nobody worked on the objects of a slot that came "+
-		"to this member, as far as the tables tell, by how it came. The last moment of the former owner's drain, and the "+
-		"wait until a crashed member was expelled, are not in it.", "cause",
+	m.stall = m.histogram("rota_handover_stall_seconds", "Time that no member worked on a slot that came to this "+
+		"one, by how it came, as far as tables tell: without the end of the former owner's drain, and without the "+
+		"wait for an expel.", "cause",
 		table.CauseAssigned.String(), table.CauseHanded.String(), table.CauseExpelled.String())
 	// A counter that appears with its first event would not count as an increase.
 	for _, o := range []member.Outcome{member.OutcomeDone, member.OutcomeConflict, member.OutcomeMissing,

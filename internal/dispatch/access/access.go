@@ -176,8 +176,8 @@ func newGuard(client kubernetes.Interface, mapper meta.ResettableRESTMapper, o O
 
 func newReviews() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rota_dispatch_reviews_total", Help: "Questions to the API server about a token or access: ok, refused, or " +
-			"failed if it did not answer. limited: it was not asked, since there were too many new tokens.",
+		Name: "rota_dispatch_reviews_total", Help: "Questions to the API server about tokens or access: ok, " +
+			"refused, failed (no answer), or limited (not asked: too many new tokens).",
 	}, []string{"review", "outcome"})
 }
 

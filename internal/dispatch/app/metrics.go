@@ -62,39 +62,40 @@ func newMetrics(kinds []string) *metrics {
 		return prometheus.NewDesc(name, help, append([]string{"kind"}, by...), nil)
 	}
 	m := &metrics{
-		requests: counter("rota_dispatch_requests_total", "Requests that were answered, by path and code. 499: the client "+
-			"went before.", "path", "code"),
-		refused: counter("rota_dispatch_refused_total", "Requests that were refused, by the type of the problem.",
+		requests: counter("rota_dispatch_requests_total", "Answered requests, by path and code (499: the client "+
+			"had gone).", "path", "code"),
+		refused: counter("rota_dispatch_refused_total", "Refused requests, by type of problem.",
 			"problem"),
 		underWay: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rota_dispatch_requests_under_way",
-			Help: "Requests under way, by path; among them polls that wait (/v1/take) and " +
-				"streams (/v1/stream).",
+			Help: "Requests under way, including polls (/v1/take) and streams (/v1/stream).",
 		}, []string{"path"}),
-		wait: histogram("rota_dispatch_wait_seconds", "For how long keys had been ready when they were taken."),
+		wait: histogram("rota_dispatch_wait_seconds", "Time that keys had been ready when they were taken."),
 		work: histogram("rota_dispatch_take_seconds",
-			"For how long workers had keys, of takes that ended with ok or retry."),
-		ready:   desc("rota_dispatch_ready", "Keys of this dispatcher that wait for a worker."),
-		delayed: desc("rota_dispatch_delayed", "Keys of this dispatcher that wait for a time: they failed, or were put off."),
-		taken:   desc("rota_dispatch_taken", "Keys of this dispatcher that workers have."),
-		oldest: desc("rota_dispatch_oldest_seconds", "For how long the key has been ready that has been so longest. It "+
-			"grows if there are too few workers, or none."),
-		failing: desc("rota_dispatch_failing", "Keys of this dispatcher whose last take failed or expired. GET /v1/failing "+
-			"lists them."),
-		failingFor: desc("rota_dispatch_failing_seconds", "For how long the key has failed that has done so longest, "+
-			"without a success, at this dispatcher."),
-		unfollowed: desc("rota_dispatch_unfollowed", "1 while changes of objects of the kind, or of their children, do not "+
-			"arrive: the API server does not serve the kind, or refuses or fails to tell of it. The log says which."),
-		changes: desc("rota_dispatch_changes_total", "Changes of objects in its slots, and objects of slots that came."),
-		takes:   desc("rota_dispatch_takes_total", "Takes that this dispatcher has handed out."),
-		ended: desc("rota_dispatch_takes_ended_total", "Takes that have ended: ok and retry as workers said, released, or "+
-			"expired. Takes expire if workers die, or are too slow to extend them.", "how"),
+			"Time that workers had keys, for takes that ended with ok or retry."),
+		ready: desc("rota_dispatch_ready", "Keys of this dispatcher that wait for a worker."),
+		delayed: desc("rota_dispatch_delayed", "Keys of this dispatcher that failed or were put off, and wait for "+
+			"a time."),
+		taken: desc("rota_dispatch_taken", "Keys of this dispatcher that workers have."),
+		oldest: desc("rota_dispatch_oldest_seconds", "Time that the oldest ready key has waited. It grows if there "+
+			"are too few workers."),
+		failing: desc("rota_dispatch_failing", "Keys of this dispatcher whose last take failed or expired (GET "+
+			"/v1/failing lists them)."),
+		failingFor: desc("rota_dispatch_failing_seconds", "Time that this dispatcher's longest failing key has had "+
+			"no success."),
+		unfollowed: desc("rota_dispatch_unfollowed", "1 while changes of objects of the kind or their children do "+
+			"not arrive. The log says why."),
+		changes: desc("rota_dispatch_changes_total", "Changes of objects in this dispatcher's slots, and objects "+
+			"of slots that came."),
+		takes: desc("rota_dispatch_takes_total", "Takes that this dispatcher has handed out."),
+		ended: desc("rota_dispatch_takes_ended_total", "Ended takes: ok and retry by workers, released, or expired "+
+			"because the worker died or was too slow to extend.", "how"),
 	}
-	m.connections = prometheus.NewDesc("rota_dispatch_connections", "Connections of workers and other dispatchers, by "+
-		"whether a request on them has shown a valid token: yes or no.", []string{"token"}, nil)
-	m.closed = prometheus.NewDesc("rota_dispatch_connections_closed_total", "Connections that were closed although the "+
-		"client was there: room, for another one where limits.connections was reached; address, since its address had too "+
-		"many without a valid token; idle, since no request on it had shown a valid token for 20 s.", []string{"why"}, nil)
+	m.connections = prometheus.NewDesc("rota_dispatch_connections", "Connections of workers and other "+
+		"dispatchers, by whether a request on them has shown a valid token.", []string{"token"}, nil)
+	m.closed = prometheus.NewDesc("rota_dispatch_connections_closed_total", "Connections closed by the "+
+		"dispatcher: room (limits.connections was reached), address (too many from it without a valid token), idle "+
+		"(no valid token for 20 s).", []string{"why"}, nil)
 	for _, path := range paths {
 		m.underWay.WithLabelValues(path)
 	}
