@@ -71,7 +71,7 @@ type Options struct {
 
 	// ByLoad has the members share what reconciles cost instead of the number of slots: seconds of work per second, for
 	// their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the mean, few
-	// at a time, each at most once in ten minutes, and not during rollouts (docs/scale.md). No member gets more than twice
+	// at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member gets more than twice
 	// its share of the slots. All members must have it: while some do not, slots are planned by number, and if that lasts
 	// an event says so (LoadsNotEven or SetupDiffers). Duties are spread by number in any case. Default: slots are shared
 	// by number.

@@ -24,9 +24,7 @@ var figures = map[string]figure{
 	"wait-p99":   {"p99", "%.0f", func(r *Result) float64 { return r.WaitP99 }},
 	"wait-max":   {"longest", "%.0f", func(r *Result) float64 { return r.WaitMax }},
 	"writes":     {"writes beside reconciles", "%.0f", func(r *Result) float64 { return float64(r.Writes) }},
-	"lists":      {"pages listed", "%.0f", func(r *Result) float64 { return float64(r.Listed) }},
 	"reconciles": {"reconciles", "%.0f", func(r *Result) float64 { return float64(r.Reconciles) }},
-	"watches":    {"watches", "%.0f", func(r *Result) float64 { return float64(r.Watches) }},
 	"coordination": {"for table and Leases", "%.0f", func(r *Result) (n float64) {
 		for what, count := range r.Requests {
 			if of := meter.Resource(what); of == meter.Table || of == meter.Leases {
@@ -39,19 +37,13 @@ var figures = map[string]figure{
 	"heap":          {"heap at rest, MB", "%.0f", func(r *Result) float64 { return float64(r.LiveHeap) / 1e6 }},
 	"greatest-heap": {"of the greatest", "%.0f", func(r *Result) float64 { return float64(r.Greatest) / 1e6 }},
 	"peak-heap":     {"peaks, MB", "%.0f", func(r *Result) float64 { return float64(r.PeakHeap) / 1e6 }},
-	"apiserver-heap": {"API server's heap, MB", "%.0f", func(r *Result) float64 {
-		if r.ServerHeap == 0 {
-			return math.NaN()
-		}
-		return float64(r.ServerHeap) / 1e6
-	}},
 
 	"bytes":               {"received, MB", "%.1f", megabytes},
 	"bytes-each":          {"received, kB", "%.1f", each(megabytes)},
 	"bytes-rate":          {"received, kB per second", "%.1f", rate(megabytes)},
-	"cpu-total":           {"processor, s", "%.1f", cpu},
-	"cpu":                 {"processor, ms per change", "%.1f", each(cpu)},
-	"cpu-rate":            {"processor, ms per second", "%.1f", rate(cpu)},
+	"cpu-total":           {"CPU, s", "%.1f", cpu},
+	"cpu":                 {"CPU, ms per change", "%.1f", each(cpu)},
+	"cpu-rate":            {"CPU, ms per second", "%.1f", rate(cpu)},
 	"apiserver-cpu-total": {"API server, s", "%.1f", apiServer},
 	"apiserver-cpu":       {"API server", "%.1f", each(apiServer)},
 	"apiserver-cpu-rate":  {"API server", "%.1f", rate(apiServer)},

@@ -25,7 +25,7 @@ func (r *Report) Page(base string) ([]byte, error) {
 	}
 	var parts []part
 	var ran []Strategy
-	rounds := 0
+	rounds, noted := 0, map[string]bool{}
 	for _, s := range Strategies() {
 		if slices.ContainsFunc(r.Series, func(series *Series) bool { return series.ran(s) }) {
 			ran = append(ran, s)
@@ -34,8 +34,12 @@ func (r *Report) Page(base string) ([]byte, error) {
 	for _, series := range r.Series {
 		p := part{Series: series, Command: series.command(), Conditions: series.conditions()}
 		for _, sc := range scenarios {
-			if text := series.table(sc); text != "" {
-				p.Tables = append(p.Tables, text)
+			note := ""
+			if !noted[sc.name] {
+				note = sc.note + "\n\n"
+			}
+			if text := series.table(sc, note); text != "" {
+				p.Tables, noted[sc.name] = append(p.Tables, text), true
 			}
 		}
 		parts = append(parts, p)
@@ -102,13 +106,13 @@ func (r *Series) conditions() string {
 }
 
 // table returns a scenario's section; "" if it was not measured.
-func (r *Series) table(sc scenario) string {
+func (r *Series) table(sc scenario, note string) string {
 	numbers := r.replicas(sc.name)
 	if len(numbers) == 0 {
 		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "### %s: %s, %d objects\n\n%s\n\n|  |", sc.title, count(numbers...), r.Parameters.Objects, sc.note)
+	fmt.Fprintf(&out, "### %s: %s, %d objects\n\n%s|  |", sc.title, count(numbers...), r.Parameters.Objects, note)
 	for _, name := range sc.figures {
 		fmt.Fprintf(&out, " %s |", figures[name].title)
 	}

@@ -63,7 +63,7 @@ type Options struct {
 	Quiet time.Duration
 
 	// Normalize takes out of an object what differs between two runs although nothing is wrong, such as generated
-	// passwords, or names that the operator makes up. It gets a copy. docs/rotatest.md lists what Run takes out itself.
+	// passwords, or names that the operator makes up. It gets a copy. docs/shard.md lists what Run takes out itself.
 	Normalize func(obj *unstructured.Unstructured)
 	// Ignore are kinds that are not compared, and that others may create. Events and Leases never are compared.
 	Ignore []schema.GroupKind

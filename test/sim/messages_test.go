@@ -18,7 +18,7 @@ func crowd(t *testing.T, n int) *sim.Crowd {
 }
 
 // The load on the API server grows with the number of members and no faster (rule R3), and from some hundred members on
-// less. docs/scale.md has the figures; `make check WHAT=sim` runs this with 1,000 members.
+// less. docs/benchmarks.md has the figures; `make check WHAT=sim` runs this with 1,000 members.
 func TestMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

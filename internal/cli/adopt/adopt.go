@@ -3,7 +3,7 @@
 //
 // It reads the SSA form and the call graph of all of the operator's packages. It runs nothing and asks no cluster. What
 // it cannot read, it lists; a controller about which it is not sure becomes a duty.
-// docs/adopt.md lists what it does not see.
+// docs/migrate.md lists what it does not see.
 package adopt
 
 import (

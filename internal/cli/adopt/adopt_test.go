@@ -66,13 +66,13 @@ func TestSupported(t *testing.T) {
 	}
 }
 
-// TestPage: docs/adopt.md has a row of each code.
+// TestPage: docs/migrate.md names each code.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/adopt.md")
+	page, err := os.ReadFile("../../../docs/migrate.md")
 	require.NoError(t, err)
 	for code, e := range codes {
 		if !strings.Contains(string(page), "`"+code+"`") || e.why == "" {
-			t.Errorf("docs/adopt.md has no row of %s, or codes.txt no reason", code)
+			t.Errorf("docs/migrate.md does not name %s, or codes.txt no reason", code)
 		}
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// docs is where the pages are, and Page the one on which each kind of finding has a line.
+// docs is where the pages are, and Page the one that lists findings.
 const (
 	docs = "https://github.com/rota-dev/rota/blob/main/docs/"
-	Page = docs + "adopt.md"
+	Page = docs + "migrate.md"
 )
 
 // explanation says why a finding matters, and what to write instead.

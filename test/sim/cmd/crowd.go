@@ -15,7 +15,7 @@ const crowdLimit = time.Hour
 // Of more members than these, a rollout, and a tenth of it, take hours, or tens of gigabytes of memory.
 const rolloutMost, tenthMost = 100, 300
 
-// crowds prints what rotas of many members say, as a table of docs/scale.md.
+// crowds prints what rotas of many members say, as a table of docs/benchmarks.md.
 func crowds(sizes string) error {
 	fmt.Println("| members | | took, s | longest, s | slots moved | requests | in the busiest second | per second | " +
 		"watch events | of the table | MB of tables |")
