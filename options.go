@@ -54,7 +54,7 @@ type Options struct {
 	// rollout can change it. But DeliveryShardSelector needs slot.KeyUID, and DeliverySlotLabel one of the other keys.
 	//
 	// With DeliverySlotLabel the members label the objects that have no label yet, which takes the permissions that
-	// docs/delivery.md lists. Objects come to members once they are labelled.
+	// docs/controller-runtime.md lists. Objects come to members once they are labelled.
 	Delivery Delivery
 	// Label makes the members label objects and children although Delivery is DeliveryFilter. Roll it out before a change
 	// to DeliverySlotLabel, or with slot.KeyUID to DeliveryShardSelector: then objects have their labels when the first

@@ -43,7 +43,7 @@ func newSplitKCM() *cobra.Command {
 
 Without --out and --check the command prints the plan. With --out it writes what migrating there and back takes: a
 manifest per group (a script per group if it was given a command line), permissions for the new Leases, and Leases to
-hold while migrating. docs/split.md has the order of the steps, in which no controller ever has two leaders.
+hold while migrating. docs/controller-runtime.md has the steps, in which no controller ever has two leaders.
 
 With --check it compares manifests, command lines or a cluster with the plan, and names the controllers that run
 nowhere or twice. The exit status is 1 if anything differs.

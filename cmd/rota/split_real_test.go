@@ -440,8 +440,7 @@ func (s *splitStage) checkAliases(p *kcm) {
 	})
 }
 
-// checkPermissions: what docs/split.md says of them. In kube-system kube-controller-manager may use any lease, elsewhere
-// rbac.yaml takes care of it.
+// checkPermissions: in kube-system kube-controller-manager may use any lease, elsewhere rbac.yaml takes care of it.
 func (s *splitStage) checkPermissions() {
 	s.t.Helper()
 	lease := func(namespace string) bool {
