@@ -16,7 +16,7 @@ import (
 const module = "github.com/rota-dev/rota"
 
 // layers lists the packages from the bottom up: each may import those above it in the list only, and what it is
-// allowed of the outside. docs/architecture.md explains them.
+// allowed of the outside.
 var layers = []struct {
 	name string
 	// forbidden are import path prefixes, with the reason.
