@@ -112,7 +112,7 @@ func (r *Series) table(sc scenario, note string) string {
 		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "### %s: %s, %d objects\n\n%s|  |", sc.title, count(numbers...), r.Parameters.Objects, note)
+	fmt.Fprintf(&out, "### %s: %s\n\n%s|  |", sc.title, count(numbers...), note)
 	for _, name := range sc.figures {
 		fmt.Fprintf(&out, " %s |", figures[name].title)
 	}
@@ -126,7 +126,7 @@ func (r *Series) table(sc scenario, note string) string {
 			}
 			title := s.Title
 			if len(numbers) > 1 {
-				title += "; " + count(n)
+				title += fmt.Sprint(" ×", n)
 			}
 			fmt.Fprintf(&out, "| %s |", title)
 			for _, name := range sc.figures {

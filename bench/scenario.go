@@ -50,41 +50,41 @@ var scenarios = []scenario{
 		note: "Periodic work of the replicas counts if it falls into the window. A rota lists all objects soon after the " +
 			"start, and then every ten minutes at most, to compare them with what members hold; with SlotLabel it also lists " +
 			"their metadata.",
-		figures: []string{"wait-p50", "wait-p99", "wait-max", "cpu", "apiserver-cpu", "etcd-cpu", "bytes-each", "peak-heap"},
+		figures: []string{"wait-p50", "wait-p99", "cpu", "apiserver-cpu", "etcd-cpu", "bytes-each"},
 	},
 	{
 		name: "join", title: "One more replica", loaded: true,
 		note: "With hash modulo, all replicas are restarted, since the number of replicas is one of their flags.",
 		do:   func(ctx context.Context, c *crew) (time.Time, error) { return c.grow(ctx) },
-		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "coordination", "reconciles", "bytes",
+		figures: []string{"took", "wait-p50", "wait-max", "writes", "coordination", "reconciles", "bytes",
 			"cpu-total"},
 	},
 	{
 		name: "leave", title: "One replica less", loaded: true, least: 2,
 		note: "The replica that leads, or one that works, gets SIGTERM.",
 		do:   func(ctx context.Context, c *crew) (time.Time, error) { return c.shrink(ctx, false) },
-		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "coordination", "reconciles", "bytes",
+		figures: []string{"took", "wait-p50", "wait-max", "writes", "coordination", "reconciles", "bytes",
 			"cpu-total"},
 	},
 	{
 		name: "roll", title: "Rolling restart", loaded: true,
 		note:    "As a Deployment does with `maxSurge: 1` and `maxUnavailable: 0`. Hash modulo runs as a StatefulSet.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.roll(ctx) },
-		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "reconciles", "bytes", "cpu-total"},
+		figures: []string{"took", "wait-p50", "wait-max", "writes", "reconciles", "bytes", "cpu-total"},
 	},
 	{
 		name: "restart", title: "A container is killed and starts again", loaded: true,
 		note: "The replica that leads, or one that works, gets SIGKILL. Its container starts again at once, in the " +
 			"same Pod.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.restart(ctx) },
-		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "reconciles"},
+		figures: []string{"took", "wait-p50", "wait-max", "reconciles"},
 	},
 	{
 		name: "crash", title: "A replica is killed for good", loaded: true, forGood: true, least: 2,
 		note: "The replica that leads, or one that works, gets SIGKILL, and is not replaced. With hash modulo, its objects " +
 			"wait until it is back.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.shrink(ctx, true) },
-		figures: []string{"took", "wait-p50", "wait-p99", "wait-max", "writes", "reconciles"},
+		figures: []string{"took", "wait-p50", "wait-max", "writes", "reconciles"},
 	},
 }
 
