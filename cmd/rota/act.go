@@ -48,7 +48,7 @@ type actor struct {
 func (a *actor) bind(cmd *cobra.Command) { a.target.bind(cmd) }
 
 func (a *actor) bindReason(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for those who look at the rota later: at most 256 bytes")
+	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for rota status and the event; at most 256 bytes")
 }
 
 func (a *actor) bindWait(cmd *cobra.Command, what string) {

@@ -27,21 +27,17 @@ func newAdopt() *cobra.Command {
 	var o adoptOptions
 	cmd := &cobra.Command{
 		Use:   "adopt [DIR]",
-		Short: "Read an operator's source, and say what it has to change to run with Rota",
-		Long: `Reads the Go source of an operator: the folder of its go.mod, by default this one. It says what becomes of
-each manager, controller and runnable, and which reads see a share only.
+		Short: "Read an operator's source, and print what it has to change to run with Rota",
+		Long: `Reads an operator's Go source, the folder of its go.mod, and prints what becomes of each manager, controller
+and runnable, and which reads see a share only. It asks no cluster: see rota check --pre for that.
 
-Each line begins with × (must be changed), ‼ (look at it: it depends on what the program means) or, with -o wide, √
-(it is known, or done). + behind the line number says that --write makes the change. The exit status is 1 if there is
-a ×, or with --write if one is left, and 2 if the folder has nothing to read.
+Lines begin with × (change it), ‼ (look: it depends on what the program means) or, with -o wide, √ (known, or done). A +
+behind the line number means that --write makes the change. The exit status is 1 if a × is left, and 2 if there is
+nothing to read.
 
---write makes the easy changes in Go files: the manager, its leader election and controllers. A controller that may go
-wrong on a share becomes a duty, which one replica at a time runs, as under leader election. The result is type-checked
-first, so the module has to require Rota; if it would not compile, nothing is written. --diff prints the changes
-instead, as a patch. A comment //rota:ignore CODE REASON, on the line of a finding or above it, says that it is known:
-it becomes √, and --write leaves it.
-
-It reads no manifests and asks no cluster: see rota check --pre for those.`,
+--write makes the easy changes: the manager, its leader election, and controllers. A controller that may go wrong on a
+share becomes a duty, which one replica at a time runs. The module has to require Rota: if the result does not compile,
+nothing is written. A comment //rota:ignore CODE REASON, on the line of a finding or above it, makes it √.`,
 		Example: `  rota adopt
   rota adopt ../my-operator --diff
   rota adopt ../my-operator --write --name my-operator

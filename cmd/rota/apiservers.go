@@ -36,15 +36,10 @@ func newAPIServers() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apiservers --manifest FILE [--out DIR]",
 		Short: "Write manifests of API servers that scale, from a static kube-apiserver",
-		Long: `Reads the manifest of a static kube-apiserver, as kubeadm writes it, and the certificates, keys and
-configuration that it names. Prints what becomes of them, or with --out writes manifests: a Deployment, Secrets, a
-ConfigMap, a Service, a PodDisruptionBudget and a HorizontalPodAutoscaler. The static API servers stay.
-docs/apiserver.md says what each is for, and how proxies prefer one to the other.
-
-Files with keys are apart, in DIR/secrets, readable by you only, with a .gitignore. They are never printed.
-
-What cannot work away from the host is refused, all at once, with what to do about it: then nothing is written and the
-exit status is 1.`,
+		Long: `Reads the manifest of a static kube-apiserver and the files that it names, and prints what becomes of them.
+With --out it writes a Deployment, Secrets, a ConfigMap, a Service, a PodDisruptionBudget and a HorizontalPodAutoscaler
+(docs/apiserver.md). Keys go to DIR/secrets, readable by you only. If anything cannot work away from the host, nothing
+is written, and the exit status is 1.`,
 		Example: `  rota apiservers --manifest /etc/kubernetes/manifests/kube-apiserver.yaml \
     --set etcd-servers=https://10.0.0.11:2379,https://10.0.0.12:2379 --set audit-log-path=- --out apiservers
   rota apiservers --manifest kube-apiserver.yaml --pki ./pki --secrets reference --out apiservers`,
@@ -53,24 +48,24 @@ exit status is 1.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.manifest, "manifest", "", "manifest of the static Pod of kube-apiserver")
-	f.StringVar(&o.Root, "root", "/", "`folder` that stands for the host's /, to read the files that the manifest names")
+	f.StringVar(&o.Root, "root", "/", "`folder` that stands for the host's /")
 	f.StringVar(&o.PKI, "pki", "", "`folder` that stands for the host's /etc/kubernetes/pki")
 	f.StringVarP(&o.Namespace, "namespace", "n", "kube-system", "namespace of the Deployment")
-	f.StringVar(&o.Name, "name", "kube-apiserver", "name of the Deployment, its Service and all else")
+	f.StringVar(&o.Name, "name", "kube-apiserver", "name of all objects")
 	f.StringArrayVar(&o.set, "set", nil,
-		"`FLAG=VALUE` of kube-apiserver, in place of all that the manifest has of that flag (repeatable)")
-	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver that the Deployment does not have (repeatable)")
+		"`FLAG=VALUE` of kube-apiserver, in place of the manifest's (repeatable)")
+	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver to leave out (repeatable)")
 	f.StringArrayVar(&o.Names, "server-name", nil,
-		"further `name` or address by which clients come, which the serving certificate has to hold (repeatable)")
+		"further `name` or address that the serving certificate must have (repeatable)")
 	f.Int32Var(&o.Min, "min", 2, "least number of API servers, 2 or more")
 	f.Int32Var(&o.Max, "max", 6, "greatest number of API servers")
 	f.StringVar(&o.cpu, "cpu", "1", "average `CPU` of the API servers, such as 1500m, above which another is added")
 	f.BoolVar(&o.JoinKubernetes, "join-kubernetes", false,
-		"have the API servers be endpoints of the Service \"kubernetes\", beside the static ones")
+		"make them endpoints of the Service \"kubernetes\", beside the static ones")
 	f.StringArrayVar(&o.selector, "node-selector", nil, "`LABEL=VALUE` of the nodes to run on (repeatable)")
 	f.StringArrayVar(&o.taint, "tolerate", nil,
 		"`KEY[=VALUE][:EFFECT]` of a taint of these nodes (repeatable)")
-	f.StringVar(&o.secrets, "secrets", "write", "write|reference: with reference somebody else makes the Secrets")
+	f.StringVar(&o.secrets, "secrets", "write", "write, or reference if you make the Secrets yourself")
 	o.out.flags(f, "")
 	return cmd
 }

@@ -29,12 +29,9 @@ const (
 func newCanary() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "canary",
-		Short: "Let a new build have a share of the objects first",
-		Long: `Has the members of a new build own a share of the slots, and no others, while members of other builds
-own the rest. Planners compare how often reconciles of the two fail, and how long they take. If the new build is worse,
-its slots go back by themselves. If it is as good, the share grows step by step, where that is asked for.
-
-A canary is an order in the rota's table. It goes on without who gave it, and whichever members crash.`,
+		Short: "Give a new build a share of the objects first",
+		Long: `Gives a new build a share of the slots, compares its reconciles with those of other builds, and takes the
+slots back if it is worse (docs/operations.md).`,
 	}
 	cmd.AddCommand(newCanaryStart(), newCanaryStatus(), newCanaryPromote(), newCanaryAbort())
 	return cmd
@@ -52,15 +49,13 @@ func newCanaryStart() *cobra.Command {
 	a, f := &actor{}, &canaryFlags{}
 	cmd := &cobra.Command{
 		Use:   "start [NAME] --build BUILD",
-		Short: "Let members of a build own a share of the slots, or those of some namespaces, and no others",
-		Long: `Has the members of a build own a share of the slots, or those of some namespaces, and no others.
+		Short: "Give members of a build a share of the slots, or some namespaces",
+		Long: `Gives members of a build a share of the slots, or those of some namespaces, and no others. Start the canary
+before its Pods, with --expect, or they get a share as any member does.
 
-BUILD is what ` + "`rota status`" + ` shows of its members: Identity.Build, by default the ReplicaSet's hash. Start
-the canary before its Pods, with --expect, or they get a share as any member does until it is started.
-
-With --steps and --every the share grows. A step takes --every at least, and 300 reconciles of the canary and of the
-others that show no difference that matters. After the last one, or instead of a step of 100, the build is promoted.
-Without --every nothing grows by itself, but a canary that is worse goes back.`,
+With --steps and --every the share grows. A step takes at least --every, and 300 reconciles on both sides without a
+difference that matters. After the last step, or instead of a step of 100, the build is promoted. Without --every
+nothing grows by itself, but a canary that is worse still goes back.`,
 		Example: `  rota canary start website -n operators --build v2 --share 5% --expect
   rota canary start -n operators --build v2 --steps 5,20,50,100 --every 10m
   rota canary start -n operators --build v2 --namespaces team-a,team-b --steps 20,100 --every 1h`,
@@ -84,14 +79,12 @@ Without --every nothing grows by itself, but a canary that is worse goes back.`,
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
-	cmd.Flags().StringVar(&f.build, "build", "", "the new build")
+	cmd.Flags().StringVar(&f.build, "build", "", "the new build, as rota status shows it")
 	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 99%, rounded up to whole slots")
-	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil, "namespaces whose objects it has, separated by commas; "+
-		"only if the rota shares objects by namespace")
-	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "shares that it has in turn, in percent, rising, such as "+
-		"5,20,50,100; 100 promotes it")
-	cmd.Flags().DurationVar(&f.every, "every", 0, "how long each step lasts at least; 0: until somebody promotes or "+
-		"aborts")
+	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil,
+		"namespaces that it has, if the rota shares objects by namespace")
+	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "rising shares in percent, such as 5,20,50,100; 100 promotes it")
+	cmd.Flags().DurationVar(&f.every, "every", 0, "least time of each step; 0: until somebody promotes or aborts")
 	cmd.Flags().BoolVar(&f.expect, "expect", false, "its members are yet to come")
 	return cmd
 }
@@ -234,7 +227,7 @@ func newCanaryStatus() *cobra.Command {
 	var target rotaFlags
 	cmd := &cobra.Command{
 		Use:     "status [NAME]",
-		Short:   "Show how far a canary is, and what it is judged by",
+		Short:   "Show how far a canary is, and how it is judged",
 		Example: `  rota canary status website -n operators`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -303,9 +296,9 @@ func newCanaryPromote() *cobra.Command {
 	a := &actor{}
 	cmd := &cobra.Command{
 		Use:   "promote [NAME]",
-		Short: "Let the canary's build take over, as in a rollout",
-		Long: `Ends the trial: members of the canary's build get shares as all others do, and no slot goes from them to
-another build any more. Roll the other members out then. The canary is over when no member of another build is left.`,
+		Short: "Let the canary's build take over",
+		Long: `Ends the trial: the canary's members get shares as all others do, and give no slots back to other builds. Roll
+the others out. The canary ends when none of them is left.`,
 		Example: `  rota canary promote website -n operators`,
 		Args:    oneName,
 		RunE: a.on(func() error {
@@ -333,9 +326,9 @@ func newCanaryAbort() *cobra.Command {
 	a := &actor{}
 	cmd := &cobra.Command{
 		Use:   "abort [NAME]",
-		Short: "Let the canary's slots go back to the other builds",
-		Long: `Has the canary's slots go back to members of other builds. Members of its build then get nothing as long
-as there are others, so that they can be taken away. Once they are, abort it again to have it end.`,
+		Short: "Give the canary's slots back to the other builds",
+		Long: `Gives the canary's slots back to the other builds. Its members then get nothing as long as there are others.
+Take them away, and abort again to end it.`,
 		Example: `  rota canary abort website -n operators --reason "wrong image"
   rota canary abort -n operators --wait`,
 		Args: oneName,

@@ -36,20 +36,15 @@ func newCheck() *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check [NAME]",
-		Short: "Check a cluster and a rota, and say what to do about what is wrong",
+		Short: "Check a cluster and a rota, and print what is wrong and what to do",
 		Long: `Checks the cluster, the operator's permissions, and the rota: table, members, slots, duties, coverage, fence.
+It changes nothing, and tries a fence with a dry run.
 
-Each line begins with √ (good), ‼ (something may go wrong, or is not known) or × (something does not work). What is
-not good comes with what to do, and with the address of its section in docs/troubleshooting.md. The exit status is 1 if
-there is a ×; ‼ does not change it.
+Lines begin with √ (good), ‼ (may go wrong, or is not known) or × (does not work), and have what to do and the address
+of a section in docs/troubleshooting.md. The exit status is 1 if there is a ×.
 
-The permissions are those of the operator's ServiceAccount, by SelfSubjectAccessReviews in its name. It is that of the
-members' Pods, unless --service-account or --as is given. With --as, everything is read as that user.
-
-With --pre it checks the cluster before anything is installed. Say then which kinds will be sharded. It also looks for
-webhooks of the operator whose Service leaves out Pods that are not ready, if members will wait for such a webhook.
-
-It changes nothing. A fence is tried with a dry run.`,
+It asks for the permissions of the members' ServiceAccount, or those of --service-account or --as. With --as it reads
+everything as that user. With --pre it checks the cluster before anything is installed: name the kinds.`,
 		Example: `  rota check website -n operators
   rota check --pre -n operators --service-account operators/website-operator \
     --kind Website.web.example.com --owned Deployment.apps --delivery slot-label`,
@@ -63,16 +58,16 @@ It changes nothing. A fence is tried with a dry run.`,
 	f.StringVar(&o.account, "service-account", "",
 		"NAMESPACE/NAME of the operator's ServiceAccount (default that of its Pods)")
 	f.StringArrayVar(&o.kinds, "kind", nil,
-		"KIND.GROUP that is, or will be, sharded; repeat it for each (default those that members report)")
-	f.StringArrayVar(&o.owned, "owned", nil, "KIND.GROUP of children of such objects, as of Owns; repeat it for each")
+		"sharded KIND.GROUP (repeatable; default what members report)")
+	f.StringArrayVar(&o.owned, "owned", nil, "KIND.GROUP of their children, as of Owns (repeatable)")
 	f.StringVar(&o.delivery, "delivery", "", "filter, slot-label or shard-selector (default what members report)")
 	f.BoolVar(&o.Label, "label", false, "members have the option Label")
 	f.StringSliceVar(&o.Namespaces, "in-namespaces", nil,
 		"namespaces to which the members' informers are limited (default all)")
 	f.StringVar(&o.election, "leader-election-lease", "",
 		"NAMESPACE/NAME of the Lease of Options.LeaderElectionID (default what members report)")
-	f.DurationVar(&o.Wait, "wait", 20*time.Second, "for how long to go on looking while slots move or are closed, which "+
-		"is a problem only if it lasts; by default longer if members' leases are")
+	f.DurationVar(&o.Wait, "wait", 20*time.Second, "how long to look while slots move or are closed "+
+		"(by default longer if leases are)")
 	modes := []string{"filter", "slot-label", "shard-selector"}
 	_ = cmd.RegisterFlagCompletionFunc("delivery", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -18,9 +18,8 @@ func newDashboard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard [NAME]",
 		Short: "Serve a page that shows a rota as it changes",
-		Long: `Serves a page on this machine, until Ctrl-C, that shows what "rota status" knows of a rota as it changes: who
-owns which slots, what moves, how members do, and what is wrong. It reads with your own kubeconfig, and changes
-nothing.`,
+		Long: `Serves a page on this machine, until Ctrl-C, that shows what rota status knows, as it changes. It reads with
+your kubeconfig, and changes nothing.`,
 		Example: `  rota dashboard website -n operators --open`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +51,7 @@ nothing.`,
 	}
 	target.bind(cmd)
 	cmd.Flags().StringVar(&address, "address", dashboard.AnyPort,
-		"where to listen, as HOST:PORT; port 0 is a free one. Other machines can reach any host but localhost")
+		"HOST:PORT to listen on; port 0 is a free one. Other machines can reach any host but localhost")
 	cmd.Flags().BoolVar(&browse, "open", false, "open the page in the default browser")
 	return cmd
 }

@@ -23,10 +23,10 @@ func newDispatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dispatch --config FILE",
 		Short: "Hand out keys of objects to workers in any language",
-		Long: "Hand out keys of objects to workers in any language.\n\n" +
-			"A dispatcher is a member of a rota that watches metadata and keeps keys only. Workers ask any dispatcher of the " +
-			"tier for keys over HTTP, read the objects themselves, reconcile, and say when they are done.",
-		Args: cobra.NoArgs,
+		Long: `Runs a dispatcher: a member of a rota that watches metadata, and hands out keys over HTTP. Workers take keys
+from any dispatcher, reconcile the objects, and report back (docs/dispatch.md).`,
+		Example: `  rota dispatch --config dispatch.yaml`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.config == "" {
 				return usagef("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")

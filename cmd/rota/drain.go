@@ -18,12 +18,12 @@ func newDrain() *cobra.Command {
 	a := &actor{}
 	cmd := &cobra.Command{
 		Use:   "drain MEMBER [NAME]",
-		Short: "Have a member give its slots and duties to others, and get none",
-		Long: `Has a member give its slots and duties to others by ordinary moves, and get none until it is undrained. Its
-process goes on. MEMBER is the ID of a member or the name of its Pod.
+		Short: "Move a member's slots and duties to others",
+		Long: `Has a member give its slots and duties to others, and get none until it is undrained. Its process goes on.
+MEMBER is a member's ID or the name of its Pod.
 
-The member stays drained if its container restarts. A new Pod is not drained, also if it has the same name. A member
-keeps the duties that nobody else can do, and all that it has if there is nobody else.`,
+It stays drained if its container restarts; a new Pod is not drained. It keeps duties that no other member can do, and
+everything if there is no other member.`,
 		Example: `  rota drain web-1-p3m9q website -n operators --reason "bad node"
   rota drain web-1 -n operators --wait`,
 		Args: oneMember,
@@ -123,7 +123,7 @@ func newUndrain() *cobra.Command {
 	a := &actor{}
 	cmd := &cobra.Command{
 		Use:     "undrain MEMBER [NAME]",
-		Short:   "Have a drained member get slots and duties again",
+		Short:   "Give a drained member slots and duties again",
 		Example: `  rota undrain web-1-p3m9q website -n operators`,
 		Args:    oneMember,
 		RunE:    a.onFirst(a.undrain),

@@ -38,13 +38,12 @@ func newDump() *cobra.Command {
 	o := &dumpOptions{}
 	cmd := &cobra.Command{
 		Use:   "dump [NAME]",
-		Short: "Write a support archive: all that is known of a rota, without Secrets",
-		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, fence, events, the
-members' Pods and ReplicaSets, their metrics and the last lines of their logs. README.txt in it says what could not be
-read and why.
+		Short: "Write a support archive without Secrets",
+		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, fence, events, Pods,
+ReplicaSets, metrics and the end of the logs. Its README.txt says what could not be read.
 
-It reads no Secrets. It leaves out the values of environment variables, arguments, volumes, and annotations. Logs,
-metrics and events are as the program wrote them: look at them before you pass them on, or give --no-logs.`,
+It leaves out Secrets and the values of environment variables, arguments, volumes and annotations. Logs, metrics and
+events are as the program wrote them: look at them before you pass them on, or use --no-logs.`,
 		Example: `  rota dump website -n operators
   rota dump website -n operators -f - | tar tz`,
 		Args: oneName,

@@ -33,15 +33,12 @@ func newFence() *cobra.Command {
 	var o fence.Options
 	cmd := &cobra.Command{
 		Use:   "fence NAME -n NAMESPACE --service-account NAMESPACE/NAME --resource GROUP/RESOURCE ...",
-		Short: "Print or apply the policy by which the API server refuses the writes of processes that are not members",
-		Long: `Prints a ValidatingAdmissionPolicy and its binding. Of the ServiceAccount's writes to the given kinds, the API
-server then admits only those from the Pods of members of the rota. Name the sharded kinds, the owned ones, and others
-that reconciles write, such as a StatefulSet's claims.
+		Short: "Print or apply a policy that refuses writes of processes that are not members",
+		Long: `Prints a ValidatingAdmissionPolicy and its binding, which admit the ServiceAccount's writes to the given kinds
+only from Pods of the rota's members. Name the sharded and the owned kinds, and others that reconciles write.
 
-Before that the command checks the cluster. With --apply it applies policy and binding, unless the check found a
-problem. Without --apply it prints what the check found on standard error, if a cluster can be reached.
-
-To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
+It checks the cluster first, and with --apply applies both unless it found a problem. To take the fence down at once:
+kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
 		Example: `  rota fence website -n operators --service-account operators/website-operator \
     --resource web.example.com/websites --resource apps/deployments --resource services --resource configmaps`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -76,7 +73,7 @@ To take the fence down at once: kubectl annotate configmap -n NAMESPACE NAME rot
 	f.Lookup("namespace").Usage = "namespace of the rota; required"
 	f.StringVar(&account, "service-account", "", "NAMESPACE/NAME of the members' ServiceAccount")
 	f.StringArrayVar(&resources, "resource", nil,
-		"GROUP/RESOURCE of a kind that members write, RESOURCE in the core group; repeat it for each kind")
+		"GROUP/RESOURCE that members write, or RESOURCE of the core group (repeatable)")
 	f.BoolVar(&apply, "apply", false, "apply it (server-side) instead of printing it")
 	return cmd
 }

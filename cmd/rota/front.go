@@ -30,16 +30,12 @@ func newFront() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "front --static IP:PORT ...",
 		Short: "Write the configuration of a proxy on each host before the API servers",
-		Long: `Writes the configuration of HAProxy or Envoy for a host, which gives clients one address that always answers.
-The API servers of a Deployment come first; the static ones stand in while none of them is up, and at a cold start. TCP
-is passed through, so clients authenticate with API servers as before.
+		Long: `Writes the configuration of HAProxy or Envoy for a host, so that clients have one address that always answers:
+the Deployment's API servers first, and the static ones while none of them is up. TCP passes through, so clients
+authenticate as before.
 
-Besides the proxy's configuration there are front.yaml, which "rota front agent" reads, and the permissions that the
-agent needs. --form adds what runs proxy and agent: a static Pod, or units of systemd. Without --out the files
-are printed.
-
-Each static server is asked for /readyz first, as the proxy will. If one does not answer that it is ready, nothing is
-written. --offline leaves that out: where the static servers do not run yet, or this machine is not the host.`,
+It also writes front.yaml, which rota front agent reads, and the agent's permissions. --form adds a static Pod or
+systemd units for proxy and agent. Nothing is written unless each static server answers /readyz or --offline is given.`,
 		Example: `  rota front --static 192.168.0.11:6443 --static 192.168.0.12:6443
   rota front --static 192.168.0.11:6443 --form static-pod --agent-image registry.example/rota:v1 --out front
   rota front --static 192.168.0.11:6443 --proxy envoy --form systemd --out front`,
@@ -60,18 +56,18 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f := cmd.Flags()
 	f.StringVar(&o.front.Proxy, "proxy", o.front.Proxy, "haproxy or envoy")
 	f.StringVar(&o.form, "form", o.form, "files, static-pod or systemd")
-	f.StringArrayVar(&o.front.Static, "static", nil, "address of a static API server, `IP:PORT` (repeat it for each)")
-	f.StringVar(&o.front.Listen, "listen", o.front.Listen, "address for clients, `IP:PORT`")
-	f.StringVar(&o.front.Admin, "admin", o.front.Admin, "address of the proxy's metrics and health, `IP:PORT`")
+	f.StringArrayVar(&o.front.Static, "static", nil, "`IP:PORT` of a static API server (repeatable)")
+	f.StringVar(&o.front.Listen, "listen", o.front.Listen, "`IP:PORT` for clients")
+	f.StringVar(&o.front.Admin, "admin", o.front.Admin, "`IP:PORT` for the proxy's metrics and health")
 	f.StringVar(&o.front.Service, "service", o.front.Service,
 		"`NAMESPACE/NAME` of the Service of the Deployment's API servers")
 	f.StringVar(&o.front.PortName, "port-name", o.front.PortName, "name of that Service's port")
-	f.StringVar(&o.front.CA, "ca", o.front.CA, "`file` on the host with the authorities of the API servers' certificates")
+	f.StringVar(&o.front.CA, "ca", o.front.CA, "`file` on the host with the API servers' CAs")
 	f.StringVar(&o.front.ServerName, "server-name", o.front.ServerName, "`name` that all API servers' certificates have")
 	f.StringVar(&o.front.Client, "client-cert", "",
-		"`file` on the host with a certificate and its key for health checks, where anonymous requests are off")
+		"`file` on the host with certificate and key for health checks, if anonymous requests are off")
 	f.DurationVar(&o.front.Interval.Duration, "check-interval", o.front.Interval.Duration,
-		"time between two health checks, each of which costs an API server about a millisecond of a CPU")
+		"time between two health checks (each costs an API server about 1 ms of CPU)")
 	f.DurationVar(&o.front.Timeout.Duration, "check-timeout", o.front.Timeout.Duration,
 		"longest time to connect, and for TCP and TLS of a health check")
 	f.DurationVar(&o.front.AnswerTimeout.Duration, "answer-timeout", o.front.AnswerTimeout.Duration,
@@ -84,7 +80,7 @@ written. --offline leaves that out: where the static servers do not run yet, or 
 	f.StringVar(&o.front.Dir, "dir", o.front.Dir, "`folder` of the configuration on the host")
 	f.StringVar(&o.front.RunDir, "run-dir", o.front.RunDir, "`folder` of sockets on the host")
 	f.StringVar(&o.programs.Image, "image", "", "image of the proxy, for static-pod (default "+d.Image+", or Envoy's)")
-	f.StringVar(&o.programs.AgentImage, "agent-image", "", "image with this command, for static-pod, which needs it")
+	f.StringVar(&o.programs.AgentImage, "agent-image", "", "image with this command; required for static-pod")
 	f.StringVar(&o.programs.Binary, "binary", "", "`path` of the proxy on the host, for systemd (default "+d.Binary+
 		", or Envoy's)")
 	f.StringVar(&o.programs.AgentBinary, "agent-binary", d.AgentBinary, "`path` of this command on the host, for systemd")
@@ -101,15 +97,11 @@ func newFrontAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Keep the endpoints of a front current, on its host",
-		Long: `Follows the EndpointSlices of the Service that front.yaml names. When they change it writes the proxy's
-configuration, and brings a running HAProxy to it without a reload. Envoy reads its file by itself.
+		Long: `Follows the EndpointSlices of the Service that front.yaml names, and updates the proxy: HAProxy without a
+reload, Envoy by its file. Endpoints that terminate or are not ready keep their connections, and get no new ones. While
+no API server answers, the static servers and those known last stay.
 
-Endpoints that terminate or are not ready drain: they keep their connections, and get no new ones. The agent asks
-through the front itself, and the static servers if the front does not answer. While no API server answers, the static
-ones and the servers known last stay. The static ones always do.
-
-It waits for its kubeconfig, which a host has only after it has joined its cluster, and reads it again when that
-changes.`,
+It waits for its kubeconfig, and reads it again when it changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			klog.SetLogger(logr.Discard()) // the agent says what failed

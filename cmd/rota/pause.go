@@ -24,11 +24,10 @@ func newPause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [NAME]",
 		Short: "Pause moves of slots and duties between live members",
-		Long: `Pauses moves of slots and duties between live members until they are resumed. Moves that have begun end.
+		Long: `Pauses moves of slots and duties between live members. Moves that have begun end. Slots of members that leave
+or die still get new owners, so a rolling update goes on. Members that join get only those.
 
-The slots of members that leave or die still get new owners, and work goes on: a rolling update is not held up. A
-member that joins gets no slots but those. The pause ends by itself with the last member, and if a process of an older
-release wants to join that does not understand it.`,
+The pause ends with the last member, or when a process of a release that does not know pauses wants to join.`,
 		Example: `  rota pause website -n operators --reason "the API server is slow"
   rota pause -n operators --wait`,
 		Args: oneName,

@@ -27,10 +27,10 @@ func newPin() *cobra.Command {
 	var expect bool
 	cmd := &cobra.Command{
 		Use:   "pin OBJECT [NAME] --to LABELS",
-		Short: "Have an object, or a namespace, be with members that have certain labels",
-		Long: `Has the slot of an object be with a member that has certain labels (--rota-member-labels). OBJECT is
-NAMESPACE/NAME, the name of an object without namespace, or, if the rota shares objects by namespace, a namespace. What
-else is in the slot goes along. While no such member is there, any member has the slot.`,
+		Short: "Keep an object, or a namespace, on members with certain labels",
+		Long: `Keeps an object's slot, with everything else in it, on a member with certain labels (--rota-member-labels).
+OBJECT is NAMESPACE/NAME, the name of a cluster-scoped object or, if the rota shares objects by namespace, a namespace.
+While no such member is there, any member has the slot.`,
 		Example: `  rota pin team-a/huge website -n operators --to pool=large --reason "needs 4 GiB"
   rota pin team-a -n operators --to pool=large,zone=a`,
 		Args: oneObject,
@@ -134,7 +134,7 @@ func newUnpin() *cobra.Command {
 	a := &actor{}
 	cmd := &cobra.Command{
 		Use:     "unpin OBJECT [NAME]",
-		Short:   "Let an object be with any member again",
+		Short:   "Remove the pin of an object",
 		Example: `  rota unpin team-a/huge website -n operators`,
 		Args:    oneObject,
 		RunE: a.onFirst(func(name string) error {

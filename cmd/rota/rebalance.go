@@ -39,17 +39,11 @@ func newRebalance() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebalance [NAME]",
 		Short: "Even out slots and duties now",
-		Long: `Begins the moves that make the members' shares even.
+		Long: `Evens out the members' shares now. Members do that by themselves, but wait a moment after a join, and in a
+rollout until ten minutes after the last one. The plan is theirs: by load if all members plan so.
 
-Members do that by themselves. But for ten minutes after the last join in a rollout they leave some to have more than
-others, since most slots will soon move once more. And a member that joins waits a moment for its share. This command
-waits for neither. Its plan is that of the members: drained members get nothing, and members that leave or died are not
-its business. If all members plan by load, so does it, by what they report, with as many moves as it takes.
-
-With --dry-run it only shows what would move. That also works while moves are paused: it then shows what they would
-begin with. With --replicas or --without it shows what the members' planner would do with another number of replicas, if
-all of them came or went at once; if they come one after another, some slots move more than once. Numbers of objects are
-estimates, by what the members report for each slot.`,
+--dry-run only shows what would move, even while moves are paused. With --replicas or --without it plans for another
+number of replicas that all come or go at once. Numbers of objects are estimates from the members' reports.`,
 		Example: `  rota rebalance -n operators --wait
   rota rebalance website -n operators --dry-run
   rota rebalance website -n operators --dry-run --replicas 5
@@ -72,7 +66,7 @@ estimates, by what the members report for each slot.`,
 	o.out.bind(cmd, "table", "wide", "json", "yaml")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would move, and change nothing")
 	cmd.Flags().IntVar(&o.plan.Replicas, "replicas", 0,
-		"with --dry-run: number of replicas to plan for, from 1 to 4096 (default as many as there are)")
+		"with --dry-run: number of replicas to plan for, 1 to 4096 (default: the present one)")
 	cmd.Flags().StringSliceVar(&o.plan.Without, "without", nil,
 		"with --dry-run: members or Pods that end (default those that joined last)")
 	_ = cmd.RegisterFlagCompletionFunc("without", func(cmd *cobra.Command, args []string, _ string,

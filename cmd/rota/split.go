@@ -38,18 +38,12 @@ func newSplitKCM() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kcm (--manifest FILE | --flags LINE | -- kube-controller-manager ...) [--out DIR | --check PATH ...]",
 		Short: "Divide kube-controller-manager into groups of controllers, each with a leader of its own",
-		Long: `Plans one kube-controller-manager per group of controllers. Every controller is in exactly one group. Without
---groups there are three: workloads, garbage and cluster; --print-groups prints them.
+		Long: `Plans one kube-controller-manager per group of controllers (by default workloads, garbage and cluster), and
+prints the plan. With --out it writes what migrating there and back takes: a manifest or script per group, permissions
+for the new Leases, and Leases to hold meanwhile (docs/controller-runtime.md).
 
-Without --out and --check the command prints the plan. With --out it writes what migrating there and back takes: a
-manifest per group (a script per group if it was given a command line), permissions for the new Leases, and Leases to
-hold while migrating. docs/controller-runtime.md has the steps, in which no controller ever has two leaders.
-
-With --check it compares manifests, command lines or a cluster with the plan, and names the controllers that run
-nowhere or twice. The exit status is 1 if anything differs.
-
-The controllers of Kubernetes v1.36 are built in. For other versions, pass the output of their
-` + "`kube-controller-manager --help`" + ` with --controllers-list.`,
+With --check it compares what runs with the plan, and exits with 1 if a controller runs nowhere or twice. The
+controllers of Kubernetes v1.36 are built in. For other versions pass --controllers-list.`,
 		Example: `  rota split kcm --manifest /etc/kubernetes/manifests/kube-controller-manager.yaml
   rota split kcm --manifest kube-controller-manager.yaml --out split
   rota split kcm --manifest kube-controller-manager.yaml --check /etc/kubernetes/manifests
@@ -64,17 +58,17 @@ The controllers of Kubernetes v1.36 are built in. For other versions, pass the o
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.manifest, "manifest", "", "manifest of the static Pod of the undivided kube-controller-manager")
-	f.StringVar(&o.flags, "flags", "", "command line of the undivided kube-controller-manager, in one argument")
+	f.StringVar(&o.manifest, "manifest", "", "manifest of the undivided kube-controller-manager's static Pod")
+	f.StringVar(&o.flags, "flags", "", "its command line, in one argument")
 	f.StringVar(&o.version, "kubernetes-version", "",
-		"version of kube-controller-manager (default that of the image in the manifest)")
+		"its version (default that of the manifest's image)")
 	f.StringVar(&o.list, "controllers-list", "",
-		"file with the output of \"kube-controller-manager --help\", from which the controllers are taken")
+		"file with the output of \"kube-controller-manager --help\", to take the controllers from")
 	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default as --print-groups)")
-	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups, as a beginning of an own file")
+	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups")
 	o.out.flags(f, "")
 	f.StringArrayVar(&o.check, "check", nil,
-		"folder of manifests, file, or - for standard input, with what runs (repeat it for each node)")
+		"folder of manifests, file, or - for standard input, with what runs (repeat for each node)")
 	f.BoolVar(&o.checkCluster, "check-cluster", false, "compare the Pods and Leases of a cluster with the plan")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig for --check-cluster (default as kubectl)")
 	return cmd

@@ -46,14 +46,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the members of a rota, what moves, and what is wrong",
-		Long: `Shows the members of a rota and how much each has, what moves, the duties, the last handovers, and what is
-wrong.
-
-With -o wide it also shows the busiest objects, failing reconciles, and the history, newest first: members that joined
-or were expelled, handovers with their reasons and how long each phase took, orders, and events. No component keeps all
-of the history, so the output says how far back it goes. Its times are those of the machines that wrote them.
-
-With -A it lists the rotas of all namespaces. -o name prints the members, or with -A the rotas.`,
+		Long: `Shows the members of a rota and how much each has, what moves, duties, orders, the last handovers, and what is
+wrong. -o wide adds the busiest objects, failing reconciles, and the history, and says how far back that goes. -o name
+prints the members, or with -A the rotas.`,
 		Example: `  rota status website -n operators
   rota status -n operators --watch
   rota status -A

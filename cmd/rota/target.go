@@ -44,8 +44,8 @@ func (f *rotaFlags) bind(cmd *cobra.Command) {
 	})
 	cmd.Flags().AddFlagSet(cluster)
 	cmd.Flags().Lookup("namespace").Usage = "namespace of the rota (default that of the kubeconfig's context)"
-	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl; other flags of " +
-		"kubectl for the cluster work as well, such as --server)"
+	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl; " +
+		"kubectl's other flags for the cluster work as well)"
 	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	cmd.ValidArgsFunction = f.completeRotas
 }

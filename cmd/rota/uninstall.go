@@ -28,15 +28,11 @@ func newUninstall() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
 		Use:   "uninstall NAME",
-		Short: "Remove what a rota has in the cluster, and show that nothing is left",
-		Long: `Removes the fence of a rota, the labels of objects that no other rota uses, the members' reports and Leases,
-the table, and the events. Then it looks again for what is left.
+		Short: "Remove what a rota keeps in the cluster",
+		Long: `Removes a rota's fence, the labels of objects that no other rota uses, the members' reports and Leases, the
+table, and the events, and checks that nothing is left. Roles and Deployments stay.
 
-It refuses while members live or their Pods exist. Scale their Deployment to 0 first. Roles, Deployments and whatever
-else you installed yourself stay.
-
-To find labels, the API server has to go through all objects of each kind; --keep-labels leaves labels where they are.
-Nobody looks at them any more.`,
+It refuses while members live or their Pods exist: scale their Deployment to 0 first.`,
 		Example: `  rota uninstall website -n operators --dry-run
   rota uninstall website -n operators --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -50,7 +46,8 @@ Nobody looks at them any more.`,
 	o.target.bind(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and change nothing")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&o.keepLabels, "keep-labels", false, "leave the labels of objects where they are")
+	cmd.Flags().BoolVar(&o.keepLabels, "keep-labels", false,
+		"leave the labels of objects; finding them lists all objects of each kind")
 	cmd.Flags().BoolVar(&o.keeper, "keeper", false, "also remove the policy rota-fence-keeper, if no fence is left")
 	return cmd
 }

@@ -55,15 +55,11 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [NAME]",
 		Short: "Check that every object is held by exactly one live member",
-		Long: `Compares what the members of a rota report with consistent lists of the objects' metadata.
-
-It compares with what the members' informers ask for, by their namespaces and selectors, and says so if that is not
-everything.
-
-Objects come and go between a report and a list. So it looks again until every member has reported anew, which takes
-about half of the members' LeaseDuration. A slot that nobody works on is watched for a lease and FenceDelay. The
-exit status is 1 if something is wrong, and if a kind that members shard is not served any more.`,
-		Args: oneName,
+		Long: `Compares the members' reports with lists of the objects' metadata, as far as their informers select them. It
+looks until every member has reported anew, about half of a lease, and watches a slot that nobody works on for a lease
+and FenceDelay. The exit status is 1 if something is wrong.`,
+		Example: `  rota verify website -n operators --watch`,
+		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.every < time.Second {
 				return usagef("verify: --every %v: must be at least 1s", o.every)
@@ -90,9 +86,9 @@ exit status is 1 if something is wrong, and if a kind that members shard is not 
 	target.bind(cmd)
 	o.out.bind(cmd, "table", "json", "yaml")
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
-		"namespaces to which the informers of members that do not report it are limited (default all)")
+		"namespaces of informers, for members that do not report them (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
-		"label selector to which the informers of members that do not report it are limited (default none)")
+		"label selector of informers, for members that do not report it")
 	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
 	return cmd

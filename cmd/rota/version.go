@@ -16,16 +16,8 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long: `Print the version of this program, the commit it was built from, and the version of Go.
-
--o json and -o yaml print more. Fields are added, but never renamed:
-
-- version, commit, date, modified: of the source. The date is the commit's, so that two builds of it are the same.
-- go, platform: what it was built with, and for.
-- tableFormats: those that it reads, from oldest to newest. It writes the lowest that can express a table.
-- libraries: the versions of controller-runtime and of Kubernetes's libraries in it.
-
-Commit and date are left out if they are not known, as of what the module proxy delivered.`,
+		Long: `Prints the version, the commit and the version of Go. -o json and -o yaml add the table formats that it reads
+and the versions of its libraries. Fields are added, but never renamed. What is not known is left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versionOf(debug.ReadBuildInfo())

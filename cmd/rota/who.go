@@ -34,15 +34,12 @@ func newWho() *cobra.Command {
 	o := &whoOptions{}
 	cmd := &cobra.Command{
 		Use:   "who KIND/NAME | KIND NAME",
-		Short: "Show which member works on an object, and why; or why nobody does",
-		Long: `Shows which member works on an object: its slot, since when the member has that slot and why, how the object
-comes to it, whether it holds the object, and what is wrong. If nobody works on the object, it says why not.
+		Short: "Show which member works on an object, or why none does",
+		Long: `Shows which member works on an object, since when and why, how the object comes to it, whether it holds the
+object, and what is wrong; or why no member works on it. KIND is as for kubectl get.
 
-KIND is as for kubectl get: website, websites, a short name, or with the group as in websites.web.example.com. -n is the
-namespace of the object. The rota is the one whose members shard the kind; --rota names it if there are several.
-
-The exit status is 0 if a member works on the object, 1 if none does or if nobody can tell, 4 if there is no such kind
-or object, and 5 if nobody can tell because a permission is missing.`,
+The exit status is 0 if a member works on the object, 1 if none does or nobody can tell, 4 if there is no such object,
+and 5 if a permission is missing.`,
 		Example: `  rota who website/hello-7 -n team-a
   rota who website hello-7 -n team-a
   rota who deploy/hello-7 --rota operators/website -o json`,

@@ -145,13 +145,14 @@ func (m *metrics) declareWork() {
 	m.gauge("rota_stuck_reconciles", "Reconciles in flight for more than 10 s, and functions of rota.Go that "+
 		"have not returned within 10 s. Each holds its slot back.",
 		func(s sample) float64 { return float64(len(s.Stuck)) })
-	m.gauge("rota_longest_reconcile_seconds", "Age of the oldest reconcile in flight, 0 up to 10 s.", func(s sample) float64 {
-		longest := time.Duration(0)
-		for _, f := range s.Stuck {
-			longest = max(longest, f.For)
-		}
-		return longest.Seconds()
-	})
+	m.gauge("rota_longest_reconcile_seconds", "Age of the oldest reconcile in flight, 0 up to 10 s.",
+		func(s sample) float64 {
+			longest := time.Duration(0)
+			for _, f := range s.Stuck {
+				longest = max(longest, f.For)
+			}
+			return longest.Seconds()
+		})
 	m.gauge("rota_handover_oldest_seconds", "Age of the oldest handover to this member that is under way, 0 if "+
 		"there is none.", func(s sample) float64 { return s.rota.oldestMove().Seconds() })
 	m.gauge("rota_oldest_waiting_seconds", "Time that this member's oldest key has waited for a worker, 0 if "+
