@@ -294,7 +294,7 @@ func (r *Rota) labellerText(about subject) string {
 			return d.Owner + " labels the kind and corrects it within seconds; its log says if it cannot"
 		}
 	}
-	return "no member labels the kind, so that whoever writes the object has to: see docs/controller-runtime.md"
+	return "no member labels the kind, so that whoever writes the object has to: see docs/controller-runtime.md#labels"
 }
 
 // noteDeletion notes that the owner of the slot is to reconcile the deletion of an object that is gone.
