@@ -3,7 +3,6 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
-KUBE := bin/rota-kube
 LINT := bin/golangci-lint
 GREMLINS := bin/gremlins
 ARGS ?=
@@ -12,9 +11,12 @@ ARGS ?=
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# As test/controlplane/assets builds the control plane, with the same versions: what both have in common is compiled once.
+KUBE_BUILD := CGO_ENABLED=0 GOWORK=off $(GO) build -modfile=tools/versions/v0.24.1.mod -gcflags=all=-dwarf=false -ldflags='-s -w'
+
 .PHONY: demo
 demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
-	@$(GO) build -o bin/rota-demo ./cmd/rota-demo
+	@$(KUBE_BUILD) -o bin/rota-demo ./cmd/rota-demo
 	@bin/rota-demo $(ARGS)
 
 # What has dependencies that the main module must not have, and tests, is a module of its own.
@@ -42,6 +44,7 @@ test-kube: test-demos test-planes
 test-demos:
 	$(GO) test -vet=off -p 3 -timeout 30m $(DEMOS)
 test-planes:
+	@bin/rota-kube assets -controller-manager >/dev/null # a few packages need it
 	$(GO) test -vet=off -p 3 -timeout 60m \
 		$$(($(GO) list $(WAIT); $(ON_KUBE)) | grep -vxFf <($(GO) list $(DEMOS) $(BUT)) | awk '!seen[$$0]++')
 # What -short leaves out, of packages without a control plane.
@@ -89,10 +92,11 @@ tidy: ## Tidy all modfiles: go.mod has the lowest versions, tools/versions those
 	$(foreach f,$(MODFILES),$(GO) mod tidy -modfile=$(f) &&) true
 
 .PHONY: kube
-kube: ## Build the control plane that demo and tests run against: 5 minutes, then cached (KUBERNETES=1.33 for another)
-	@$(GO) run ./test/controlplane/cmd $(if $(KUBERNETES),-kubernetes $(KUBERNETES)) >/dev/null
+kube: ## Find, download or build kube-apiserver and etcd, and print their folder (KUBERNETES=1.33: build those)
+	@$(KUBE_BUILD) -o bin/rota-kube ./test/controlplane/cmd
+	@folder=$$(bin/rota-kube assets $(if $(KUBERNETES),-kubernetes $(KUBERNETES))) && echo "KUBEBUILDER_ASSETS=$$folder"
 
-# To run one for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
+# To run a control plane for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 
 .PHONY: bench
 bench: kube ## Measure ways to run an operator on replicas beside each other, and write docs/benchmarks.md (ARGS="-objects 80000")

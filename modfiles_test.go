@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,10 @@ type modfile struct {
 		Path, Version string
 		Indirect      bool
 	}
-	Replace, Exclude []any
+	Replace []struct {
+		Old, New struct{ Path, Version string }
+	}
+	Exclude []any
 }
 
 func readModfile(t *testing.T, path string) (file modfile, direct map[string]string) {
@@ -107,6 +111,31 @@ func TestModfilesAgree(t *testing.T) {
 		row := fmt.Sprintf("| %s | %s | %s |", direct[runtime], direct[client], strings.TrimSuffix(file.Go, ".0"))
 		if !strings.Contains(string(page), row) {
 			t.Errorf("docs/versions.md has no row %q", row)
+		}
+	}
+}
+
+// TestDemoSharesTheControlPlanesVersions: `make demo` compiles both from source where there is no download, and what
+// they have in common only once, so the modfile that it names must agree with kube/go.mod.
+func TestDemoSharesTheControlPlanesVersions(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	path := regexp.MustCompile(`(?m)^KUBE_BUILD := .* -modfile=(\S+) `).FindSubmatch(makefile)
+	if path == nil {
+		t.Fatal("the Makefile's KUBE_BUILD names no modfile")
+	}
+	demo, _ := readModfile(t, string(path[1]))
+	kube, _ := readModfile(t, "kube/go.mod")
+	versions := map[string]string{}
+	for _, r := range kube.Require {
+		versions[r.Path] = r.Version
+	}
+	for _, r := range kube.Replace {
+		versions[r.Old.Path] = r.New.Version
+	}
+	for _, r := range demo.Require {
+		if v, ok := versions[r.Path]; ok && v != r.Version {
+			t.Errorf("%s has %s %s, and kube/go.mod %s: raise the lower one", path[1], r.Path, r.Version, v)
 		}
 	}
 }

@@ -12,12 +12,13 @@ if [ $# = 0 ]; then
 	mapfile -t versions < <((basename -s .mod kube/versions/*.mod && echo "${kubernetes#v}") | sort -V)
 fi
 go build -o bin/ ./cmd/rota ./cmd/rota-demo
+go build -o bin/rota-kube ./test/controlplane/cmd
 failed=0
 for version in "${versions[@]}"; do
-	ROTA_KUBE=$(go run ./test/controlplane/cmd -kubernetes "$version")
-	export ROTA_KUBE
+	KUBEBUILDER_ASSETS=$(bin/rota-kube assets -kubernetes "$version")
+	export KUBEBUILDER_ASSETS
 	log=bin/kubernetes-$version.log
-	"$ROTA_KUBE" version | tee "$log"
+	"$KUBEBUILDER_ASSETS/kube-apiserver" --version | tee "$log"
 	begun=$SECONDS
 	while read -r package tests; do
 		go test -modfile=go.latest.mod -v -vet=off -count=1 -timeout=30m -run "$tests" "$package" </dev/null >>"$log" 2>&1 || {
@@ -37,7 +38,7 @@ for version in "${versions[@]}"; do
 	echo "tests took $((SECONDS - begun)) s"
 
 	kubeconfig=$(mktemp -d)/config
-	coproc plane { "$ROTA_KUBE" up --json --kubeconfig "$kubeconfig" 2>>"$log"; }
+	coproc plane { bin/rota-kube up --json --kubeconfig "$kubeconfig" 2>>"$log"; }
 	read -r _ <&"${plane[0]}"
 	bin/rota check --pre website -n default --kubeconfig "$kubeconfig" --kind ConfigMap --owned Deployment.apps || failed=1
 	pid=$plane_PID

@@ -28,7 +28,7 @@ import (
 
 	"github.com/rota-dev/rota/apiservers/deployment/hosttest"
 	"github.com/rota-dev/rota/internal/await"
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
@@ -42,17 +42,17 @@ func TestRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real servers: not under -short")
 	}
-	binary, err := build.Binary(t.Context(), os.Stderr)
+	programs, err := assets.Find(t.Context(), os.Stderr)
 	require.NoError(t, err)
 	h := hosttest.New(t)
-	etcd := startEtcd(t, h, binary)
+	etcd := startEtcd(t, h, programs)
 
 	// The static one, with its files in the host's folder and its etcd where it really is.
 	text := manifest(t)
 	var pod corev1.Pod
 	require.NoError(t, yaml.Unmarshal([]byte(text), &pod))
 	paths := strings.NewReplacer("=/etc/kubernetes/policies", "="+h.Root+"/srv/policies", "=/etc", "="+h.Root+"/etc")
-	static, _ := startServer(t, h, binary, "static", etcd, pod.Spec.Containers[0].Command, paths)
+	static, _ := startServer(t, h, programs, "static", etcd, pod.Spec.Containers[0].Command, paths)
 
 	got := files(t, text, options(h))
 	apart, err := document((&Plan{o: Options{Namespace: "api"}}).object("namespace")) // in kube-system there is none
@@ -73,7 +73,7 @@ func TestRuns(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o440))
 	}
 	paths = strings.NewReplacer("=/etc", "="+root+"/etc", "$(POD_IP)", "10.244.0.7")
-	scaled, server := startServer(t, h, binary, "scaled", etcd, d.Spec.Template.Spec.Containers[0].Command, paths)
+	scaled, server := startServer(t, h, programs, "scaled", etcd, d.Spec.Template.Spec.Containers[0].Command, paths)
 
 	sameData(t, static, scaled)
 	endpoints(t, static, "10.0.0.11", "10.244.0.7")
@@ -82,10 +82,10 @@ func TestRuns(t *testing.T) {
 }
 
 // startEtcd starts an etcd that only talks to clients with certificates, and returns its URL.
-func startEtcd(t *testing.T, h *hosttest.Host, binary string) string {
+func startEtcd(t *testing.T, h *hosttest.Host, programs assets.Folder) string {
 	url, peer := "https://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
 	dir := h.Root + pki + "etcd/"
-	start(t, "etcd", binary, "etcd", "--name=etcd", "--data-dir="+t.TempDir(), "--unsafe-no-fsync", "--log-level=warn",
+	start(t, "etcd", programs.Etcd(), "--name=etcd", "--data-dir="+t.TempDir(), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer, "--initial-cluster=etcd="+peer,
 		"--cert-file="+dir+"server.crt", "--key-file="+dir+"server.key", "--client-cert-auth",
@@ -95,10 +95,10 @@ func startEtcd(t *testing.T, h *hosttest.Host, binary string) string {
 
 // startServer runs the command of a container until it is ready, and returns an administrator's configuration for it.
 // Only what a process on loopback must have differently is changed: paths, port, address, and where etcd is.
-func startServer(t *testing.T, h *hosttest.Host, binary, name, etcd string, command []string, paths *strings.Replacer) (*rest.Config, *process.Process) {
+func startServer(t *testing.T, h *hosttest.Host, programs assets.Folder, name, etcd string, command []string, paths *strings.Replacer) (*rest.Config, *process.Process) {
 	t.Helper()
 	port := freePort(t)
-	words := []string{binary, "apiserver", "--bind-address=127.0.0.1"}
+	words := []string{programs.APIServer(), "--bind-address=127.0.0.1"}
 	for _, word := range command[1:] {
 		switch flag, _, _ := strings.Cut(word, "="); flag {
 		case "--etcd-servers":

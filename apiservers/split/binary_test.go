@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -17,11 +17,11 @@ import (
 func binary(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("needs the control plane's binary: not under -short")
+		t.Skip("needs kube-controller-manager: not under -short")
 	}
-	path, err := build.Binary(t.Context(), os.Stderr)
+	path, err := assets.ControllerManager(t.Context(), os.Stderr)
 	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), path, append([]string{"controller-manager"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
 	return string(out), err
 }
 

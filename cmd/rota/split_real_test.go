@@ -29,7 +29,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/split"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
@@ -196,7 +196,7 @@ func newSplitStage(t *testing.T, plane *controlplane.ControlPlane) *splitStage {
 	t.Helper()
 	s := &splitStage{t: t, plane: plane, out: filepath.Join(t.TempDir(), "split")}
 	var err error
-	if s.binary, err = build.Binary(t.Context(), os.Stderr); err != nil {
+	if s.binary, err = assets.ControllerManager(t.Context(), os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	if s.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
@@ -276,7 +276,7 @@ func (s *splitStage) start(name string, words ...string) *kcm {
 	port, err := process.FreePort(s.t.Context())
 	require.NoError(s.t, err)
 	p := &kcm{name: name, port: port, log: filepath.Join(s.t.TempDir(), "log")}
-	command := append([]string{s.binary, "controller-manager"}, words...)
+	command := append([]string{s.binary}, words...)
 	p.Process, err = process.Start(process.Options{
 		Name: name, Command: append(command, "--secure-port="+strconv.Itoa(port)), Log: p.log, Variable: "ROTA_UNUSED",
 	})

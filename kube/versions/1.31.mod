@@ -5,12 +5,7 @@ go 1.26.0
 godebug default=go1.22
 
 require (
-	go.etcd.io/etcd/api/v3 v3.5.16
 	go.etcd.io/etcd/server/v3 v3.5.16
-	golang.org/x/sys v0.40.0
-	k8s.io/apimachinery v0.31.14
-	k8s.io/apiserver v0.31.14
-	k8s.io/client-go v0.31.14
 	k8s.io/component-base v0.31.14
 	k8s.io/kubernetes v1.31.14
 )
@@ -109,6 +104,7 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xiang90/probing v0.0.0-20190116061207-43a291ad63a2 // indirect
 	go.etcd.io/bbolt v1.3.11 // indirect
+	go.etcd.io/etcd/api/v3 v3.5.16 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.5.16 // indirect
 	go.etcd.io/etcd/client/v2 v2.305.16 // indirect
 	go.etcd.io/etcd/client/v3 v3.5.16 // indirect
@@ -131,6 +127,7 @@ require (
 	golang.org/x/net v0.26.0 // indirect
 	golang.org/x/oauth2 v0.21.0 // indirect
 	golang.org/x/sync v0.7.0 // indirect
+	golang.org/x/sys v0.40.0 // indirect
 	golang.org/x/term v0.21.0 // indirect
 	golang.org/x/text v0.16.0 // indirect
 	golang.org/x/time v0.3.0 // indirect
@@ -148,6 +145,9 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.31.14 // indirect
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
+	k8s.io/apimachinery v0.31.14 // indirect
+	k8s.io/apiserver v0.31.14 // indirect
+	k8s.io/client-go v0.31.14 // indirect
 	k8s.io/cloud-provider v0.31.13 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-helpers v0.31.14 // indirect

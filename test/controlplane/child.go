@@ -8,17 +8,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rota-dev/rota/test/controlplane/supervisor"
 )
 
 // endTimeout is how long rota-kube may take to stop its servers and clean up before it is killed, after which the
 // kernel kills the servers.
 const endTimeout = 30 * time.Second
 
-// A child is a running `rota-kube up --json`. It ends when its standard input ends, so also when this process dies.
+// A child is a running supervisor. It ends when its standard input ends, so also when this process dies.
 type child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -31,43 +32,35 @@ type child struct {
 	ended bool // end was called
 }
 
-// Spawn starts a command from one thread that never ends. On Linux a child can ask for a signal when its parent dies,
-// and "parent" means the thread that started it.
-func Spawn(cmd *exec.Cmd) error { return spawner()(cmd) }
+// supervisorName is the name under which this program is the supervisor of a control plane.
+const supervisorName = "rota-kube"
 
-// spawner returns a function that starts commands from one thread that never ends. rota-kube asks the kernel for a
-// signal when its parent dies, which on Linux means that thread.
-var spawner = sync.OnceValue(func() func(*exec.Cmd) error {
-	type request struct {
-		cmd    *exec.Cmd
-		result chan error
+// A program that starts control planes is their supervisor, too: it runs itself, under another name.
+func init() {
+	if os.Args[0] == supervisorName && len(os.Args) > 2 {
+		os.Exit(supervisor.Main(os.Args[2:]))
 	}
-	requests := make(chan request)
-	go func() {
-		runtime.LockOSThread()
-		for r := range requests {
-			r.result <- r.cmd.Start()
-		}
-	}()
-	return func(cmd *exec.Cmd) error {
-		r := request{cmd, make(chan error)}
-		requests <- r
-		return <-r.result
-	}
-})
+}
 
-func startChild(binary string, args, env []string, stderr io.Writer) (*child, error) {
+// Spawn starts a command whose end may follow that of this program: see supervisor.Spawn.
+func Spawn(cmd *exec.Cmd) error { return supervisor.Spawn(cmd) }
+
+func startChild(args, env []string, stderr io.Writer) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	c := &child{
-		cmd:    exec.Command(binary, args...), //nolint:noctx // it outlives the context of its start; end stops it
+		cmd:    exec.Command(self, args...), //nolint:noctx // it outlives the context of its start; end stops it
 		lines:  make(chan []byte, 1),
 		done:   make(chan struct{}),
 		stderr: &tailWriter{next: stderr},
 	}
 	// Ctrl-C at the terminal is for this process; the child follows it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Args[0] = supervisorName
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = c.stderr
-	var err error
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -31,12 +31,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
+	"github.com/rota-dev/rota/test/controlplane/supervisor"
 )
 
 // A ControlPlane is running. Its methods may be called concurrently.
 type ControlPlane struct {
-	info   info
+	info   supervisor.Info
 	config *rest.Config
 	child  *child
 	stop   func() error
@@ -45,30 +46,20 @@ type ControlPlane struct {
 	pids map[string]int
 }
 
-// info is the line that `rota-kube up --json` prints when it is ready.
-type info struct {
-	Kubeconfig string         `json:"kubeconfig"`
-	APIServers []string       `json:"apiservers"`
-	Etcd       []string       `json:"etcd"`
-	PIDs       map[string]int `json:"pids"`
-	Dir        string         `json:"dir"`
-	AuditLogs  []string       `json:"auditLogs"`
-	CAFile     string         `json:"caFile"`
-	CAKeyFile  string         `json:"caKeyFile"`
-}
-
-// Start runs a control plane and returns when it is ready, usually after two or three seconds. If the binary is
-// missing, Start builds it first, which takes minutes, and shows its progress on standard error. ctx bounds only the
-// start.
+// Start runs a control plane and returns when it is ready, usually after two or three seconds. If its programs are
+// missing, Start downloads or builds them first, which may take minutes, and shows its progress on standard error:
+// see assets.Find. ctx bounds only the start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
-	binary := o.Binary
-	if binary == "" {
-		var err error
-		if binary, err = build.Binary(ctx, os.Stderr); err != nil {
+	folder, err := assets.Find(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	if o.ControllerManager {
+		if _, err := folder.ControllerManager(ctx, os.Stderr); err != nil {
 			return nil, err
 		}
 	}
-	child, err := startChild(binary, o.args(), o.Env, o.Stderr)
+	child, err := startChild(append([]string{"up", "--json", "--assets=" + string(folder)}, o.args()...), o.Env, o.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
@@ -131,7 +122,7 @@ func (c *ControlPlane) Kubeconfig() string { return c.info.Kubeconfig }
 func (c *ControlPlane) APIServers() []string { return slices.Clone(c.info.APIServers) }
 
 // Etcd returns the client URL, plain HTTP, of etcd.
-func (c *ControlPlane) Etcd() string { return c.info.Etcd[0] }
+func (c *ControlPlane) Etcd() string { return c.info.Etcd }
 
 // AuditLogs returns one path per API server, or none without Audit. A line is written before its response ends, so
 // whoever has read a response (over HTTP/2, as client-go does) finds its line. Watches have one line when they begin

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -167,15 +167,22 @@ func startHelper(t *testing.T) (*exec.Cmd, footprint) {
 	return cmd, f
 }
 
+// upCommand is `rota-kube up`, which this program is under that name.
+func upCommand(t *testing.T, args ...string) *exec.Cmd {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, append([]string{"up"}, args...)...)
+	cmd.Args[0] = supervisorName
+	return cmd
+}
+
 // TestUpForPeople: what a person at a terminal sees, and Ctrl-C.
 func TestUpForPeople(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	binary, err := build.Binary(t.Context(), os.Stderr)
-	require.NoError(t, err)
 	tmp := t.TempDir()
 	config := filepath.Join(tmp, "my kubeconfig")
-	cmd := exec.Command(binary, "up", "--dir", filepath.Join(tmp, "data"), "--kubeconfig", config)
+	cmd := upCommand(t, "--dir", filepath.Join(tmp, "data"), "--kubeconfig", config)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
@@ -208,7 +215,7 @@ func TestUpForPeople(t *testing.T) {
 // TestGivingUpLeavesNothing: a start that is cancelled halfway cleans up, too.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	skipIfShort(t)
-	_, err := build.Binary(t.Context(), os.Stderr)
+	_, err := assets.Find(t.Context(), os.Stderr) // what has to be built is built before
 	require.NoError(t, err)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -228,8 +235,6 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 // TestUpRefusesWhatIsNotItsOwn: folders and kubeconfigs of the user survive.
 func TestUpRefusesWhatIsNotItsOwn(t *testing.T) {
 	skipIfShort(t)
-	binary, err := build.Binary(t.Context(), os.Stderr)
-	require.NoError(t, err)
 	for _, tc := range []struct{ flag, file, content, want string }{
 		{"--dir", "notes/today", "precious", "not empty"},
 		{"--kubeconfig", "config", "apiVersion: v1\nkind: Config\ncurrent-context: production\n", "something else"},
@@ -242,9 +247,7 @@ func TestUpRefusesWhatIsNotItsOwn(t *testing.T) {
 			os.MkdirAll(filepath.Dir(file), 0o755)
 			require.NoError(t, os.WriteFile(file, []byte(tc.content), 0o644))
 			arg := filepath.Join(tmp, strings.Split(tc.file, "/")[0])
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			out, err := exec.CommandContext(ctx, binary, "up", tc.flag, arg).CombinedOutput()
+			out, err := upCommand(t, tc.flag, arg).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), tc.want) {
 				t.Errorf("%v: %s\nwant a refusal that says %q", err, out, tc.want)
 			}

@@ -19,16 +19,13 @@ type Options struct {
 	ControllerManager bool
 	// Env, as name=value, is added to this process's environment for the servers.
 	Env []string
-	// Binary is the path of rota-kube. Empty means the one that ROTA_KUBE names, or else bin/rota-kube of this checkout,
-	// which is built if it is missing.
-	Binary string
 	// Stderr receives the logs of all servers, written by another goroutine; nil shows none. A server's last lines are
 	// part of the error when it dies.
 	Stderr io.Writer
 }
 
 func (o Options) args() []string {
-	args := []string{"up", "--json"}
+	var args []string
 	if o.Audit {
 		args = append(args, "--audit")
 	}

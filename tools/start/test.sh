@@ -11,10 +11,6 @@ if [ -e bin/start ]; then
 	exit 1
 fi
 commands=$(awk '/^```/ { block = ($0 == "```sh"); next } block' docs/start.md)
-if [ -n "${ROTA_KUBE:-}" ]; then # it is built already
-	commands=${commands/make kube/}
-	PATH=$PATH:$(dirname "$ROTA_KUBE")
-fi
 log=$(mktemp)
 setsid timeout 900 bash -e -o pipefail -c "$commands" >"$log" 2>&1 &
 pid=$!

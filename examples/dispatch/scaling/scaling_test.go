@@ -26,7 +26,7 @@ import (
 	dispatch "github.com/rota-dev/rota/dispatch/client"
 	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/test/controlplane"
-	"github.com/rota-dev/rota/test/controlplane/build"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 	"github.com/rota-dev/rota/test/require"
 	"github.com/rota-dev/rota/test/rig/process"
 )
@@ -115,7 +115,9 @@ func TestScales(t *testing.T) {
 // controllerManager runs the controller of HorizontalPodAutoscalers until the end of the test.
 func controllerManager(t *testing.T, kubeconfig string) {
 	t.Helper()
-	binary, err := build.Binary(t.Context(), os.Stderr)
+	programs, err := assets.Find(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	binary, err := programs.ControllerManager(t.Context(), os.Stderr)
 	require.NoError(t, err)
 	port, err := process.FreePort(t.Context())
 	require.NoError(t, err)
@@ -123,7 +125,7 @@ func controllerManager(t *testing.T, kubeconfig string) {
 	p, err := process.Start(process.Options{
 		Name: "kube-controller-manager", Log: filepath.Join(dir, "log"), Variable: "ROTA_UNUSED",
 		Command: []string{
-			binary, "controller-manager", "--kubeconfig=" + kubeconfig, "--leader-elect=false", "--cert-dir=" + dir,
+			binary, "--kubeconfig=" + kubeconfig, "--leader-elect=false", "--cert-dir=" + dir,
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 			"--controllers=horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=1s",
 		},

@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"context"
@@ -17,10 +17,11 @@ const (
 // A server is one of the processes that make the control plane. It can be stopped and started again, with the same
 // ports and data. It is used by one goroutine, the supervisor's.
 type server struct {
-	name  string
-	args  []string
-	log   string // the file that takes its output
-	ready probe
+	name    string
+	program string // its path
+	args    []string
+	log     string // the file that takes its output
+	ready   probe
 
 	run *process // nil while it is stopped
 }
@@ -30,7 +31,7 @@ func (s *server) start(echo io.Writer, died chan<- *process) error {
 	if s.run != nil {
 		return fmt.Errorf("%s runs already", s.name)
 	}
-	p, err := startProcess(s.args, s.log, prefixed(echo, s.name))
+	p, err := startProcess(s.program, s.args, s.log, prefixed(echo, s.name))
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}

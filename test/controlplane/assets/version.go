@@ -1,4 +1,4 @@
-package build
+package assets
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// versionsIn returns the minor versions of Kubernetes, such as "1.33", of which there is a rota-kube: that of
+// versionsIn returns the minor versions of Kubernetes, such as "1.33", of which programs can be built: that of
 // kube/go.mod, which is the default, and those of kube/versions/*.mod. They are in ascending order.
 func versionsIn(kube string) (all []string, byDefault string, err error) {
 	modfile, err := os.ReadFile(filepath.Join(kube, "go.mod"))
@@ -41,16 +41,16 @@ func minor(version string) int {
 	return n
 }
 
-// modfileOf returns the modfile of a version, relative to kube/, and the name of its binary.
-func modfileOf(kube, version string) (modfile, binary string, err error) {
+// modfileOf returns the modfile of a version, relative to kube/, and the name of the folder for its programs.
+func modfileOf(kube, version string) (modfile, folder string, err error) {
 	all, byDefault, err := versionsIn(kube)
 	switch {
 	case err != nil:
 		return "", "", err
 	case version == "" || version == byDefault:
-		return "go.mod", "rota-kube", nil
+		return "go.mod", "kube", nil
 	case !slices.Contains(all, version):
-		return "", "", fmt.Errorf("there is no rota-kube of Kubernetes %q: there are %s", version, strings.Join(all, ", "))
+		return "", "", fmt.Errorf("no programs of Kubernetes %q can be built here: there are %s", version, strings.Join(all, ", "))
 	}
-	return filepath.Join("versions", version+".mod"), "rota-kube-" + version, nil
+	return filepath.Join("versions", version+".mod"), "kube-" + version, nil
 }

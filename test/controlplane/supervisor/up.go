@@ -1,4 +1,10 @@
-package main
+// Package supervisor runs the servers of a Kubernetes control plane, etcd, kube-apiserver and, if asked for,
+// kube-controller-manager, on free loopback ports, in a folder that is gone afterwards. It is the command `rota-kube up`.
+//
+// It is meant for tests, demos and measurements, and is not a cluster: there is no node, no scheduler and no kubelet, so
+// Pods are records that nothing runs. etcd listens without TLS on loopback, so that anyone with an account on the machine
+// can read it, and does not wait for the disk.
+package supervisor
 
 import (
 	"context"
@@ -14,51 +20,44 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apiserver/pkg/util/feature"
+	"github.com/rota-dev/rota/test/controlplane/assets"
 )
 
 type options struct {
+	assets            assets.Folder
 	featureGates      string
 	audit             bool
 	auditPolicy       string
 	apiServers        int
 	controllerManager bool
+	managerPath       string // of kube-controller-manager; empty without controllerManager
 	dir               string
 	kubeconfig        string
 	json              bool
 	verbose           bool
 }
 
-// info is what --json prints when everything is ready. The fields are read by test/controlplane of the main module.
-type info struct {
-	Kubeconfig   string         `json:"kubeconfig"`
-	APIServers   []string       `json:"apiservers"`
-	Etcd         []string       `json:"etcd"`
-	PIDs         map[string]int `json:"pids"`
-	Dir          string         `json:"dir"`
-	AuditLogs    []string       `json:"auditLogs"`
-	CAFile       string         `json:"caFile"`
-	CAKeyFile    string         `json:"caKeyFile"`
-	StartSeconds float64        `json:"startSeconds"`
-}
-
-// defaultGates has the API servers select shards, where this Kubernetes can: an API server does not start with a gate that
-// it does not know.
-func defaultGates() string {
-	const shards = "ShardedListAndWatch"
-	for _, gate := range feature.DefaultFeatureGate.KnownFeatures() {
-		if strings.HasPrefix(gate, shards+"=") {
-			return shards + "=true"
-		}
-	}
-	return ""
+// Info is what --json prints, on one line, when everything is ready.
+type Info struct {
+	Kubeconfig string `json:"kubeconfig"`
+	// APIServers are their URLs, and Etcd is the client URL, plain HTTP, of etcd.
+	APIServers []string `json:"apiservers"`
+	Etcd       string   `json:"etcd"`
+	// PIDs are the processes of the servers, by name.
+	PIDs map[string]int `json:"pids"`
+	// Dir has data, keys and logs.
+	Dir          string   `json:"dir"`
+	AuditLogs    []string `json:"auditLogs"`
+	StartSeconds float64  `json:"startSeconds"`
 }
 
 func parseOptions(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("rota-kube up", flag.ContinueOnError)
-	fs.StringVar(&o.featureGates, "feature-gates", defaultGates(),
-		"feature gates of the API servers, `name=bool,...`")
+	fs.StringVar((*string)(&o.assets), "assets", "",
+		"`folder` with kube-apiserver and etcd (default: what \"rota-kube assets\" finds, downloads or builds)")
+	fs.StringVar(&o.featureGates, "feature-gates", "",
+		"feature gates of the API servers, `name=bool,...` (default: ShardedListAndWatch=true where they have it)")
 	fs.BoolVar(&o.audit, "audit", false, "write an audit log per API server")
 	fs.StringVar(&o.auditPolicy, "audit-policy", "", "audit policy `file` instead of the built-in one; implies --audit")
 	fs.IntVar(&o.apiServers, "apiservers", 1, "how many API servers serve the same etcd, 1 or 2")
@@ -90,14 +89,45 @@ func parseOptions(args []string) (options, error) {
 	return o, nil
 }
 
-// up runs a control plane until it is told to end, and leaves nothing behind.
+// findPrograms finds what the options need, and builds it if there is no other way.
+func (o *options) findPrograms(ctx context.Context) (err error) {
+	if o.assets == "" {
+		if o.assets, err = assets.Find(ctx, os.Stderr); err != nil {
+			return err
+		}
+	}
+	if o.controllerManager {
+		if o.managerPath, err = o.assets.ControllerManager(ctx, os.Stderr); err != nil {
+			return err
+		}
+	}
+	if o.featureGates != "" {
+		return nil
+	}
+	// An API server does not start with a gate that it does not know.
+	const gate = "ShardedListAndWatch"
+	known, err := o.assets.HasFeatureGate(ctx, gate)
+	if known {
+		o.featureGates = gate + "=true"
+	}
+	return err
+}
+
+// Main is the command `rota-kube up` with args: it runs a control plane until it is stopped, and leaves nothing behind.
+// It returns the exit status. Call it on the main thread, from an init function or from main in a program that locks it
+// in an init function: see dieWithParent.
+func Main(args []string) (status int) {
+	if err := up(args); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "rota-kube:", err)
+		return 1
+	}
+	return 0
+}
+
 func up(args []string) (err error) {
 	begin := time.Now()
 	opt, err := parseOptions(args)
 	if err != nil {
-		return err
-	}
-	if err := checkVersion(); err != nil {
 		return err
 	}
 	if opt.kubeconfig != "" {
@@ -127,6 +157,9 @@ func up(args []string) (err error) {
 		commands = readCommands(os.Stdin, cancel)
 	}
 
+	if err := opt.findPrograms(ctx); err != nil {
+		return err
+	}
 	d, err := newDir(opt.dir)
 	if err != nil {
 		return err
@@ -164,10 +197,9 @@ func up(args []string) (err error) {
 func announce(s *supervisor, took time.Duration) error {
 	seconds := float64(took.Milliseconds()) / 1000
 	if s.opt.json {
-		return json.NewEncoder(os.Stdout).Encode(info{
-			Kubeconfig: s.kubeconfig, APIServers: s.apiURLs, Etcd: []string{s.etcdURL},
-			PIDs: s.pids(), Dir: s.dir.path, AuditLogs: s.auditLogs,
-			CAFile: s.pki.crt("ca"), CAKeyFile: s.pki.key("ca"), StartSeconds: seconds,
+		return json.NewEncoder(os.Stdout).Encode(Info{
+			Kubeconfig: s.kubeconfig, APIServers: s.apiURLs, Etcd: s.etcdURL,
+			PIDs: s.pids(), Dir: s.dir.path, AuditLogs: s.auditLogs, StartSeconds: seconds,
 		})
 	}
 	path := s.kubeconfig

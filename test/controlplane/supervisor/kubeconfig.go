@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 
 const contextName = "rota-kube"
 
-// kubeconfig makes a self-contained kubeconfig for a new client certificate. The first API server is context rota-kube,
+// Kubeconfig makes a self-contained kubeconfig for a new client certificate. The first API server is context rota-kube,
 // the others rota-kube-1 and so on.
-func (p *pki) kubeconfig(servers []string, user string, groups ...string) ([]byte, error) {
-	cert, key, err := p.client(user, groups...)
+func (p *PKI) Kubeconfig(servers []string, user string, groups ...string) ([]byte, error) {
+	cert, key, err := p.Client(user, groups...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,8 @@
 //go:build !linux
 
-package main
+package supervisor
 
-import (
-	"os"
-	"syscall"
-)
-
-var selfExe, _ = os.Executable()
+import "syscall"
 
 // dieWithParent does nothing where the kernel offers no such signal: there a control plane ends with its supervisor's
 // standard input (--json) or a signal.

@@ -1,4 +1,4 @@
-package build
+package assets
 
 import (
 	"os"
@@ -17,8 +17,9 @@ func kube(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "versions"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "etcd"), 0o755))
 	for name, text := range map[string]string{
-		"go.mod": "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n", "go.sum": "", "main.go": "package main\n",
+		"go.mod": "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\n", "go.sum": "", "etcd/main.go": "package main\n",
 		"versions/1.9.mod": "", "versions/1.9.sum": "", "versions/1.37.mod": "", "versions/1.37.sum": "",
 	} {
 		write(t, filepath.Join(dir, name), text, time.Hour)
@@ -40,10 +41,10 @@ func TestVersionsOfAFolder(t *testing.T) {
 		t.Errorf("%v by default %s, %v; want %v by default 1.36", all, byDefault, err, want)
 	}
 	for version, want := range map[string][2]string{
-		"": {"go.mod", "rota-kube"}, "1.36": {"go.mod", "rota-kube"}, "1.37": {"versions/1.37.mod", "rota-kube-1.37"},
+		"": {"go.mod", "kube"}, "1.36": {"go.mod", "kube"}, "1.37": {"versions/1.37.mod", "kube-1.37"},
 	} {
-		if modfile, binary, err := modfileOf(dir, version); modfile != want[0] || binary != want[1] || err != nil {
-			t.Errorf("%q: %s, %s, %v; want %v", version, modfile, binary, err, want)
+		if modfile, folder, err := modfileOf(dir, version); modfile != want[0] || folder != want[1] || err != nil {
+			t.Errorf("%q: %s, %s, %v; want %v", version, modfile, folder, err, want)
 		}
 	}
 	for _, version := range []string{"1.38", "v1.37", "1.37.2", "../1.37"} {
@@ -53,41 +54,43 @@ func TestVersionsOfAFolder(t *testing.T) {
 	}
 }
 
-// TestFresh: a binary is built again if its own modfile or the code has changed, and not for other versions' sake.
+// TestFresh: a program is built again if its own modfile or code has changed, and not for other versions' sake.
 func TestFresh(t *testing.T) {
 	dir := kube(t)
-	bin := filepath.Join(dir, "versions", "binary")
+	bin := t.TempDir()
+	one, other := builder{kube: dir, modfile: "go.mod", bin: bin}, builder{kube: dir, modfile: "versions/1.37.mod", bin: bin}
 	for _, c := range []struct {
 		changed         string
 		byDefault, v137 bool
 	}{
 		{"", true, true}, {"versions/1.9.mod", true, true}, {"versions/1.37.sum", true, false}, {"go.mod", false, true},
-		{"main.go", false, false},
+		{"etcd/main.go", false, false},
 	} {
-		write(t, bin, "", time.Minute)
+		write(t, filepath.Join(bin, etcd), "", time.Minute)
 		if c.changed != "" {
 			write(t, filepath.Join(dir, c.changed), "changed", 0)
 		}
-		one, other := builder{kube: dir, modfile: "go.mod", bin: bin}, builder{kube: dir, modfile: "versions/1.37.mod", bin: bin}
-		if one.fresh() != c.byDefault || other.fresh() != c.v137 {
-			t.Errorf("%q changed: fresh %v and %v, want %v and %v", c.changed, one.fresh(), other.fresh(), c.byDefault, c.v137)
+		if one.fresh(etcd) != c.byDefault || other.fresh(etcd) != c.v137 {
+			t.Errorf("%q changed: fresh %v and %v, want %v and %v", c.changed, one.fresh(etcd), other.fresh(etcd), c.byDefault, c.v137)
 		}
 		if c.changed != "" {
 			write(t, filepath.Join(dir, c.changed), "", time.Hour)
 		}
 	}
-	write(t, bin, "", time.Minute)
-	if b := (builder{kube: dir, modfile: "versions/1.37.mod", bin: bin + "-none"}); b.fresh() {
-		t.Error("a binary that does not exist is fresh")
+	if one.fresh(etcd, apiServer) {
+		t.Error("a program that does not exist is fresh")
 	}
 }
 
 // TestModfiles: each modfile is of the version in its name, throughout.
 func TestModfiles(t *testing.T) {
-	root, err := Root()
+	root, err := root()
 	require.NoError(t, err)
 	all, byDefault, err := versionsIn(filepath.Join(root, "kube"))
 	require.NoError(t, err)
+	if !strings.HasPrefix(envtestVersion, byDefault+".") {
+		t.Errorf("setup-envtest fetches %s, and kube/go.mod has %s", envtestVersion, byDefault)
+	}
 	if len(all) < 7 {
 		t.Errorf("versions %v: some are missing", all)
 	}

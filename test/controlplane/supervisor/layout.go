@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	_ "embed"
@@ -18,7 +18,7 @@ var defaultAuditPolicy []byte
 type layout struct {
 	opt  options
 	dir  *dir
-	pki  *pki
+	pki  *PKI
 	etcd *server
 	api  []*server
 	kcm  *server // nil without --controller-manager
@@ -31,7 +31,7 @@ type layout struct {
 func newLayout(opt options, d *dir) (*layout, error) {
 	l := &layout{opt: opt, dir: d, kubeconfig: d.join("kubeconfig"), auditLogs: []string{}}
 	var err error
-	if l.pki, err = newPKI(d.join("pki")); err != nil {
+	if l.pki, err = newPKI(d.join(pkiDir)); err != nil {
 		return nil, err
 	}
 	if err := l.addEtcd(); err != nil {
@@ -74,7 +74,7 @@ func (l *layout) addEtcd() error {
 	const name = "etcd-0"
 	clientURL, peerURL := client.url("http"), peer.url("http")
 	l.etcdURL = clientURL
-	args := []string{"etcd",
+	args := []string{
 		"--name=" + name,
 		"--data-dir=" + l.dir.join(name),
 		"--listen-client-urls=" + clientURL,
@@ -90,10 +90,11 @@ func (l *layout) addEtcd() error {
 		"--unsafe-no-fsync",
 	}
 	l.etcd = &server{
-		name:  name,
-		log:   l.dir.join(name + ".log"),
-		args:  args,
-		ready: httpProbe(clientURL+"/readyz", nil),
+		name:    name,
+		program: l.opt.assets.Etcd(),
+		log:     l.dir.join(name + ".log"),
+		args:    args,
+		ready:   httpProbe(clientURL+"/health", nil),
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (l *layout) addAPIServer(i int) error {
 	}
 	name := fmt.Sprintf("apiserver-%d", i)
 	l.apiURLs = append(l.apiURLs, port.url("https"))
-	args := []string{"apiserver",
+	args := []string{
 		"--etcd-servers=" + l.etcdURL,
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + port.String(),
@@ -150,10 +151,11 @@ func (l *layout) addAPIServer(i int) error {
 			"--audit-log-mode=blocking", "--audit-log-maxsize=0")
 	}
 	l.api = append(l.api, &server{
-		name:  name,
-		log:   l.dir.join(name + ".log"),
-		args:  args,
-		ready: l.apiProbe(port.url("https")),
+		name:    name,
+		program: l.opt.assets.APIServer(),
+		log:     l.dir.join(name + ".log"),
+		args:    args,
+		ready:   l.apiProbe(port.url("https")),
 	})
 	return nil
 }
@@ -169,9 +171,10 @@ func (l *layout) addControllerManager() error {
 		return err
 	}
 	l.kcm = &server{
-		name: name,
-		log:  l.dir.join(name + ".log"),
-		args: []string{name,
+		name:    name,
+		log:     l.dir.join(name + ".log"),
+		program: l.opt.managerPath,
+		args: []string{
 			"--kubeconfig=" + config,
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + port.String(),
@@ -190,7 +193,7 @@ func (l *layout) addControllerManager() error {
 }
 
 func (l *layout) writeKubeconfig(path, user string, groups ...string) error {
-	b, err := l.pki.kubeconfig(l.apiURLs, user, groups...)
+	b, err := l.pki.Kubeconfig(l.apiURLs, user, groups...)
 	if err != nil {
 		return fmt.Errorf("make a kubeconfig: %w", err)
 	}

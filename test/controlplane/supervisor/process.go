@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,23 +20,31 @@ type process struct {
 	err  error         // how it ended; read after done
 }
 
-// spawn starts commands from one thread that never ends: on Linux a child is killed when the *thread* that started it
-// exits, and Go ends threads at will.
-var spawn = func() func(*exec.Cmd) error {
-	requests, results := make(chan *exec.Cmd), make(chan error)
+// Spawn starts a command from one thread that never ends. On Linux a child can ask for a signal when its parent dies,
+// and "parent" means the thread that started it; Go ends threads at will. It may be called concurrently.
+func Spawn(cmd *exec.Cmd) error { return spawner()(cmd) }
+
+var spawner = sync.OnceValue(func() func(*exec.Cmd) error {
+	type request struct {
+		cmd    *exec.Cmd
+		result chan error
+	}
+	requests := make(chan request)
 	go func() {
 		runtime.LockOSThread()
-		for cmd := range requests {
-			results <- cmd.Start()
+		for r := range requests {
+			r.result <- r.cmd.Start()
 		}
 	}()
-	// The supervisor starts its servers one by one, from one goroutine.
-	return func(cmd *exec.Cmd) error { requests <- cmd; return <-results }
-}()
+	return func(cmd *exec.Cmd) error {
+		r := request{cmd, make(chan error)}
+		requests <- r
+		return <-r.result
+	}
+})
 
-// startProcess runs this binary with args and appends its output to the file at logPath, and to echo where that is not
-// nil.
-func startProcess(args []string, logPath string, echo io.Writer) (*process, error) {
+// startProcess runs a program with args and appends its output to the file at logPath, and to echo if that is not nil.
+func startProcess(program string, args []string, logPath string, echo io.Writer) (*process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -44,11 +53,11 @@ func startProcess(args []string, logPath string, echo io.Writer) (*process, erro
 	if echo != nil {
 		out = io.MultiWriter(log, echo)
 	}
-	cmd := exec.Command(selfExe, args...)
+	cmd := exec.Command(program, args...) //nolint:noctx // the supervisor ends it
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = childEnv(os.Environ())
 	cmd.SysProcAttr = childAttr()
-	if err := spawn(cmd); err != nil {
+	if err := Spawn(cmd); err != nil {
 		log.Close()
 		return nil, err
 	}

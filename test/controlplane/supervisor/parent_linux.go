@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"errors"
@@ -9,15 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const selfExe = "/proc/self/exe" // still works when the binary was replaced
-
-// The kernel ties "tell me when my parent is gone" to the thread that asked. Only the main thread is sure to live as
-// long as the process.
-func init() { runtime.LockOSThread() }
-
-// dieWithParent asks for SIGTERM when the process that started this one ends, however it ends. orphaned then says that
-// it has. Call it from the main goroutine.
+// dieWithParent asks for SIGTERM when the process that started this one ends, however it ends; orphaned then reports
+// true. The kernel ties that to the thread that asked, and only the main thread is sure to live as long as the process.
+// So call it from the main goroutine, before anything else has run on it.
 func dieWithParent() (orphaned func() bool, err error) {
+	runtime.LockOSThread()
 	parent := os.Getppid()
 	orphaned = func() bool { return os.Getppid() != parent }
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {

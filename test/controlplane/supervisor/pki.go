@@ -1,9 +1,10 @@
-package main
+package supervisor
 
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -18,17 +19,20 @@ import (
 // proxyUser is whom aggregated API servers believe what it says about users.
 const proxyUser = "rota-kube-proxy-client"
 
-// A pki is the folder with the keys of one control plane. One authority signs the servers' certificates and the
-// clients'; who holds its key can make users.
-type pki struct {
+// pkiDir is the folder of a PKI in that of its control plane.
+const pkiDir = "pki"
+
+// A PKI is the folder with the keys of one control plane. One authority signs the certificates of servers and clients.
+// Whoever holds its key can make users.
+type PKI struct {
 	dir    string
 	caCert *x509.Certificate
 	caKey  *ecdsa.PrivateKey
 	caPEM  []byte
 }
 
-func newPKI(dir string) (*pki, error) {
-	p := &pki{dir: dir}
+func newPKI(dir string) (*PKI, error) {
+	p := &PKI{dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -38,7 +42,19 @@ func newPKI(dir string) (*pki, error) {
 	return p, nil
 }
 
-func (p *pki) makeAll() (err error) {
+// OpenPKI reads the authority of a running control plane, whose folder is dir, to make users.
+func OpenPKI(dir string) (*PKI, error) {
+	p := &PKI{dir: filepath.Join(dir, pkiDir)}
+	authority, err := tls.LoadX509KeyPair(p.crt("ca"), p.key("ca"))
+	if err != nil {
+		return nil, err
+	}
+	p.caCert, p.caKey = authority.Leaf, authority.PrivateKey.(*ecdsa.PrivateKey)
+	p.caPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.caCert.Raw})
+	return p, nil
+}
+
+func (p *PKI) makeAll() (err error) {
 	if p.caKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return err
 	}
@@ -83,8 +99,8 @@ func (p *pki) makeAll() (err error) {
 	return p.write("service-account", nil, key)
 }
 
-// client returns a client certificate and key in PEM.
-func (p *pki) client(user string, groups ...string) (certPEM, keyPEM []byte, err error) {
+// Client returns a certificate and key, in PEM, of a client that is a user.
+func (p *PKI) Client(user string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	t := template(user)
 	t.Subject.Organization = groups
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -96,10 +112,10 @@ func (p *pki) client(user string, groups ...string) (certPEM, keyPEM []byte, err
 	return certPEM, keyPEM, err
 }
 
-func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
-func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
+func (p *PKI) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
+func (p *PKI) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-func (p *pki) sign(t *x509.Certificate) ([]byte, *ecdsa.PrivateKey, error) {
+func (p *PKI) sign(t *x509.Certificate) ([]byte, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +127,7 @@ func (p *pki) sign(t *x509.Certificate) ([]byte, *ecdsa.PrivateKey, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, nil
 }
 
-func (p *pki) write(name string, certPEM []byte, key *ecdsa.PrivateKey) error {
+func (p *PKI) write(name string, certPEM []byte, key *ecdsa.PrivateKey) error {
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package supervisor
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (l *layout) apiProbe(base string, paths ...string) probe {
 	roots := x509.NewCertPool()
 	roots.AddCert(l.pki.caCert)
 	config := &tls.Config{RootCAs: roots}
-	certPEM, keyPEM, err := l.pki.client("rota-kube-supervisor", "system:masters")
+	certPEM, keyPEM, err := l.pki.Client("rota-kube-supervisor", "system:masters")
 	if err == nil {
 		var cert tls.Certificate
 		cert, err = tls.X509KeyPair(certPEM, keyPEM)
