@@ -3,7 +3,7 @@
 //	cd tools/site && npm ci && go run . -serve localhost:1313
 //
 // Each version has a folder: "main" is the working tree, and with -tags there is one for each release. Hugo makes the
-// pages (hugo.yaml, layouts), in the order of README's table of documentation.
+// pages (hugo.yaml, layouts), in the order of docs/start.md's table of all pages.
 package main
 
 import (

@@ -238,7 +238,7 @@ func TestReleases(t *testing.T) {
 }
 
 // TestVersions: with releases, each version has its own pages, links and menu, and readers come to the newest release. A
-// page that README does not list is in the menu, too.
+// page that docs/start.md does not list is in the menu, too.
 func TestVersions(t *testing.T) {
 	site(t) // Hugo is built, and the search library is there
 	repo, out := t.TempDir(), t.TempDir()
@@ -260,9 +260,10 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	git("init", "-q")
-	write("README.md", "# Rota\n\n## Documentation\n\n| you want to | read |\n| --- | --- |\n| **begin** | |\n"+
-		"| start | [docs/start.md](docs/start.md) |\n\n## License\n")
-	write("docs/start.md", "# Start\n\nSee [the code](../go.mod).\n")
+	write("README.md", "# Rota\n\n[start](docs/start.md)\n")
+	write("docs/start.md", "# Start\n\nSee [the code](../go.mod).\n\n## All pages\n\n| you want to | read |\n| --- | --- |\n"+
+		"| **begin** | [code](code.md) |\n")
+	write("docs/code.md", "# Code\n")
 	write("docs/adr/0001-first.md", "# First\n")
 	git("add", ".")
 	git("commit", "-qm", "first")
