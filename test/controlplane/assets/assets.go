@@ -31,10 +31,10 @@ const (
 // as KUBEBUILDER_ASSETS.
 type Folder string
 
-// Find returns the first of these: the folder that the environment variable KUBEBUILDER_ASSETS names; one that was built
-// or downloaded before; one that setup-envtest downloads, unless ROTA_KUBE=build; one that it builds from source, which
-// takes minutes. It writes to w what it downloads or builds, and how far it is. It is safe for concurrent use, by several
-// processes too.
+// Find returns the first of these: the folder that the environment variable KUBEBUILDER_ASSETS names; one that was
+// built or downloaded before; one that setup-envtest downloads, unless ROTA_KUBE=build; one that it builds from source,
+// which takes minutes. It writes to w what it downloads or builds, and how far it is. It is safe for concurrent use, by
+// several processes too.
 func Find(ctx context.Context, w io.Writer) (Folder, error) {
 	if how := os.Getenv(envHow); how != "" && how != "build" {
 		return "", fmt.Errorf("%s=%s: it can only be \"build\"; a folder with kube-apiserver and etcd goes into %s",

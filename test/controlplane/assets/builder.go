@@ -145,8 +145,8 @@ func (b builder) linkKubectl() {
 	}
 }
 
-// linkFlags sets the Kubernetes version of the programs, from their modfile. Without it the API server reports v0.0.0, and
-// kubectl refuses to talk to it.
+// linkFlags sets the Kubernetes version of the programs, from their modfile. Without it the API server reports v0.0.0,
+// and kubectl refuses to talk to it.
 func (b builder) linkFlags(ctx context.Context) (string, error) {
 	out, err := b.goList(ctx, "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {

@@ -50,7 +50,8 @@ func modfileOf(kube, version string) (modfile, folder string, err error) {
 	case version == "" || version == byDefault:
 		return "go.mod", "kube", nil
 	case !slices.Contains(all, version):
-		return "", "", fmt.Errorf("no programs of Kubernetes %q can be built here: there are %s", version, strings.Join(all, ", "))
+		return "", "", fmt.Errorf("no programs of Kubernetes %q can be built here: there are %s", version,
+			strings.Join(all, ", "))
 	}
 	return filepath.Join("versions", version+".mod"), "kube-" + version, nil
 }

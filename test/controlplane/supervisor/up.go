@@ -1,9 +1,10 @@
 // Package supervisor runs the servers of a Kubernetes control plane, etcd, kube-apiserver and, if asked for,
-// kube-controller-manager, on free loopback ports, in a folder that is gone afterwards. It is the command `rota-kube up`.
+// kube-controller-manager, on free loopback ports, in a folder that is gone afterwards. It is the command
+// `rota-kube up`.
 //
-// It is meant for tests, demos and measurements, and is not a cluster: there is no node, no scheduler and no kubelet, so
-// Pods are records that nothing runs. etcd listens without TLS on loopback, so that anyone with an account on the machine
-// can read it, and does not wait for the disk.
+// It is meant for tests, demos and measurements, and is not a cluster: there is no node, no scheduler and no kubelet,
+// so Pods are records that nothing runs. etcd listens without TLS on loopback, so that anyone with an account on the
+// machine can read it, and does not wait for the disk.
 package supervisor
 
 import (
