@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/check"
 	"github.com/rota-dev/rota/internal/cli/view"
+	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -59,6 +60,11 @@ func TestWhereTroubleIsExplained(t *testing.T) {
 		explained = append(explained, title)
 		if len(strings.Fields(words)) < 10 {
 			t.Errorf("docs/troubleshooting.md, section %s: says nothing", title)
+		}
+	}
+	for _, what := range coverage.Whats() {
+		if !strings.Contains(page, "\n| `"+what.String()+"` |") {
+			t.Errorf("docs/troubleshooting.md has no row of the finding %s", what)
 		}
 	}
 	for row := range strings.Lines(table) {
