@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func pageOf(root *cobra.Command) string {
 
 <!-- Written by go test -run TestCLIPage ./cmd/rota -update from the commands themselves. -->
 
-All commands and flags, as --help prints them. [operations.md](operations.md#the-commands) says when to use which
+All commands and flags, as help prints them. [operations.md](operations.md#the-commands) says when to use which
 command, and what permissions each needs. NAME is that of a rota: by default the only one in the namespace.
 
 %s
@@ -66,6 +67,9 @@ All commands but %s also take kubectl's flags for the cluster, %s. All take %s.
 		codes.String(), sections.String())
 }
 
+// flagNames are flags in a text, outside of code.
+var flagNames = regexp.MustCompile(`([\s(])(--[a-z-]+)`)
+
 // sectionOf writes the section of a command, without the flags in common.
 func sectionOf(b *strings.Builder, c *cobra.Command, common *pflag.FlagSet) {
 	long := c.Long
@@ -73,10 +77,9 @@ func sectionOf(b *strings.Builder, c *cobra.Command, common *pflag.FlagSet) {
 		long = c.Short + "."
 	}
 	if c.Name() == "completion" { // its text is cobra's
-		long = "Prints the completion script for bash, fish, powershell or zsh. `rota completion bash --help` says how to " +
-			"load it."
+		long = "Prints the completion script for bash, fish, powershell or zsh. To load it, see rota completion bash --help."
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s\n", c.CommandPath(), long, c.UseLine())
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s\n", c.CommandPath(), flagNames.ReplaceAllString(long, "$1`$2`"), c.UseLine())
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if same := common.Lookup(f.Name); f.Name != "help" && (same == nil || same.Usage != f.Usage) {
@@ -84,7 +87,7 @@ func sectionOf(b *strings.Builder, c *cobra.Command, common *pflag.FlagSet) {
 		}
 	})
 	if flags.HasAvailableFlags() {
-		b.WriteString("\n" + flags.FlagUsagesWrapped(116))
+		b.WriteString("\n" + flags.FlagUsagesWrapped(102))
 	}
 	b.WriteString("```\n")
 	if c.Example != "" {
