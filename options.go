@@ -69,12 +69,12 @@ type Options struct {
 	// (docs/operations.md). Names and values are as those of Kubernetes' labels, 512 bytes in all. Default: none.
 	MemberLabels map[string]string
 
-	// ByLoad has the members share what reconciles cost instead of the number of slots: seconds of work per second, for
-	// their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the mean, few
-	// at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member gets more than twice
-	// its share of the slots. All members must have it: while some do not, slots are planned by number, and if that lasts
-	// an event says so (LoadsNotEven or SetupDiffers). Duties are spread by number in any case. Default: slots are shared
-	// by number.
+	// ByLoad makes the members share the cost of reconciles instead of the number of slots: seconds of work per second,
+	// relative to their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times
+	// the mean, a few at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member
+	// gets more than twice its share of the slots. All members must set it: while some do not, slots are planned by
+	// number, and if that lasts an event reports it (LoadsNotEven or SetupDiffers). Duties are always spread by number.
+	// Default: slots are shared by number.
 	ByLoad bool
 
 	// LeaseDuration is how long other members wait after the last renewal that they saw before they take a member's slots.

@@ -44,8 +44,8 @@ func (d download) done() bool { return d.folder.missing() == "" }
 
 // fetch fills the folder, or says why not.
 func (d download) fetch(ctx context.Context) error {
-	_, _ = fmt.Fprintf(d.b.out, "rota-kube: fetching kube-apiserver and etcd %s with setup-envtest (ROTA_KUBE=build: build "+
-		"them instead)\n", envtestVersion)
+	_, _ = fmt.Fprintf(d.b.out, "rota-kube: fetching kube-apiserver and etcd %s with setup-envtest "+
+		"(ROTA_KUBE=build: build them instead)\n", envtestVersion)
 	err := d.ask(ctx)
 	if err == nil {
 		err = d.run(ctx)
@@ -78,7 +78,8 @@ func (d download) ask(ctx context.Context) error {
 func (d download) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("not done after %s", fetchTimeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", setupEnvtest, "use", envtestVersion, "--bin-dir", d.bin, "--index", d.index)
+	cmd := exec.CommandContext(ctx, "go", "run", setupEnvtest, "use", envtestVersion,
+		"--bin-dir", d.bin, "--index", d.index)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", errors.Join(err, context.Cause(ctx)), bytes.TrimSpace(out))

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,7 @@ func (s *supervisor) command(ctx context.Context, line string) reply {
 
 func (s *supervisor) do(ctx context.Context, words []string) (int, error) {
 	if len(words) != 2 {
-		return 0, fmt.Errorf("a command is `stop NAME`, `kill NAME` or `start NAME`")
+		return 0, errors.New("a command is `stop NAME`, `kill NAME` or `start NAME`")
 	}
 	srv, err := s.find(words[1])
 	if err != nil {

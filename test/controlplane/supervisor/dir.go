@@ -41,7 +41,7 @@ func newDir(path string) (*dir, error) {
 		err = os.Rename(fresh, d.path)
 	}
 	if err != nil {
-		os.RemoveAll(fresh)
+		_ = os.RemoveAll(fresh)
 		return nil, fmt.Errorf("lock the folder of the control plane: %w", err)
 	}
 	return d, nil
@@ -103,8 +103,8 @@ func sweep(tmp string) {
 			continue // not one of ours
 		}
 		if lock, err := tryLock(path); err == nil {
-			os.RemoveAll(path)
-			lock.Close()
+			_ = os.RemoveAll(path)
+			_ = lock.Close()
 		}
 	}
 }
@@ -115,7 +115,7 @@ func tryLock(path string) (*os.File, error) {
 		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
+		_ = f.Close()
 		return nil, err
 	}
 	return f, nil

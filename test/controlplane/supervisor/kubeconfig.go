@@ -59,7 +59,7 @@ func copyKubeconfig(from, to string) (remove func(), err error) {
 	}
 	return func() {
 		if now, err := os.ReadFile(to); err == nil && bytes.Equal(now, b) {
-			os.Remove(to)
+			_ = os.Remove(to)
 		}
 	}, nil
 }

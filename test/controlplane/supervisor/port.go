@@ -31,7 +31,7 @@ func reservePort() (port, error) {
 	}
 	p := port{fd: fd}
 	if err := p.bind(); err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return port{}, fmt.Errorf("reserve a port on 127.0.0.1: %w", err)
 	}
 	return p, nil

@@ -16,8 +16,7 @@ import (
 // A process is one run of a server.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-	err  error         // how it ended; read after done
+	done chan struct{} // closed when it has ended; then cmd.ProcessState says how
 }
 
 // Spawn starts a command from one thread that never ends. On Linux a child can ask for a signal when its parent dies,
@@ -58,13 +57,13 @@ func startProcess(program string, args []string, logPath string, echo io.Writer)
 	cmd.Env = childEnv(os.Environ())
 	cmd.SysProcAttr = childAttr()
 	if err := Spawn(cmd); err != nil {
-		log.Close()
+		_ = log.Close()
 		return nil, err
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
-		p.err = cmd.Wait()
-		log.Close()
+		_ = cmd.Wait()
+		_ = log.Close()
 		close(p.done)
 	}()
 	return p, nil
@@ -72,7 +71,7 @@ func startProcess(program string, args []string, logPath string, echo io.Writer)
 
 // stop sends SIGTERM and, after grace, SIGKILL, and returns when it has ended.
 func (p *process) stop(grace time.Duration) {
-	p.cmd.Process.Signal(syscall.SIGTERM)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -83,7 +82,7 @@ func (p *process) stop(grace time.Duration) {
 }
 
 func (p *process) kill() {
-	p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
@@ -109,7 +108,7 @@ func tail(path string, n int) string {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > most {
-		f.Seek(-most, io.SeekEnd)
+		_, _ = f.Seek(-most, io.SeekEnd)
 	}
 	b, _ := io.ReadAll(f)
 	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))

@@ -66,7 +66,7 @@ func (s *server) wait(ctx context.Context) error {
 }
 
 func (s *server) death() error {
-	return fmt.Errorf("%s died (%v); last lines of its log:\n%s", s.name, s.run.err, tail(s.log, tailLines))
+	return fmt.Errorf("%s died (%s); last lines of its log:\n%s", s.name, s.run.cmd.ProcessState, tail(s.log, tailLines))
 }
 
 // stop ends the server and waits for it. Stopping a stopped one does nothing.
@@ -107,7 +107,7 @@ func (p *prefixWriter) Write(b []byte) (int, error) {
 		p.line = append(p.line, c)
 		if c == '\n' {
 			echoMu.Lock()
-			io.WriteString(p.w, p.prefix+string(p.line))
+			_, _ = io.WriteString(p.w, p.prefix+string(p.line))
 			echoMu.Unlock()
 			p.line = p.line[:0]
 		}

@@ -71,7 +71,7 @@ func parseOptions(args []string) (options, error) {
 		"print one line of JSON when ready; take `stop|kill|start NAME` on standard input and end with it")
 	fs.BoolVar(&o.verbose, "v", false, "show the servers' logs")
 	fs.SetOutput(io.Discard)
-	if err := fs.Parse(args); err == flag.ErrHelp {
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fs.SetOutput(os.Stdout)
 		fs.Usage()
 		return o, err
@@ -150,7 +150,8 @@ func up(args []string) (err error) {
 	}
 	defer func() {
 		if signals.Err() != nil && orphaned() {
-			fmt.Fprintln(os.Stderr, "rota-kube: the process that started it, such as a shell, has ended; so does the control plane")
+			fmt.Fprintln(os.Stderr,
+				"rota-kube: the control plane ends, because the process that started it, such as a shell, has ended")
 		}
 	}()
 	var commands <-chan string
@@ -192,7 +193,9 @@ func up(args []string) (err error) {
 	if err := announce(s, time.Since(begin)); err != nil {
 		return err
 	}
-	return s.run(ctx, commands, func(v any) { json.NewEncoder(os.Stdout).Encode(v) })
+	return s.run(ctx, commands, func(v any) {
+		_ = json.NewEncoder(os.Stdout).Encode(v) // if the reader is gone, so is standard input
+	})
 }
 
 func announce(s *supervisor, took time.Duration) error {
