@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	pagestest "github.com/rota-dev/rota/test/pages"
 	"github.com/rota-dev/rota/test/require"
 )
 
@@ -70,6 +72,25 @@ func TestLinks(t *testing.T) {
 			if there, ok := headings[to]; ok && anchor != "" && !there[anchor] {
 				t.Errorf("%s links to %s: no such heading", from, m[1])
 			}
+		}
+	}
+}
+
+// TestMakeVerbs: each verb of make and each long check that a page shows exists.
+func TestMakeVerbs(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	for _, use := range pagestest.Commands(t, ".", "make") {
+		args := slices.DeleteFunc(use.Args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+		verb := args[0]
+		for _, arg := range args {
+			if check, ok := strings.CutPrefix(arg, "WHAT="); ok && verb == "check" && check != "NAME" {
+				verb = "check-" + check
+			}
+		}
+		target := regexp.MustCompile(`(?m)^[a-z/ -]*\b` + regexp.QuoteMeta(verb) + `( [a-z/-]+)*:`)
+		if strings.ToLower(verb) == verb && !target.Match(makefile) {
+			t.Errorf("%s shows `%s`: there is no `make %s`", use.Page, use.Line, verb)
 		}
 	}
 }
