@@ -186,5 +186,8 @@ func (b builder) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Dir = b.kube
 	// Environ sets PWD to Dir. GOWORK=off keeps kube a module of its own.
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if os.Getenv("GOGC") == "" {
+		cmd.Env = append(cmd.Env, "GOGC=400") // the compiler's own: takes an eighth of its time off
+	}
 	return cmd
 }
