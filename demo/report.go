@@ -117,12 +117,12 @@ func (r *Report) verdicts() []judge.Claim {
 	within := func(what string, took float64) {
 		if bound := r.TakeOverBoundSeconds; bound > 0 && took > 0 {
 			all = append(all, judge.ClaimOf(took <= bound,
-				fmt.Sprintf("the killed replica's %s after %.1f s, of at most %.1f s", what, took, bound),
-				fmt.Sprintf("the killed replica's %s only after %.1f s; the bound is %.1f s", what, took, bound)))
+				fmt.Sprintf("other replicas %s after %.1f s, of at most %.1f s", what, took, bound),
+				fmt.Sprintf("other replicas %s only after %.1f s; the bound is %.1f s", what, took, bound)))
 		}
 	}
-	within("duty was done again", r.DutyTakenOverSeconds)
-	within("slots had new owners at work", r.TakenOverSeconds)
+	within("did the killed replica's duty", r.DutyTakenOverSeconds)
+	within("worked on the killed replica's slots", r.TakenOverSeconds)
 	return append(append(all, r.Claims()...), zero(r.DeletionsMissed, "no deletion was missed while slots moved",
 		"page was left behind by a deletion that no replica noticed",
 		"pages were left behind by deletions that no replica noticed"))
