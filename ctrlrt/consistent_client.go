@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 )
 
 // consistentClient is a client whose reads of sharded kinds wait until the cache shows what this member wrote. A cache
@@ -73,7 +73,7 @@ func (c *consistentClient) write(ctx context.Context, kind schema.GroupVersionKi
 	send func(context.Context) error,
 ) error {
 	if disabled {
-		return send(delivery.Unawaited(ctx))
+		return send(ledger.Unawaited(ctx))
 	}
 	defer c.mgr.inFlight.begin(kind.GroupKind(), c.mgr.reader.keyOf(kind, client.ObjectKeyFromObject(obj)))()
 	return send(ctx)

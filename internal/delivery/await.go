@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery/pending"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
@@ -65,23 +65,23 @@ func (v View) String() string {
 // what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an
 // informer of NewWholeInformer nothing is kept. The error says that ctx ended.
 func (s *Share) AwaitWrite(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, view View) error {
-	w := s.pending.Of(kind, name)
+	w := s.Reads.Of(kind, name)
 	if w == nil {
 		return nil
 	}
-	return s.awaitWrites(ctx, kind, []*pending.Write{w}, view)
+	return s.awaitWrites(ctx, kind, []*ledger.Unshown{w}, view)
 }
 
 // AwaitWrites is AwaitWrite for all objects of a kind in a namespace; "" stands for all namespaces.
 func (s *Share) AwaitWrites(ctx context.Context, kind schema.GroupKind, namespace string, view View) error {
-	writes := s.pending.In(kind, namespace)
+	writes := s.Reads.In(kind, namespace)
 	if len(writes) == 0 {
 		return nil
 	}
 	return s.awaitWrites(ctx, kind, writes, view)
 }
 
-func (s *Share) awaitWrites(ctx context.Context, kind schema.GroupKind, writes []*pending.Write, view View) error {
+func (s *Share) awaitWrites(ctx context.Context, kind schema.GroupKind, writes []*ledger.Unshown, view View) error {
 	for _, inf := range s.running(kind) {
 		if inf.view() != view {
 			continue
@@ -110,9 +110,9 @@ func (i *informer) view() View {
 }
 
 // awaitWrites returns when the informer shows the writes, as far as it ever will.
-func (i *informer) awaitWrites(ctx context.Context, writes []*pending.Write) error {
-	var held []*pending.Write
-	writes = slices.DeleteFunc(writes, func(w *pending.Write) bool {
+func (i *informer) awaitWrites(ctx context.Context, writes []*ledger.Unshown) error {
+	var held []*ledger.Unshown
+	writes = slices.DeleteFunc(writes, func(w *ledger.Unshown) bool {
 		if !w.IsShown(i) && i.holds(w) {
 			held = append(held, w)
 			return true
@@ -136,25 +136,25 @@ func (i *informer) awaitWrites(ctx context.Context, writes []*pending.Write) err
 }
 
 // openPlaces returns the slots among those of a write in which reads wait.
-func (i *informer) openPlaces(w *pending.Write) []slot.Slot {
+func (i *informer) openPlaces(w *ledger.Unshown) []slot.Slot {
 	open := i.share.awaited.Load()
 	return slices.DeleteFunc(i.placesOf(w), func(n slot.Slot) bool { return !open.Has(n) })
 }
 
 // prove has every write tell a version past which the informer shows it, for as long as that is needed. If no version
 // can be had, it returns no writes.
-func (i *informer) prove(ctx context.Context, writes []*pending.Write, needed func() bool) ([]*pending.Write, error) {
-	if !slices.ContainsFunc(writes, func(w *pending.Write) bool { return w.Blind }) {
+func (i *informer) prove(ctx context.Context, writes []*ledger.Unshown, needed func() bool) ([]*ledger.Unshown, error) {
+	if !slices.ContainsFunc(writes, func(w *ledger.Unshown) bool { return w.Blind }) {
 		return writes, nil
 	}
 	version, err := i.presentWhile(ctx, needed)
 	if version == "" {
 		return nil, err
 	}
-	var out []*pending.Write
+	var out []*ledger.Unshown
 	for _, w := range writes {
 		if w.Blind {
-			w = i.share.pending.Prove(w, version)
+			w = i.share.Reads.Prove(w, version)
 		}
 		if w != nil {
 			out = append(out, w)
@@ -194,7 +194,7 @@ func (i *informer) presentWhile(ctx context.Context, needed func() bool) (versio
 
 // awaitStream waits until the stream has passed the writes in their slots, the store holds what it sent, and deleted
 // objects are gone.
-func (i *informer) awaitStream(ctx context.Context, writes []*pending.Write) error {
+func (i *informer) awaitStream(ctx context.Context, writes []*ledger.Unshown) error {
 	upTo := map[slot.Slot]string{}
 	for _, w := range writes {
 		for _, n := range i.openPlaces(w) {
@@ -216,13 +216,13 @@ func (i *informer) awaitStream(ctx context.Context, writes []*pending.Write) err
 		return err
 	}
 	past := i.past(writes)
-	if slices.ContainsFunc(past, func(w *pending.Write) bool { return !i.holds(w) }) {
+	if slices.ContainsFunc(past, func(w *ledger.Unshown) bool { return !i.holds(w) }) {
 		if err := i.settledWhile(ctx, slices.Collect(maps.Keys(upTo))); err != nil {
 			return err
 		}
 	}
 	err := poll(ctx, src.done, func() bool {
-		return !slices.ContainsFunc(writes, func(w *pending.Write) bool { return i.hasGone(w) && i.isAwaitedAnywhere(w) })
+		return !slices.ContainsFunc(writes, func(w *ledger.Unshown) bool { return i.hasGone(w) && i.isAwaitedAnywhere(w) })
 	})
 	if err == nil {
 		i.noteShown(past)
@@ -236,7 +236,7 @@ func (i *informer) isAwaited(n slot.Slot) bool {
 }
 
 // isAwaitedAnywhere reports whether reads wait in any of the slots of a write.
-func (i *informer) isAwaitedAnywhere(w *pending.Write) bool {
+func (i *informer) isAwaitedAnywhere(w *ledger.Unshown) bool {
 	places := i.placesOf(w)
 	i.source.mu.Lock()
 	defer i.source.mu.Unlock()
@@ -262,9 +262,9 @@ func (i *informer) settledWhile(ctx context.Context, slots []slot.Slot) error {
 var errUnawaited = errors.New("no read waits for it any more")
 
 // awaitStore waits until the store of an informer of all objects shows the writes, or the kind is not served.
-func (i *informer) awaitStore(ctx context.Context, writes []*pending.Write) error {
+func (i *informer) awaitStore(ctx context.Context, writes []*ledger.Unshown) error {
 	err := poll(ctx, i.source.done, func() bool {
-		return notServed(i.source.listError()) || !slices.ContainsFunc(writes, func(w *pending.Write) bool {
+		return notServed(i.source.listError()) || !slices.ContainsFunc(writes, func(w *ledger.Unshown) bool {
 			return !i.holds(w) && (!i.isPast(w) || i.hasGone(w)) && i.willShow(w)
 		})
 	})
@@ -336,7 +336,7 @@ func (s *source) askForRead(now time.Time) time.Duration {
 
 // wakeReads has reads look again whether their slots are open.
 func (s *Share) wakeReads() {
-	if s.pending == nil {
+	if s.Reads == nil {
 		return
 	}
 	for _, inf := range s.active() {

@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery/pending"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // Reads do not wait for what an informer's user leaves out. What only the API server can tell, they wait for.
 func TestSelects(t *testing.T) {
-	named := func(l ...labels.Set) *pending.Write {
-		return &pending.Write{Name: types.NamespacedName{Namespace: "a", Name: "x"}, Labels: l}
+	named := func(l ...labels.Set) *ledger.Unshown {
+		return &ledger.Unshown{Name: types.NamespacedName{Namespace: "a", Name: "x"}, Labels: l}
 	}
 	for _, c := range []struct {
 		label, field string
-		write        *pending.Write
+		write        *ledger.Unshown
 		want         bool
 	}{
 		{"", "", named(labels.Set{}), true},

@@ -265,9 +265,7 @@ func (s *Share) ShowWritten(ctx context.Context, n slot.Slot) error {
 	set.Add(n)
 	s.Settle(ctx, set)
 	informers := s.active()
-	s.mu.Lock()
-	versions := s.record.Versions(set)
-	s.mu.Unlock()
+	versions := s.Written(set)
 	errs := make([]error, len(informers))
 	var wg sync.WaitGroup
 	for at, inf := range informers {

@@ -11,9 +11,9 @@
 //
 // Hold begins to list the slots. Warm and Load only wait.
 //
-// Package sharding says which slot an object is in and how to ask for the objects of slots, package stream what of an
-// event, a list or a look-up goes to a store, package written what the next owner of a slot has to see, and package
-// pending what this member's own reads have to see. They send nothing and wait for nothing; this package does.
+// Package sharding decides which slot an object is in and how to ask for the objects of slots. Package stream decides what
+// of an event, a list or a look-up goes to a store. Package ledger keeps what this member wrote, for the next owner of a
+// slot and for this member's own reads.
 //
 // # How it works
 //

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/require"
@@ -47,7 +48,7 @@ func TestR8DutiesWriteShardedKinds(t *testing.T) {
 		changed := configMap("ns", "a", "uid-a")
 		changed.ResourceVersion = "9"
 		s.Write(configMapKind, types.NamespacedName{Namespace: "ns", Name: "a"}, nil, duty).Answered(changed)
-		key := configMapKind.String() + wholeSuffix
+		key := ledger.WholeKey(configMapKind)
 		if got := s.Versions(slot.SetOf(slot.Range{First: duty, Last: duty})); got[key] != "9" {
 			t.Errorf("versions %v, want 9 of %s", got, key)
 		}

@@ -177,9 +177,8 @@ func (s *Share) Release(set slot.Set) {
 	held := s.held.Load().Minus(set)
 	s.held.Store(&held)
 	s.anew = s.anew.Minus(set)
-	s.record.Forget(set)
 	s.mu.Unlock()
-	s.tombstones.forget(set)
+	s.Released(set)
 	for _, inf := range s.active() {
 		inf.source.takeSince(set)
 		inf.source.wake()

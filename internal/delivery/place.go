@@ -3,8 +3,6 @@ package delivery
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +60,7 @@ func (s *Share) Locate(kind schema.GroupKind, name types.NamespacedName) (n slot
 	if n, ok := s.Stored(kind, name); ok {
 		return n, true
 	}
-	return s.tombstones.find(sharding.Subject{Kind: kind, Name: name})
+	return s.Tombstones.Find(sharding.Subject{Kind: kind, Name: name})
 }
 
 // Stored returns the slot of a primary object that is in a store.
@@ -98,70 +96,10 @@ func (s *Share) Live(ctx context.Context, kind schema.GroupKind, name types.Name
 	return false, nil
 }
 
-const (
-	// tombstoneTTL is how long the slot of a deleted object is remembered. Controllers that hear of the deletion ask soon.
-	// Children that the garbage collector deletes name their owner for a while.
-	tombstoneTTL = 10 * time.Minute
-	// tombstoneSweep is how many tombstones must be added before old ones are removed again.
-	tombstoneSweep = 1024
-)
-
-// tombstones are the slots of deleted objects with key UID, by name (rule R15).
-type tombstones struct {
-	mu sync.Mutex
-	of map[sharding.Subject]tombstone
-	// left is how many the last sweep left.
-	left int
-}
-
-type tombstone struct {
-	slot  slot.Slot
-	added time.Time
-}
-
-func (t *tombstones) add(about sharding.Subject, n slot.Slot) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.of == nil {
-		t.of = map[sharding.Subject]tombstone{}
-	}
-	t.of[about] = tombstone{n, time.Now()}
-	if len(t.of) < t.left+tombstoneSweep {
-		return
-	}
-	for about, stone := range t.of {
-		if time.Since(stone.added) > tombstoneTTL {
-			delete(t.of, about)
-		}
-	}
-	t.left = len(t.of)
-}
-
-func (t *tombstones) find(about sharding.Subject) (slot.Slot, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	found, ok := t.of[about]
-	if !ok || time.Since(found.added) > tombstoneTTL {
-		return 0, false
-	}
-	return found.slot, true
-}
-
-// forget removes the tombstones of slots that were lost.
-func (t *tombstones) forget(set slot.Set) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for about, stone := range t.of {
-		if set.Has(stone.slot) {
-			delete(t.of, about)
-		}
-	}
-}
-
 // noteTombstone remembers the slot of a deleted primary object: with key UID its name does not tell.
 func (i *informer) noteTombstone(about sharding.Subject, n slot.Slot) {
 	if i.role.Primary && i.share.Key() == slot.KeyUID && i.share.Holds(n) {
-		i.share.tombstones.add(about, n)
+		i.share.Tombstones.Add(about, n)
 	}
 }
 
@@ -172,6 +110,6 @@ func (i *informer) noteGoneOwner(about sharding.Subject, n slot.Slot) {
 		return
 	}
 	if _, stored := i.share.Stored(about.Kind, about.Name); !stored {
-		i.share.tombstones.add(about, n)
+		i.share.Tombstones.Add(about, n)
 	}
 }

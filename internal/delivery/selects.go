@@ -5,9 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/delivery/pending"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
@@ -45,13 +44,13 @@ func (i *informer) selection() *selected {
 }
 
 // willShow reports whether the informer will show a write, or does so.
-func (i *informer) willShow(w *pending.Write) bool {
+func (i *informer) willShow(w *ledger.Unshown) bool {
 	if i.sharded && !i.isAwaitedAnywhere(w) {
 		return false
 	}
 	by := i.selection()
 	return by == nil || by.selects(w) ||
-		by.in(w.Name.Namespace) && i.stored(cache.NamespacedNameAsObjectName(w.Name)) != nil
+		by.in(w.Name.Namespace) && i.stored(w.Name) != nil
 }
 
 // in reports whether objects in a namespace are selected.
@@ -60,7 +59,7 @@ func (s *selected) in(namespace string) bool {
 }
 
 // selects reports whether the object of a write may be selected, as it was by one of its writes.
-func (s *selected) selects(w *pending.Write) bool {
+func (s *selected) selects(w *ledger.Unshown) bool {
 	if !s.in(w.Name.Namespace) {
 		return false
 	}

@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/delivery/pending"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -59,6 +58,7 @@ type Options struct {
 // called concurrently, except that Warm, Load, Open, Shut and Release must not run at the same time for the same slot.
 type Share struct {
 	*sharding.Roles
+	*ledger.Ledger
 	log      logr.Logger
 	patience time.Duration
 	plain    bool
@@ -83,16 +83,12 @@ type Share struct {
 	ledElsewhere atomic.Bool
 	honor        honor
 
-	mu         sync.Mutex
-	informers  []*informer
-	ended      ended
-	besides    []*informer     // see NewWholeInformer
-	record     *written.Record // of what this member wrote; mu guards it
-	pending    *pending.Record // what reads wait for; nil: nothing. It is set before any informer runs
-	own        own
-	tombstones tombstones
-	anew       slot.Set                  // slots of HoldAnew, until Load
-	wide       map[schema.GroupKind]bool // see Widen
+	mu        sync.Mutex
+	informers []*informer
+	ended     ended
+	besides   []*informer               // see NewWholeInformer
+	anew      slot.Set                  // slots of HoldAnew, until Load
+	wide      map[schema.GroupKind]bool // see Widen
 
 	hasEnded atomic.Bool // ended has some
 
@@ -113,7 +109,9 @@ func New(o Options) *Share {
 		excuse: o.Excuse, leaves: o.Leaves, completed: o.Completed,
 		reading: make(chan struct{}, readers), turns: newTurns(),
 	}
-	s.record = written.New(s.SlotCount(), s.views)
+	s.Ledger = ledger.New(ledger.Config{
+		Roles: s.Roles, Log: s.log, Holds: s.Holds, Caches: s.caches, Views: s.views, Present: s.readProof, Sweep: s.forgetShown,
+	})
 	s.held.Store(&slot.Set{})
 	s.open.Store(&slot.Set{})
 	s.awaited.Store(&slot.Set{})

@@ -169,7 +169,7 @@ func (i *informer) shownVersion() string {
 	return i.source.versions.atLeast()
 }
 
-// Version implements written.View. Whoever reaches this version has what the store shows.
+// Version implements ledger.View. Whoever reaches this version has what the store shows.
 func (i *informer) Version() string {
 	if i.sharded {
 		return ""

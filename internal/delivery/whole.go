@@ -183,10 +183,3 @@ func (s *Share) LoadDuties(ctx context.Context, cause table.Cause, versions tabl
 func (s *Share) runsBeside(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(s.besides, func(i *informer) bool { return i.kind == kind && i.running })
 }
-
-// ReleaseDuties forgets the writes in slots of duties whose versions are not known: others have the duties now.
-func (s *Share) ReleaseDuties(set slot.Set) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.record.Forget(set)
-}

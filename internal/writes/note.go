@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -22,7 +22,7 @@ const answerLimit = 16 << 20
 type noted struct {
 	of     *Writes
 	target target
-	write  *delivery.Write
+	write  *ledger.Write
 	ends   bool // it deletes the object that it names
 	owned  bool // its kind is sharded, by its own key or by its owner's
 	child  bool // by its owner's
@@ -58,7 +58,7 @@ func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in clus
 		body = about
 	}
 	n.write = w.write(kind, name, body, by, !stray)
-	if delivery.IsUnawaited(req.Context()) {
+	if ledger.IsUnawaited(req.Context()) {
 		n.write.Unawaited()
 	}
 	return n
@@ -67,7 +67,7 @@ func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in clus
 // write is a write of an object. by is the reconcile that sends it, if there is one.
 func (w *Writes) write(
 	kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by work.Admitted, inFlight bool,
-) *delivery.Write {
+) *ledger.Write {
 	if !inFlight {
 		return w.env.Share.Write(kind, name, body).Author("")
 	}

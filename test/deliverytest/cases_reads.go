@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -60,7 +61,7 @@ func (r *reader) answer(obj Object, n slot.Slot) *metav1.ObjectMeta {
 }
 
 // wrote notes that a client of the member wrote an object of slot n.
-func (r *reader) wrote(w *delivery.Write, obj Object, n slot.Slot) { w.Answered(r.answer(obj, n)) }
+func (r *reader) wrote(w *ledger.Write, obj Object, n slot.Slot) { w.Answered(r.answer(obj, n)) }
 
 // updates has a client of the member update an object of slot n, in a reconcile of the slots by.
 func (r *reader) updates(obj Object, n slot.Slot, by ...slot.Slot) Object {
@@ -257,8 +258,8 @@ func (s suite) readsOfWhatStays(t *testing.T) {
 		kind := r.kind.GroupKind
 		stays := r.object(1)
 		r.opens()
-		for what, answered := range map[string]func(*delivery.Write, metav1.Object){
-			"its deletion": (*delivery.Write).Deleted, "an update after it": (*delivery.Write).Answered,
+		for what, answered := range map[string]func(*ledger.Write, metav1.Object){
+			"its deletion": (*ledger.Write).Deleted, "an update after it": (*ledger.Write).Answered,
 		} {
 			resume := r.faults.Pause()
 			w := r.share.Write(kind, stays.Key, nil, 1)

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -81,7 +81,7 @@ type Node struct {
 	informer       informer
 	// outlives is until when work that it has begun may go on in a slot that it has lost, with Config.Outlives.
 	outlives   map[slot.Slot]time.Duration
-	record     *written.Record
+	record     *ledger.Record
 	reported   reporting
 	server     int           // that answers it, in lives
 	deaf, mute time.Duration // until then no answers reach it, or no requests of it arrive

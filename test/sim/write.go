@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -18,11 +18,11 @@ import (
 // next owner of the slot has to see of that (rule R8), as it does for package delivery.
 
 // place is where the objects of a slot count.
-func place(s slot.Slot) written.Place { return written.Place{Key: website.Kind, Slot: s} }
+func place(s slot.Slot) ledger.Place { return ledger.Place{Key: website.Kind, Slot: s} }
 
 // recorded makes the record of a node that has written nothing.
-func (n *Node) recorded() *written.Record {
-	return written.New(n.w.opts.Slots, func(string) []written.View { return []written.View{view{n}} })
+func (n *Node) recorded() *ledger.Record {
+	return ledger.NewRecord(n.w.opts.Slots, func(string) []ledger.View { return []ledger.View{view{n}} })
 }
 
 // view is the informer of a node. It notes the versions that it sees.
@@ -256,7 +256,7 @@ func (n *Node) leaves(set slot.Set) table.Versions {
 	hash, duties := w.split(set)
 	if w.wild && !hash.Empty() {
 		out := n.record.Versions(hash)
-		written.Raise(out, website.Kind, n.informer.core.Highest(hash.Slots()))
+		ledger.Raise(out, website.Kind, n.informer.core.Highest(hash.Slots()))
 		return out
 	}
 	latest := uint64(0)

@@ -1,10 +1,4 @@
-// Package written keeps what a member wrote in its slots, so that whoever owns a slot next sees it (rule R8).
-//
-// The API server answers most deletions without a version, and answers get lost. The next owner of the slot has to see
-// the result of such a write, too. So a deletion is remembered until the informers have shown it: they note every
-// version that they see. What is left when the slot is handed over is proved by a version that was read, consistently,
-// after the write.
-package written
+package ledger
 
 import (
 	"maps"
@@ -23,12 +17,6 @@ const (
 	most      = 1024
 )
 
-// Place is a slot of a kind's role. Key is the role's key in table.Versions.
-type Place struct {
-	Key  string
-	Slot slot.Slot
-}
-
 // View is an informer that shows the objects of a key.
 type View interface {
 	// Shows reports whether the store no longer has the deleted object.
@@ -40,7 +28,11 @@ type View interface {
 // Views returns the running informers of a key.
 type Views func(key string) []View
 
-// Record is what a member wrote in its slots. Its methods must not be called concurrently.
+// Record is what the next owner of a slot must see (rule R8). Its methods must not be called concurrently.
+//
+// The API server answers most deletions without a version, and answers get lost. The next owner must also see the result
+// of such a write. So a deletion is kept until the informers have shown it: they note every version that they see. When
+// the slot is handed over, what is left is proved by a version that was read, consistently, after the write.
 type Record struct {
 	slots slot.Count
 	views Views
@@ -59,8 +51,8 @@ type owed struct {
 	unread bool
 }
 
-// New returns an empty Record. Slots beyond the count are those of duties.
-func New(slots slot.Count, views Views) *Record {
+// NewRecord returns an empty Record. Slots beyond the count are those of duties.
+func NewRecord(slots slot.Count, views Views) *Record {
 	return &Record{slots: slots, views: views, wrote: map[string][]string{}, owed: map[Place]*owed{}}
 }
 
@@ -141,13 +133,6 @@ func (r *Record) Versions(set slot.Set) table.Versions {
 		}
 	}
 	return out
-}
-
-// Raise sets a key's version, unless it has a higher one.
-func Raise(versions table.Versions, key, version string) {
-	if resourceversion.Compare(versions[key], version) < 0 {
-		versions[key] = version
-	}
 }
 
 // Owes reports whether there are writes in a slot whose versions are not known.

@@ -1,8 +1,4 @@
-// Package pending keeps what a member wrote until its caches show it, so that the member's own reads can wait for it.
-//
-// It is for reads, and forgets a write once it is shown. What the next owner of a slot has to see is in package
-// written.
-package pending
+package ledger
 
 import (
 	"maps"
@@ -13,32 +9,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery/written"
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// sweepFrom is the least number of writes of a kind at which those that are shown are looked for.
-const sweepFrom = 64
+// pendingSweep is the least number of writes of a kind at which those that are shown are looked for.
+const pendingSweep = 64
 
 // labelSets is how many label sets of a write are kept. An object that was given more is taken for one with any labels.
 const labelSets = 16
 
-// Cache is a cache that shows writes: a pointer.
-type Cache any
-
-// Write is what this member wrote to an object, by all of its writes that are not shown yet. It is immutable.
-type Write struct {
+// Unshown is what this member wrote to an object, by all of its writes that are not shown yet. It is immutable.
+type Unshown struct {
 	Kind schema.GroupKind
 	Name types.NamespacedName
 	// Places are where the object counts, and counted before.
-	Places []written.Place
+	Places []Place
 	// Version: a cache that is at this version or later shows the object as it was written, or as it was before Gone.
 	Version string
 	// UID is that of the object that was written last; "" if it is not known.
 	UID types.UID
 	// Gone is the UID of an object of that name that was deleted; "": none was, or its UID is not known.
 	Gone types.UID
-	// Blind: Version is too low for a cache that is there to show the deletion. See Record.Prove.
+	// Blind: Version is too low for a cache that is there to show the deletion. See Pending.Prove.
 	Blind bool
 	// Labels are all that the object was given, each once; nil: they are not known.
 	Labels []labels.Set
@@ -47,34 +39,35 @@ type Write struct {
 	manyLabels bool
 
 	serial uint64
-	shown  []Cache
+	shown  []any // caches, as pointers
 }
 
 // IsShown reports whether a cache was found to show the write.
-func (w *Write) IsShown(by Cache) bool { return slices.Contains(w.shown, by) }
+func (w *Unshown) IsShown(by any) bool { return slices.Contains(w.shown, by) }
 
-// Record is what a member wrote, by object. The zero value is empty. Its methods may be called concurrently.
-type Record struct {
+// Pending keeps what a member wrote, by object, until its caches show it, so that the member's own reads can wait for it.
+// The zero value is empty. Its methods may be called concurrently.
+type Pending struct {
 	mu     sync.Mutex
 	serial uint64
 	kinds  map[schema.GroupKind]*ofKind
 }
 
 type ofKind struct {
-	writes   map[types.NamespacedName]*Write
+	writes   map[types.NamespacedName]*Unshown
 	sweep    int // the number of writes from which on to look for shown ones
 	sweeping bool
 }
 
 // Note notes a write after which the object had w.Version. many says that it is time to look for writes of the kind
 // that are shown, and to call Swept afterwards.
-func (r *Record) Note(w Write) (many bool) { return r.add(w, false) }
+func (r *Pending) Note(w Unshown) (many bool) { return r.add(w, false) }
 
 // Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is one that it had before, or that
 // of the deletion; "" if none is known. For many see Note.
-func (r *Record) Delete(w Write) (many bool) { return r.add(w, true) }
+func (r *Pending) Delete(w Unshown) (many bool) { return r.add(w, true) }
 
-func (r *Record) add(w Write, deleted bool) (many bool) {
+func (r *Pending) add(w Unshown, deleted bool) (many bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kinds == nil {
@@ -82,7 +75,7 @@ func (r *Record) add(w Write, deleted bool) (many bool) {
 	}
 	k := r.kinds[w.Kind]
 	if k == nil {
-		k = &ofKind{writes: map[types.NamespacedName]*Write{}, sweep: sweepFrom}
+		k = &ofKind{writes: map[types.NamespacedName]*Unshown{}, sweep: pendingSweep}
 		r.kinds[w.Kind] = k
 	}
 	before := k.writes[w.Name]
@@ -101,18 +94,18 @@ func (r *Record) add(w Write, deleted bool) (many bool) {
 }
 
 // Swept says that writes of the kind that are shown were looked for.
-func (r *Record) Swept(kind schema.GroupKind) {
+func (r *Pending) Swept(kind schema.GroupKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[kind]; k != nil {
-		k.sweep, k.sweeping = 2*len(k.writes)+sweepFrom, false
+		k.sweep, k.sweeping = 2*len(k.writes)+pendingSweep, false
 	}
 }
 
 // join returns both writes of one object as one. The order in which answers came says nothing: a deletion stays, since
 // the UID tells its object from the next one of that name.
-func join(before, w Write) Write {
-	w.Places = union(before.Places, w.Places, func(a, b written.Place) bool { return a == b })
+func join(before, w Unshown) Unshown {
+	w.Places = union(before.Places, w.Places, func(a, b Place) bool { return a == b })
 	if resourceversion.Compare(before.Version, w.Version) > 0 {
 		w.Version = before.Version
 	}
@@ -145,7 +138,7 @@ func union[T any](kept, more []T, equal func(a, b T) bool) []T {
 }
 
 // Of returns what was written to an object; nil: nothing that is not shown.
-func (r *Record) Of(kind schema.GroupKind, name types.NamespacedName) *Write {
+func (r *Pending) Of(kind schema.GroupKind, name types.NamespacedName) *Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.kinds[kind]; k != nil {
@@ -155,14 +148,14 @@ func (r *Record) Of(kind schema.GroupKind, name types.NamespacedName) *Write {
 }
 
 // In returns what was written to objects of a kind in a namespace; "" stands for all.
-func (r *Record) In(kind schema.GroupKind, namespace string) []*Write {
+func (r *Pending) In(kind schema.GroupKind, namespace string) []*Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.kinds[kind]
 	if k == nil {
 		return nil
 	}
-	var out []*Write
+	var out []*Unshown
 	for name, w := range k.writes {
 		if namespace == "" || name.Namespace == namespace {
 			out = append(out, w)
@@ -173,7 +166,7 @@ func (r *Record) In(kind schema.GroupKind, namespace string) []*Write {
 
 // Prove sets the version of a blind write: one that was read after the object was deleted. It returns the write as it
 // is now; nil if it was shown meanwhile.
-func (r *Record) Prove(w *Write, version string) *Write {
+func (r *Pending) Prove(w *Unshown, version string) *Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.current(w)
@@ -190,7 +183,7 @@ func (r *Record) Prove(w *Write, version string) *Write {
 }
 
 // Shown notes that a cache shows a write. The write is forgotten when all of the caches do.
-func (r *Record) Shown(w *Write, by Cache, all []Cache) {
+func (r *Pending) Shown(w *Unshown, by any, all []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.current(w)
@@ -199,14 +192,14 @@ func (r *Record) Shown(w *Write, by Cache, all []Cache) {
 	}
 	shown := *now
 	shown.shown = append(slices.Clip(now.shown), by)
-	if slices.ContainsFunc(all, func(c Cache) bool { return !slices.Contains(shown.shown, c) }) {
+	if slices.ContainsFunc(all, func(c any) bool { return !slices.Contains(shown.shown, c) }) {
 		r.kinds[w.Kind].writes[w.Name] = &shown
 		return
 	}
 	delete(r.kinds[w.Kind].writes, w.Name)
 }
 
-func (r *Record) current(w *Write) *Write {
+func (r *Pending) current(w *Unshown) *Unshown {
 	if k := r.kinds[w.Kind]; k != nil {
 		return k.writes[w.Name]
 	}

@@ -1,4 +1,4 @@
-package pending_test
+package ledger_test
 
 import (
 	"fmt"
@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery/pending"
-	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 )
 
 var (
@@ -17,14 +16,14 @@ var (
 	name = types.NamespacedName{Namespace: "a", Name: "x"}
 )
 
-func write(version string) pending.Write {
-	return pending.Write{Kind: kind, Name: name, Version: version}
+func write(version string) ledger.Unshown {
+	return ledger.Unshown{Kind: kind, Name: name, Version: version}
 }
 
 // Answers come in any order: what is kept is the latest version, every place, and the object that is gone.
 func TestAnswersInAnyOrder(t *testing.T) {
-	of := func(p ...written.Place) []written.Place { return p }
-	one, two := written.Place{Key: "k", Slot: 1}, written.Place{Key: "k", Slot: 2}
+	of := func(p ...ledger.Place) []ledger.Place { return p }
+	one, two := ledger.Place{Key: "k", Slot: 1}, ledger.Place{Key: "k", Slot: 2}
 	update := write("12")
 	update.UID, update.Places, update.Labels = "first", of(two), []labels.Set{{"l": "2"}}
 	create := write("10")
@@ -32,7 +31,7 @@ func TestAnswersInAnyOrder(t *testing.T) {
 	gone := write("11")
 	gone.Gone, gone.Places = "first", of(one)
 	for _, order := range [][3]int{{0, 1, 2}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}} {
-		var r pending.Record
+		var r ledger.Pending
 		for _, n := range order {
 			switch n {
 			case 0:
@@ -59,7 +58,7 @@ func TestBlindDeletions(t *testing.T) {
 		wrote types.UID
 		blind bool
 	}{{"nothing was written", "", true}, {"a namesake was written", "other", true}, {"it was written", "first", false}} {
-		var r pending.Record
+		var r ledger.Pending
 		if c.wrote != "" {
 			w := write("10")
 			w.UID = c.wrote
@@ -74,7 +73,7 @@ func TestBlindDeletions(t *testing.T) {
 			continue
 		}
 		cache := &struct{ int }{}
-		if r.Shown(w, cache, []pending.Cache{cache}); r.Of(kind, name) == nil {
+		if r.Shown(w, cache, []any{cache}); r.Of(kind, name) == nil {
 			t.Errorf("%s: forgotten before its version was known", c.name)
 		}
 		proved := r.Prove(w, "20")
@@ -90,7 +89,7 @@ func TestBlindDeletions(t *testing.T) {
 // What is kept of an object does not grow with the number of its writes: often nothing reads it.
 func TestManyWritesOfOneObject(t *testing.T) {
 	const writes = 10000
-	place := written.Place{Key: "k", Slot: 1}
+	place := ledger.Place{Key: "k", Slot: 1}
 	for _, c := range []struct {
 		name   string
 		labels func(n int) labels.Set
@@ -101,10 +100,10 @@ func TestManyWritesOfOneObject(t *testing.T) {
 		{"other labels each time", func(n int) labels.Set { return labels.Set{"l": fmt.Sprint(n)} }, 0},
 		{"no labels", func(int) labels.Set { return nil }, 1},
 	} {
-		var r pending.Record
+		var r ledger.Pending
 		for n := range writes {
 			w := write(fmt.Sprint(n + 1))
-			w.Places, w.Labels = []written.Place{place}, []labels.Set{c.labels(n)}
+			w.Places, w.Labels = []ledger.Place{place}, []labels.Set{c.labels(n)}
 			r.Note(w)
 		}
 		w := r.Of(kind, name)
@@ -119,9 +118,9 @@ func TestManyWritesOfOneObject(t *testing.T) {
 
 // A write is forgotten when all caches show it, and not if the object was written again since the reader looked.
 func TestShown(t *testing.T) {
-	var r pending.Record
+	var r ledger.Pending
 	a, b := &struct{ int }{1}, &struct{ int }{2}
-	both := []pending.Cache{a, b}
+	both := []any{a, b}
 	r.Note(write("10"))
 	old := r.Of(kind, name)
 	r.Note(write("11"))
@@ -144,7 +143,7 @@ func TestShown(t *testing.T) {
 }
 
 func TestIn(t *testing.T) {
-	var r pending.Record
+	var r ledger.Pending
 	if got := r.In(kind, ""); len(got) != 0 {
 		t.Errorf("nothing was written, got %v", got)
 	}

@@ -1,31 +1,31 @@
-package delivery
+package ledger
 
 import (
+	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/delivery/written"
+	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
 
 // Write is a request of this member that changes an object. Its result is noted for the slots in which the object
-// counts: the next owner of a slot waits until its informers show the result (rule R8). Share.Write makes a Write
+// counts: the next owner of a slot waits until its informers show the result (rule R8). Ledger.Write makes a Write
 // before the request is sent. When the outcome is known, and while the slots cannot move yet, the caller calls one of
 // Answered, Version, Deleted and Lost. All methods may be called on nil, a write that nobody has to wait for.
 type Write struct {
-	share *Share
-	kind  schema.GroupKind
-	name  cache.ObjectName
+	ledger *Ledger
+	kind   schema.GroupKind
+	name   types.NamespacedName
 	// places are where the object counts, by what was known before the request was sent. by are the places to use if
 	// nothing else tells: those of the slots that caused the write.
-	places []written.Place
-	by     []written.Place
+	places []Place
+	by     []Place
 	// uid is that of the object of the name in the stores; "": there was none.
 	uid types.UID
 	// author is the controller that sends it; "": none.
@@ -51,107 +51,94 @@ func (w *Write) Author(controller string) *Write {
 //   - Objects of a kind that is cached whole count in the slots by, and in their controlling owner's slot if the
 //     owner's kind is primary.
 //
-// Write returns nil for a kind that is not declared and of which no informer of this share runs: no cache of this
+// Write returns nil for a kind that is not declared and of which no informer runs: no cache of this
 // member can be behind.
-func (s *Share) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := &Write{share: s, kind: kind, name: cache.NewObjectName(name.Namespace, name.Name)}
-	r := s.Role(kind)
-	parts := r.Parts()
-	beside := s.runsBeside(kind)
-	w.awaited = s.pending != nil && (len(parts) > 0 || beside)
-	if parts == nil && !beside && !s.runs(kind) {
+func (l *Ledger) Write(kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by ...slot.Slot) *Write {
+	w := &Write{ledger: l, kind: kind, name: name}
+	r, keyUID := l.c.Roles.Role(kind), l.c.Roles.Key() == slot.KeyUID
+	parts, caches := r.Parts(), l.c.Caches(kind)
+	whole := slices.ContainsFunc(caches, func(c Cache) bool { return c.Runs && c.Whole })
+	w.awaited = l.Reads != nil && (len(parts) > 0 || whole)
+	if parts == nil && !slices.ContainsFunc(caches, func(c Cache) bool { return c.Runs }) {
 		return nil
 	}
 	var known []metav1.Object
 	if body != nil {
 		known = append(known, body)
 	}
-	for _, inf := range slices.Concat(s.informers, s.besides) {
-		if inf.kind != kind {
-			continue
-		}
-		about := inf.stored(w.name)
+	for _, c := range caches {
+		about := c.Stored(name)
 		if about == nil {
 			continue
 		}
 		w.uid = about.GetUID()
-		if !inf.apart {
+		if !c.Whole {
 			known = append(known, about)
 		}
 		if w.awaited {
 			w.stored = append(w.stored, about)
 		}
 	}
-	if name.Name != "" && r.Primary && s.Key() != slot.KeyUID {
+	if name.Name != "" && r.Primary && !keyUID {
 		known = append(known, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace,
 			Name: name.Name}})
 	}
 	for _, about := range known {
-		w.places = append(w.places, s.places(kind, r, about)...)
+		w.places = append(w.places, l.places(kind, r, about)...)
 	}
-	if r.Primary && s.Key() == slot.KeyUID && len(w.places) == 0 {
-		if n, ok := s.tombstones.find(sharding.Subject{Kind: kind, Name: name}); ok {
-			w.places = append(w.places, written.Place{Key: kind.String(), Slot: n})
+	if r.Primary && keyUID && len(w.places) == 0 {
+		if n, ok := l.Tombstones.Find(sharding.Subject{Kind: kind, Name: name}); ok {
+			w.places = append(w.places, Place{Key: kind.String(), Slot: n})
 		}
 	}
 	for _, n := range by {
 		if len(parts) == 0 {
-			w.by = append(w.by, written.Place{Key: kind.String(), Slot: n})
+			w.by = append(w.by, Place{Key: kind.String(), Slot: n})
 		}
 		for _, part := range parts {
-			w.by = append(w.by, written.Place{Key: versionKey(kind, r, part), Slot: n})
+			w.by = append(w.by, Place{Key: Key(kind, r, part), Slot: n})
 		}
 	}
 	if len(parts) == 0 {
 		w.places = append(w.places, w.by...)
 	}
 	for _, n := range by {
-		if beside && int(n) >= int(s.SlotCount()) {
-			w.places = append(w.places, written.Place{Key: kind.String() + wholeSuffix, Slot: n})
+		if whole && int(n) >= int(l.c.Roles.SlotCount()) {
+			w.places = append(w.places, Place{Key: WholeKey(kind), Slot: n})
 		}
 	}
 	w.places = distinct(w.places)
 	return w
 }
 
-// stored returns the metadata of the object of that name in the informer's store; nil if there is none.
-func (i *informer) stored(name cache.ObjectName) metav1.Object {
-	obj, exists, err := i.GetIndexer().GetByKey(name.String())
-	if err != nil || !exists {
-		return nil
-	}
-	about, err := meta.Accessor(obj)
-	if err != nil {
-		return nil
-	}
-	return about
+// runsWhole reports whether an informer of NewWholeInformer of the kind runs.
+func (l *Ledger) runsWhole(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(l.c.Caches(kind), func(c Cache) bool { return c.Runs && c.Whole })
 }
 
-// places returns where an object counts by its own content. s.mu is held.
-func (s *Share) places(kind schema.GroupKind, r sharding.Role, obj metav1.Object) []written.Place {
-	var out []written.Place
-	parts := r.Parts()
+// places returns where an object counts by its own content.
+func (l *Ledger) places(kind schema.GroupKind, r sharding.Role, obj metav1.Object) []Place {
+	var out []Place
+	parts, key := r.Parts(), l.c.Roles.Key()
 	for _, part := range parts {
-		if part.Primary && (s.Key() == slot.KeyUID && obj.GetUID() == "" || s.Key() == slot.KeyName && obj.GetName() == "") {
+		if part.Primary && (key == slot.KeyUID && obj.GetUID() == "" || key == slot.KeyName && obj.GetName() == "") {
 			continue // a request to create the object does not have that yet
 		}
-		if n, _, ok := s.SlotBy(kind, part, obj); ok {
-			out = append(out, written.Place{Key: versionKey(kind, r, part), Slot: n})
+		if n, _, ok := l.c.Roles.SlotBy(kind, part, obj); ok {
+			out = append(out, Place{Key: Key(kind, r, part), Slot: n})
 		}
 	}
 	if len(parts) > 0 {
 		return out
 	}
-	if n, ok := s.ownerSlot(obj); ok {
-		out = append(out, written.Place{Key: kind.String(), Slot: n})
+	if n, ok := l.ownerSlot(obj); ok {
+		out = append(out, Place{Key: kind.String(), Slot: n})
 	}
 	return out
 }
 
-// ownerSlot returns the slot of the primary object that owns an object of an unsharded kind. s.mu is held.
-func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
+// ownerSlot returns the slot of the primary object that owns an object of an unsharded kind.
+func (l *Ledger) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	if ref == nil {
 		return 0, false
@@ -161,29 +148,19 @@ func (s *Share) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 		return 0, false
 	}
 	owner := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
-	if !s.Sharded(owner) {
+	if !l.c.Roles.Sharded(owner) {
 		return 0, false
 	}
 	namespace := obj.GetNamespace()
-	for _, inf := range s.informers { // the owner may be without a namespace
-		if inf.kind != owner {
+	for _, c := range l.c.Caches(owner) { // the owner may be without a namespace
+		if c.Whole {
 			continue
 		}
-		if about := inf.stored(cache.NewObjectName("", ref.Name)); about != nil && about.GetUID() == ref.UID {
+		if about := c.Stored(types.NamespacedName{Name: ref.Name}); about != nil && about.GetUID() == ref.UID {
 			namespace = ""
 		}
 	}
-	return s.Slot(namespace, ref.Name, string(ref.UID)), true
-}
-
-func distinct(places []written.Place) []written.Place {
-	var out []written.Place
-	for _, p := range places {
-		if !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	return out
+	return l.c.Roles.Slot(namespace, ref.Name, string(ref.UID)), true
 }
 
 // Slots returns the slots of sharded objects that the request is known to affect: the object's own slot, and those of
@@ -209,8 +186,8 @@ func (w *Write) Answered(obj metav1.Object) {
 	case obj.GetResourceVersion() == "":
 		w.Lost()
 	default:
-		w.share.mu.Lock()
-		defer w.share.mu.Unlock()
+		w.ledger.mu.Lock()
+		defer w.ledger.mu.Unlock()
 		w.noteAnswer(obj)
 		if obj.GetDeletionTimestamp() != nil && !remains(obj) {
 			w.deleted() // it lost its last finalizer
@@ -222,10 +199,10 @@ func (w *Write) Answered(obj metav1.Object) {
 }
 
 // noteAnswer notes the version of an answer, also for the slots that the object was in before: they must see that it
-// left. s.mu is held.
+// left. ledger.mu is held.
 func (w *Write) noteAnswer(obj metav1.Object) {
-	for _, p := range distinct(append(w.share.places(w.kind, w.share.Role(w.kind), obj), w.places...)) {
-		w.share.record.Note(p, obj.GetResourceVersion())
+	for _, p := range distinct(append(w.ledger.places(w.kind, w.ledger.c.Roles.Role(w.kind), obj), w.places...)) {
+		w.ledger.record.Note(p, obj.GetResourceVersion())
 	}
 	w.noteOwn(obj, obj.GetResourceVersion())
 	w.await(obj, obj.GetResourceVersion())
@@ -241,10 +218,10 @@ func (w *Write) Version(version string) {
 		w.Lost()
 		return
 	}
-	w.share.mu.Lock()
-	defer w.share.mu.Unlock()
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
 	for _, p := range w.places {
-		w.share.record.Note(p, version)
+		w.ledger.record.Note(p, version)
 	}
 	w.noteOwn(&metav1.ObjectMeta{Namespace: w.name.Namespace, Name: w.name.Name}, version)
 	w.await(nil, version)
@@ -255,8 +232,8 @@ func (w *Write) Missing() {
 	if w == nil {
 		return
 	}
-	w.share.mu.Lock()
-	defer w.share.mu.Unlock()
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
 	w.deleted()
 }
 
@@ -269,9 +246,8 @@ func (w *Write) Deleted(obj metav1.Object) {
 	if obj == nil {
 		obj = &metav1.ObjectMeta{}
 	}
-	s := w.share
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
 	if obj.GetResourceVersion() != "" {
 		w.noteAnswer(obj)
 		if remains(obj) {
@@ -297,10 +273,10 @@ func remains(obj metav1.Object) bool {
 	return obj.GetDeletionTimestamp() != nil && (len(obj.GetFinalizers()) > 0 || grace != nil && *grace > 0)
 }
 
-// deleted notes that the object does not exist any more. s.mu is held.
+// deleted notes that the object does not exist any more. ledger.mu is held.
 func (w *Write) deleted() {
 	for _, p := range w.anywhere() {
-		w.share.record.Deleted(p, w.name.AsNamespacedName(), w.uid)
+		w.ledger.record.Deleted(p, w.name, w.uid)
 	}
 }
 
@@ -311,21 +287,99 @@ func (w *Write) Lost() {
 	if w == nil {
 		return
 	}
-	w.share.mu.Lock()
-	defer w.share.mu.Unlock()
+	w.ledger.mu.Lock()
+	defer w.ledger.mu.Unlock()
 	for _, p := range w.anywhere() {
-		w.share.record.Lost(p)
+		w.ledger.record.Lost(p)
 	}
 }
 
 // anywhere returns the places where the object counts, or else those for which the write was made, as far as this
 // member holds their slots. Whoever writes on behalf of a duty has it.
-func (w *Write) anywhere() []written.Place {
+func (w *Write) anywhere() []Place {
 	places := w.places
 	if len(places) == 0 {
 		places = w.by
 	}
-	return slices.DeleteFunc(slices.Clone(places), func(p written.Place) bool {
-		return !w.share.Holds(p.Slot) && int(p.Slot) < int(w.share.SlotCount())
+	return slices.DeleteFunc(slices.Clone(places), func(p Place) bool {
+		return !w.ledger.c.Holds(p.Slot) && int(p.Slot) < int(w.ledger.c.Roles.SlotCount())
 	})
+}
+
+type unawaitedKey struct{}
+
+// Unawaited returns a context for writes that no read is to wait for.
+func Unawaited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unawaitedKey{}, true)
+}
+
+// IsUnawaited reports whether ctx is of Unawaited.
+func IsUnawaited(ctx context.Context) bool { return ctx.Value(unawaitedKey{}) != nil }
+
+// Unawaited says that no read is to wait for the write.
+func (w *Write) Unawaited() {
+	if w != nil {
+		w.awaited = false
+	}
+}
+
+// Awaited reports whether reads wait for the write.
+func (w *Write) Awaited() bool { return w != nil && w.awaited }
+
+// await keeps a write for reads. obj is the object as it was written; nil: only its version is known. ledger.mu is held.
+func (w *Write) await(obj metav1.Object, version string) {
+	if !w.awaited {
+		return
+	}
+	p := w.pending(obj, w.places)
+	p.Version = version
+	if obj != nil {
+		p.UID = obj.GetUID()
+		p.Labels = []labels.Set{obj.GetLabels()}
+	}
+	if w.counts(p) && w.ledger.Reads.Note(p) {
+		go w.ledger.c.Sweep(w.kind)
+	}
+}
+
+// awaitGone keeps for reads that an object was deleted. answer has what the API server said of it. ledger.mu is held.
+func (w *Write) awaitGone(answer metav1.Object) {
+	if !w.awaited {
+		return
+	}
+	places := w.places
+	if len(places) == 0 && answer.GetName() == "" {
+		places = w.by // as for anywhere: no cache has shown the object, and the answer does not tell its owner
+	}
+	p := w.pending(answer, places)
+	p.Gone, p.Version = answer.GetUID(), answer.GetResourceVersion()
+	if p.Gone == "" {
+		p.Gone = w.uid
+	}
+	for _, obj := range w.stored {
+		if obj.GetUID() == p.Gone && resourceversion.Compare(p.Version, obj.GetResourceVersion()) < 0 {
+			p.Version = obj.GetResourceVersion()
+		}
+	}
+	if w.counts(p) && w.ledger.Reads.Delete(p) {
+		go w.ledger.c.Sweep(w.kind)
+	}
+}
+
+// pending returns the write of an object in its places.
+func (w *Write) pending(obj metav1.Object, places []Place) Unshown {
+	p := Unshown{Kind: w.kind, Name: w.name, Places: places}
+	if obj != nil && obj.GetName() != "" {
+		p.Name.Namespace, p.Name.Name = obj.GetNamespace(), obj.GetName()
+		p.Places = distinct(append(w.ledger.places(w.kind, w.ledger.c.Roles.Role(w.kind), obj), places...))
+	}
+	return p
+}
+
+// counts reports whether an informer of this member may have to show the write. One that gains the object's slot later
+// lists it after the write. The places of a child that no informer has shown yet are those of an earlier write. s.mu is
+// held.
+func (w *Write) counts(p Unshown) bool {
+	return p.Name.Name != "" && (w.ledger.runsWhole(w.kind) || w.ledger.Reads.Of(p.Kind, p.Name) != nil ||
+		slices.ContainsFunc(p.Places, func(p Place) bool { return w.ledger.c.Holds(p.Slot) }))
 }

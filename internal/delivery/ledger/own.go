@@ -1,14 +1,14 @@
-package delivery
+package ledger
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/resourceversion"
@@ -88,20 +88,20 @@ func (o *own) vain(kind schema.GroupKind) {
 // ShowOwn returns when the informers of a primary kind show what the controller wrote to the object (see Write.Author),
 // after 100 ms, or when ctx ends. Without it, a reconcile right after a write would find the object as it was before,
 // and write it again in vain. It only saves requests; correctness does not depend on it.
-func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, controller string) {
+func (l *Ledger) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, controller string) {
 	about := authored{sharding.Subject{Kind: kind, Name: name}, controller}
-	version := s.own.of(about)
+	version := l.own.of(about)
 	if version == "" {
 		return
 	}
 	shown := func() bool {
-		if !s.shows(about.Subject, version) {
+		if !l.shows(about.Subject, version) {
 			return false
 		}
-		s.own.shown(about, version)
+		l.own.shown(about, version)
 		return true
 	}
-	if shown() || s.own.rests(kind) {
+	if shown() || l.own.rests(kind) {
 		return
 	}
 	patience := time.NewTimer(ownPatience)
@@ -116,7 +116,7 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 			}
 		case <-patience.C:
 			if !shown() {
-				s.own.vain(kind)
+				l.own.vain(kind)
 			}
 			return
 		case <-ctx.Done():
@@ -126,21 +126,21 @@ func (s *Share) ShowOwn(ctx context.Context, kind schema.GroupKind, name types.N
 }
 
 // shows reports whether no informer has the object as it was before the version.
-func (s *Share) shows(about sharding.Subject, version string) bool {
-	name := cache.NewObjectName(about.Name.Namespace, about.Name.Name)
-	for _, inf := range s.informersOf(about.Kind) {
-		if obj := inf.stored(name); obj != nil && resourceversion.Compare(obj.GetResourceVersion(), version) < 0 {
+func (l *Ledger) shows(about sharding.Subject, version string) bool {
+	return !slices.ContainsFunc(l.c.Caches(about.Kind), func(c Cache) bool {
+		if c.Whole || c.ByOwner {
 			return false
 		}
-	}
-	return true
+		obj := c.Stored(about.Name)
+		return obj != nil && resourceversion.Compare(obj.GetResourceVersion(), version) < 0
+	})
 }
 
-// noteOwn notes the version that this write gave to an object of the kind. s.mu is held.
+// noteOwn notes the version that this write gave to an object of the kind.
 func (w *Write) noteOwn(obj metav1.Object, version string) {
-	if w.author == "" || !w.share.Sharded(w.kind) || obj.GetName() == "" {
+	if w.author == "" || !w.ledger.c.Roles.Sharded(w.kind) || obj.GetName() == "" {
 		return
 	}
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	w.share.own.add(authored{sharding.Subject{Kind: w.kind, Name: name}, w.author}, version)
+	w.ledger.own.add(authored{sharding.Subject{Kind: w.kind, Name: name}, w.author}, version)
 }

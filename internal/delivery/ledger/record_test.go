@@ -1,4 +1,4 @@
-package written
+package ledger
 
 import (
 	"testing"
@@ -31,7 +31,7 @@ func TestDeletionThatOneOfTwoInformersShows(t *testing.T) {
 	set.Add(at.Slot)
 	for _, views := range [][]View{{busy, quiet}, {quiet, busy}} {
 		busy.has[name], busy.version = "uid", "90"
-		r := New(8, func(string) []View { return views })
+		r := NewRecord(8, func(string) []View { return views })
 		r.Deleted(at, name, "uid")
 		if !r.Awaits(set) {
 			t.Error("a deletion that no informer has shown is forgotten")
