@@ -15,7 +15,7 @@ help: ## List the verbs
 KUBE_BUILD := GOGC=$(or $(GOGC),400) CGO_ENABLED=0 GOWORK=off $(GO) build -modfile=tools/versions/v0.24.1.mod -gcflags=all=-dwarf=false -ldflags='-s -w'
 
 .PHONY: demo
-demo: kube ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
+demo: $(if $(findstring --kubeconfig,$(ARGS)),,kube) ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
 	@$(KUBE_BUILD) -o bin/rota-demo ./cmd/rota-demo
 	@bin/rota-demo $(ARGS)
 
@@ -43,7 +43,7 @@ test test-demos test-planes test-pure test-latest test-latest-planes $(MODULES):
 test-kube: test-demos test-planes
 test-demos:
 	$(GO) test -vet=off -p 3 -timeout 30m $(DEMOS)
-test-planes:
+test-planes: kube
 	@bin/rota-kube assets -controller-manager >/dev/null # a few packages need it
 	$(GO) test -vet=off -p 3 -timeout 60m \
 		$$(($(GO) list $(WAIT); $(ON_KUBE)) | grep -vxFf <($(GO) list $(DEMOS) $(BUT)) | awk '!seen[$$0]++')
@@ -94,7 +94,8 @@ tidy: ## Tidy all modfiles: go.mod has the lowest versions, tools/versions those
 .PHONY: kube
 kube: ## Find, download or build kube-apiserver and etcd, and print their folder (KUBERNETES=1.33: build those)
 	@$(KUBE_BUILD) -o bin/rota-kube ./test/controlplane/cmd
-	@folder=$$(bin/rota-kube assets $(if $(KUBERNETES),-kubernetes $(KUBERNETES))) && echo "KUBEBUILDER_ASSETS=$$folder"
+	@folder=$$(bin/rota-kube assets $(if $(KUBERNETES),-kubernetes $(KUBERNETES))) \
+		$(if $(filter kube,$(MAKECMDGOALS)),&& echo "KUBEBUILDER_ASSETS=$$folder")
 
 # To run a control plane for kubectl until Ctrl-C: bin/rota-kube up --audit --apiservers 2
 

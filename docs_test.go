@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -81,15 +80,18 @@ func TestMakeVerbs(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	require.NoError(t, err)
 	for _, use := range pagestest.Commands(t, ".", "make") {
-		args := slices.DeleteFunc(use.Args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
-		verb := args[0]
-		for _, arg := range args {
+		verb := ""
+		for _, arg := range use.Args {
+			if verb == "" && !strings.HasPrefix(arg, "-") && arg[0] != '~' {
+				verb = arg
+			}
 			if check, ok := strings.CutPrefix(arg, "WHAT="); ok && verb == "check" && check != "NAME" {
 				verb = "check-" + check
 			}
 		}
-		target := regexp.MustCompile(`(?m)^[a-z/ -]*\b` + regexp.QuoteMeta(verb) + `( [a-z/-]+)*:`)
-		if strings.ToLower(verb) == verb && !target.Match(makefile) {
+		target := regexp.MustCompile(`(?m)^([a-z/-]+ )*` + regexp.QuoteMeta(verb) + `( [a-z/-]+)*:`)
+		// make run is the reader's own, in a kubebuilder project.
+		if strings.ToLower(verb) == verb && verb != "run" && !target.Match(makefile) {
 			t.Errorf("%s shows `%s`: there is no `make %s`", use.Page, use.Line, verb)
 		}
 	}

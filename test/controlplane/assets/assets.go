@@ -33,40 +33,55 @@ type Folder string
 
 // Find returns the first of these: the folder that the environment variable KUBEBUILDER_ASSETS names; one that was
 // built or downloaded before; one that setup-envtest downloads, unless ROTA_KUBE=build; one that it builds from source,
-// which takes minutes. It writes to w what it downloads or builds, and how far it is. It is safe for concurrent use, by
-// several processes too.
+// which takes minutes. It writes to w what it downloads or builds, and how far it is. Several goroutines and processes
+// may call it at once: one downloads or builds, the others wait.
 func Find(ctx context.Context, w io.Writer) (Folder, error) {
 	if how := os.Getenv(envHow); how != "" && how != "build" {
 		return "", fmt.Errorf("%s=%s: it can only be \"build\"; a folder with kube-apiserver and etcd goes into %s",
 			envHow, how, envFolder)
 	}
 	if path := os.Getenv(envFolder); path != "" {
-		f, err := filepath.Abs(path)
-		if err != nil {
-			return "", err
+		if !filepath.IsAbs(path) { // tests run in the folders of their packages
+			return "", fmt.Errorf("%s=%s must be an absolute path", envFolder, path)
 		}
-		if missing := Folder(f).missing(); missing != "" {
+		if missing := Folder(path).missing(); missing != "" {
 			return "", fmt.Errorf("%s=%s has no program %s: name a folder with kube-apiserver and etcd, or unset it",
 				envFolder, path, missing)
 		}
-		return Folder(f), nil
+		return Folder(path), nil
 	}
 	b, err := newBuilder("", w)
 	if err != nil {
 		return "", err
 	}
-	if b.fresh(etcd, apiServer) {
-		return b.folder(), nil
-	}
-	if os.Getenv(envHow) != "build" {
-		d := newDownload(b)
-		if err := b.once(ctx, d.done, func() error { return d.fetch(ctx) }); err == nil {
-			return d.folder, nil
-		} else if ctx.Err() != nil {
-			return "", err
+	return choose(ctx, b, newDownload(b))
+}
+
+// choose returns what was built or downloaded before, or else downloads it, or else builds it.
+func choose(ctx context.Context, b builder, d download) (folder Folder, err error) {
+	mayDownload := os.Getenv(envHow) != "build"
+	found := func() bool {
+		switch {
+		case b.fresh(etcd, apiServer):
+			folder = b.folder()
+		case mayDownload && d.done():
+			folder = d.folder
+		default:
+			return false
 		}
+		return true
 	}
-	return b.folder(), b.make(ctx, etcd, apiServer)
+	err = b.once(ctx, found, func() error {
+		if mayDownload {
+			folder = d.folder
+			if err := d.fetch(ctx); err == nil || ctx.Err() != nil {
+				return err
+			}
+		}
+		folder = b.folder()
+		return b.build(ctx, []string{etcd, apiServer})
+	})
+	return folder, err
 }
 
 // Of returns the folder of a minor version of Kubernetes, such as "1.33", built from source. Like Find it writes its
@@ -85,25 +100,35 @@ func (f Folder) Etcd() string { return filepath.Join(string(f), etcd) }
 // APIServer returns the path of kube-apiserver.
 func (f Folder) APIServer() string { return filepath.Join(string(f), apiServer) }
 
-// ControllerManager returns the path of a kube-controller-manager for the folder's kube-apiserver. If the folder has
-// none, as those of setup-envtest, it is built from source, once, in the version of the API server.
-func (f Folder) ControllerManager(ctx context.Context, w io.Writer) (string, error) {
+// Version returns the minor version of the folder's kube-apiserver, such as "1.36".
+func (f Folder) Version(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, f.APIServer(), "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", f.APIServer(), err)
+		return "", fmt.Errorf("%s --version: %w", f.APIServer(), err)
 	}
 	minor := regexp.MustCompile(`v(\d+\.\d+)\.`).FindSubmatch(out)
 	if minor == nil {
-		return "", fmt.Errorf("%s --version says %q, which is no version of Kubernetes", f.APIServer(), bytes.TrimSpace(out))
+		return "", fmt.Errorf("%s --version prints %q, which is no version of Kubernetes", f.APIServer(), bytes.TrimSpace(out))
 	}
-	b, err := newBuilder(string(minor[1]), w)
+	return string(minor[1]), nil
+}
+
+// ControllerManager returns the path of a kube-controller-manager for the folder's kube-apiserver. If the folder has
+// none, like those of setup-envtest, it is built from source, once, in the version of the API server.
+func (f Folder) ControllerManager(ctx context.Context, w io.Writer) (string, error) {
+	version, err := f.Version(ctx)
 	if err != nil {
 		return "", err
 	}
-	if path := filepath.Join(string(f), controllerManager); f != b.folder() && isProgram(path) {
+	path := filepath.Join(string(f), controllerManager)
+	b, err := newBuilder(version, w)
+	if (err != nil || f != b.folder()) && isProgram(path) {
 		return path, nil
 	}
-	return filepath.Join(string(b.folder()), controllerManager), b.make(ctx, controllerManager)
+	if err != nil {
+		return "", fmt.Errorf("%s has no %s: put it there, or unset %s: %w", f, controllerManager, envFolder, err)
+	}
+	return filepath.Join(b.bin, controllerManager), b.make(ctx, controllerManager)
 }
 
 // ControllerManager returns the path of the kube-controller-manager in the version of kube/go.mod, which is built from

@@ -98,10 +98,13 @@ func (b builder) build(ctx context.Context, programs []string) error {
 	}
 	defer func() { _ = os.RemoveAll(aside) }()
 
-	p := newProgress(b.out)
+	p := newProgress(b.out, "fetching modules")
 	defer p.stop()
-	p.say("building %s from source, which takes minutes the first time (a folder with kube-apiserver and etcd in %s is "+
-		"used instead)", strings.Join(programs, " and "), envFolder)
+	note := "a folder with kube-apiserver and etcd in " + envFolder + " is used instead"
+	if slices.Contains(programs, controllerManager) {
+		note = "garbage collection, autoscaling and split need it"
+	}
+	p.say("building %s from source, which takes minutes the first time (%s)", strings.Join(programs, " and "), note)
 	var packages []string
 	for _, program := range programs {
 		packages = append(packages, "./"+program)
@@ -179,9 +182,7 @@ func (b builder) goList(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (b builder) command(ctx context.Context, args ...string) *exec.Cmd {
-	if b.modfile != "go.mod" {
-		args = slices.Insert(args, 1, "-modfile="+b.modfile)
-	}
+	args = slices.Insert(args, 1, "-mod=readonly", "-modfile="+b.modfile) // whatever GOFLAGS has
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.kube
 	// Environ sets PWD to Dir. GOWORK=off keeps kube a module of its own.

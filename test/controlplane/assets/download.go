@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -20,7 +23,7 @@ const (
 	// envtestIndex lists them, with their checksums.
 	envtestIndex = "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
 
-	// answerTimeout is how long the index may take to answer, where there may be no network. fetchTimeout is for the whole
+	// answerTimeout is how long the index may take to answer if there is no network. fetchTimeout is for the whole
 	// download, which must not take longer than a build.
 	answerTimeout = 5 * time.Second
 	fetchTimeout  = 3 * time.Minute
@@ -44,14 +47,15 @@ func (d download) done() bool { return d.folder.missing() == "" }
 
 // fetch fills the folder, or says why not.
 func (d download) fetch(ctx context.Context) error {
-	_, _ = fmt.Fprintf(d.b.out, "rota-kube: fetching kube-apiserver and etcd %s with setup-envtest "+
-		"(ROTA_KUBE=build: build them instead)\n", envtestVersion)
+	p := newProgress(d.b.out, "downloading")
+	defer p.stop()
+	p.say("fetching kube-apiserver and etcd %s with setup-envtest (%s=build: build them instead)", envtestVersion, envHow)
 	err := d.ask(ctx)
 	if err == nil {
 		err = d.run(ctx)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(d.b.out, "rota-kube: they cannot be fetched: %v\n", err)
+		p.say("they cannot be fetched: %v", err)
 	}
 	return err
 }
@@ -75,17 +79,47 @@ func (d download) ask(ctx context.Context) error {
 	return nil
 }
 
-func (d download) run(ctx context.Context) error {
+// run has setup-envtest fill a folder aside, which takes its place when it is complete.
+func (d download) run(ctx context.Context) (err error) {
+	aside := d.bin + ".new"
+	if err := removeAll(aside); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeAll(aside)) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("not done after %s", fetchTimeout))
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", setupEnvtest, "use", envtestVersion,
-		"--bin-dir", d.bin, "--index", d.index)
+	cmd := exec.CommandContext(ctx, "go", "run", "-gcflags=all=-dwarf=false", setupEnvtest, "use", envtestVersion,
+		"--installed-only=false", "--bin-dir", aside, "--index", d.index)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	// The go command starts setup-envtest, which has to end as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", errors.Join(err, context.Cause(ctx)), bytes.TrimSpace(out))
 	}
-	if missing := d.folder.missing(); missing != "" {
+	path, err := filepath.Rel(d.bin, string(d.folder))
+	if err != nil {
+		return err
+	}
+	if missing := Folder(filepath.Join(aside, path)).missing(); missing != "" {
 		return fmt.Errorf("setup-envtest fetched no %s: %s", missing, bytes.TrimSpace(out))
 	}
-	return nil
+	// The folder that setup-envtest makes cannot be written, so nobody but root could remove it.
+	if err := os.Chmod(filepath.Join(aside, path), 0o755); err != nil {
+		return err
+	}
+	return errors.Join(removeAll(d.bin), os.Rename(aside, d.bin))
+}
+
+// removeAll is os.RemoveAll for folders that cannot be written.
+func removeAll(path string) error {
+	_ = filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o755)
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
 }

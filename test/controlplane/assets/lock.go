@@ -29,7 +29,7 @@ func lock(ctx context.Context, path string, w io.Writer) (unlock func(), err err
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if time.Since(said) >= sayEvery {
-			_, _ = fmt.Fprintf(w, "rota-kube: %.0f s, another process is building it\n", time.Since(begin).Seconds())
+			_, _ = fmt.Fprintf(w, "rota-kube: %.0f s, another process downloads or builds it\n", time.Since(begin).Seconds())
 			said = time.Now()
 		}
 		select {

@@ -11,12 +11,13 @@ import (
 
 const sayEvery = 5 * time.Second
 
-// A progress prints every few seconds how far a build is. It is the writer for the output of `go build -v`, which is
-// one line per compiled package.
+// A progress prints every few seconds how far a download or a build is. It is the writer for the output of
+// `go build -v`, which is one line per compiled package.
 type progress struct {
 	out   io.Writer
 	begin time.Time
-	total int // packages the program has; set before anything is written
+	first string // what happens before the first line
+	total int    // packages the program has; set before anything is written
 
 	mu    sync.Mutex
 	done  int
@@ -24,8 +25,8 @@ type progress struct {
 	quit  chan struct{}
 }
 
-func newProgress(out io.Writer) *progress {
-	p := &progress{out: out, begin: time.Now(), quit: make(chan struct{})}
+func newProgress(out io.Writer, first string) *progress {
+	p := &progress{out: out, begin: time.Now(), first: first, quit: make(chan struct{})}
 	go func() {
 		tick := time.NewTicker(sayEvery)
 		defer tick.Stop()
@@ -48,7 +49,7 @@ func (p *progress) report() {
 	done, seconds := p.done, time.Since(p.begin).Seconds()
 	p.mu.Unlock()
 	if done == 0 {
-		p.say("%.0f s, fetching modules", seconds)
+		p.say("%.0f s, %s", seconds, p.first)
 		return
 	}
 	// Packages in Go's cache are not compiled again, so the total is only a bound.

@@ -66,6 +66,13 @@ func find(args []string) error {
 	if err != nil {
 		return err
 	}
+	if *version == "" && os.Getenv("KUBEBUILDER_ASSETS") != "" {
+		v, err := folder.Version(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "rota-kube: using kube-apiserver %s in %s (KUBEBUILDER_ASSETS)\n", v, folder)
+	}
 	fmt.Println(folder)
 	return nil
 }
