@@ -13,11 +13,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connections counts the connections of a server and closes strangers, so that clients without a valid token keep
-// nobody out. A connection is a stranger until a request on it has shown a valid token (Trust).
+// connections limits the connections of a server and closes strangers, so that clients without a valid token cannot
+// crowd out others. A connection is a stranger until a request on it has shown a valid token (Trust).
 type connections struct {
-	most        int           // connections in all
-	mostUnknown int           // strangers from one address
+	most        int           // limit of all connections
+	mostUnknown int           // limit of strangers from one address
 	patience    time.Duration // how long a connection may remain a stranger
 	log         logr.Logger
 	quiet       rate.Sometimes // of logs
@@ -27,10 +27,10 @@ type connections struct {
 	strangers list.List      // of *conn, the oldest first
 	unknown   map[string]int // strangers by address
 	closed    map[string]int // connections closed, by reason
-	full      time.Time      // since when new connections must wait; zero if they need not
+	full      time.Time      // since when new connections must wait, or zero
 }
 
-// Why connections are closed.
+// Reasons for closing a connection.
 const (
 	closedForRoom    = "room"    // to make room for another one
 	closedForAddress = "address" // its address has too many strangers
@@ -61,7 +61,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener hands its connections to a connections.
+// listener registers accepted connections.
 type listener struct {
 	net.Listener
 	in *connections
@@ -89,8 +89,8 @@ func (l listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add counts a connection. It returns a stranger to close if there is one too many: the oldest of the address, or the
-// oldest of the address that has most of them if otherwise the next connection would have to wait.
+// add registers a connection. If there is one too many, it returns a stranger to close: the oldest of the same address,
+// or, if the next connection would have to wait, the oldest of the address with the most strangers.
 func (s *connections) add(c *conn) (victim *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *connections) add(c *conn) (victim *conn) {
 	return victim
 }
 
-// victim returns the oldest stranger, other than the newest one, of the address that has most of them. s.mu is held.
+// victim returns the oldest stranger, except newest, of the address with the most strangers. s.mu is held.
 func (s *connections) victim(newest *conn, among func(*conn) bool) (out *conn) {
 	for e := s.strangers.Front(); e != newest.stranger; e = e.Next() {
 		c, _ := e.Value.(*conn)
@@ -123,7 +123,7 @@ func (s *connections) victim(newest *conn, among func(*conn) bool) (out *conn) {
 	return out
 }
 
-// closes notes that a connection is closed. s.mu is held.
+// closes counts a connection that is being closed. s.mu is held.
 func (s *connections) closes(why string, c *conn) {
 	s.closed[why]++
 	s.quiet.Do(func() {
@@ -146,7 +146,7 @@ func (s *connections) expire(c *conn) {
 	}
 }
 
-// remove forgets a connection.
+// remove unregisters a connection.
 func (s *connections) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *connections) remove(c *conn) {
 	s.recognize(c)
 }
 
-// recognize takes a connection from the strangers. s.mu is held.
+// recognize marks a connection as no longer a stranger. s.mu is held.
 func (s *connections) recognize(c *conn) {
 	if c.stranger == nil {
 		return
@@ -183,7 +183,8 @@ func (*connections) context(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Trust notes that a request has shown a valid token: its connection is no stranger any more. ctx is the request's.
+// Trust records that a request has shown a valid token, so its connection is no longer a stranger. ctx is the
+// request's.
 func Trust(ctx context.Context) {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	if c == nil {
@@ -194,13 +195,13 @@ func Trust(ctx context.Context) {
 	c.in.recognize(c)
 }
 
-// Connections are figures of the connections of a server.
+// Connections are the figures of a server's connections.
 type Connections struct {
-	// Known have shown a valid token; Unknown have not.
+	// Known connections have shown a valid token. Unknown ones have not.
 	Known, Unknown int
-	// Closed is how many were closed, by the reason.
+	// Closed counts closed connections by reason.
 	Closed map[string]int
-	// Limit is how many there may be. Full is since when new ones must wait; zero if they need not.
+	// Limit is how many there may be. Full is since when new ones must wait, or zero if they need not.
 	Limit int
 	Full  time.Time
 }

@@ -1,5 +1,5 @@
-// Package server serves HTTP to many clients that are not trusted. What each connection may cost is bounded, slow
-// clients are cut off, and certificates are read again when their files change.
+// Package server serves HTTP to many untrusted clients. It limits the cost of each connection, disconnects slow
+// clients, and rereads certificates when their files change.
 package server
 
 import (
@@ -19,16 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// Options say what to serve.
+// Options configure a Server.
 type Options struct {
-	// Address is where to listen, as ":8443".
+	// Address is the address to listen on, for example ":8443".
 	Address string
-	// CertFile and KeyFile have the certificate and its key in PEM. Both empty: plain HTTP.
+	// CertFile and KeyFile contain the certificate and its key in PEM. Without both, the server speaks plain HTTP.
 	CertFile, KeyFile string
-	// Connections is how many connections there may be at a time; further ones wait. Default 10,000.
+	// Connections is the maximum number of open connections. Further ones wait. Default 10,000.
 	Connections int
 	// Authenticates is true if Handler calls Trust for requests with a valid token. Connections without such a request are
-	// closed after a while, make room for others, and one address can have a tenth of Connections.
+	// closed after a while, make room for others, and are limited to a tenth of Connections per address.
 	Authenticates bool
 	Handler       http.Handler
 	Logger        logr.Logger
@@ -38,16 +38,15 @@ type Options struct {
 
 // times bound how long clients may take. Tests shorten them.
 type times struct {
-	// header is how long a client may take to send a header, and to shake hands. body is how long for a body.
+	// header is how long a client may take for the TLS handshake and the header of a request, body for the body.
 	header, body time.Duration
-	// idle is how long a connection stays without a request, and unknown how long one stays on which no request has
-	// shown a valid token.
+	// idle is how long a connection may be without a request, and unknown how long it may be without a valid token.
 	idle, unknown time.Duration
-	// ping is how long a connection with HTTP/2 is silent before the client is asked whether it is there.
+	// ping is how long an HTTP/2 connection may be silent before the server pings the client.
 	ping time.Duration
-	// stuck is how long a client with HTTP/2 may take to read anything of what it gets, or to answer a ping.
+	// stuck is how long an HTTP/2 client may take to read any data, or to answer a ping.
 	stuck time.Duration
-	// reread is how often certificates are read again. Changes are noticed at once where the file system tells of them.
+	// reread is how often certificates are reread. Where the file system reports changes, they are noticed at once.
 	reread time.Duration
 }
 
@@ -61,10 +60,10 @@ func (t *times) setDefaults() {
 	t.reread = cmp.Or(t.reread, 10*time.Second)
 }
 
-// maxHeader is the largest header, in bytes: a token and what else there is.
+// maxHeader is the largest header, in bytes. It fits a token and other headers.
 const maxHeader = 32 << 10
 
-// Server serves once Run is called.
+// Server serves requests once Run is called.
 type Server struct {
 	listener net.Listener
 	conns    *connections // nil unless the handler authenticates
@@ -103,7 +102,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// track has the server bound the connections of a listener.
+// track makes the server limit the connections of a listener.
 func (s *Server) track(l net.Listener, o Options) {
 	most := cmp.Or(o.Connections, 10_000)
 	if !o.Authenticates {
@@ -115,13 +114,13 @@ func (s *Server) track(l net.Listener, o Options) {
 	s.listener = s.conns.limited(l)
 }
 
-// Addr is where it listens.
+// Addr is the address that the server listens on.
 func (s *Server) Addr() *net.TCPAddr {
 	addr, _ := s.listener.Addr().(*net.TCPAddr)
 	return addr
 }
 
-// Connections counts the connections of a server that authenticates.
+// Connections returns the figures of a server that authenticates.
 func (s *Server) Connections() Connections { return s.conns.figures() }
 
 // Run serves until Shutdown or Close.
@@ -149,8 +148,8 @@ func (s *Server) serve() error {
 	return s.http.ServeTLS(s.listener, "", "")
 }
 
-// Shutdown takes no more requests, and returns when those under way have been answered. When ctx ends, it breaks them
-// off.
+// Shutdown stops accepting requests, and returns when those in flight have been answered. When ctx ends, it aborts
+// them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -159,9 +158,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close breaks off everything.
+// Close aborts all connections.
 func (s *Server) Close() error {
-	// Both close the listener, and so may Run, which ends meanwhile.
+	// Both close the listener, and so may Run when it ends.
 	var errs []error
 	for _, closer := range []func() error{s.http.Close, s.listener.Close} {
 		if err := closer(); !errors.Is(err, net.ErrClosed) {
@@ -171,8 +170,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// bounded limits the time for a body. A handler that reads all of it lifts the limit by a deadline of its own. The
-// server's own limit would end requests that wait for their answer.
+// bounded limits the time for a body. A handler that reads all of the body replaces the limit with its own deadline.
+// The server's own limit would end requests that wait for their answer.
 func bounded(next http.Handler, body time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -182,7 +181,7 @@ func bounded(next http.Handler, body time.Duration) http.Handler {
 	})
 }
 
-// lines logs what http.Server says of single connections: clients cause it, so it is of little interest.
+// lines logs http.Server's messages about single connections at V(1), since clients cause them.
 type lines struct{ logr.Logger }
 
 func (l lines) Write(text []byte) (int, error) {

@@ -10,47 +10,46 @@ import (
 
 // Config configures a Candidate.
 type Config struct {
-	// Holder names the rota in the Lease. It is the same for all members.
+	// Holder is the rota's name in the Lease. It is the same for all members.
 	Holder string
-	// Lease is how long stock replicas wait after the last renewal. It is written in whole seconds, rounded up. If another
-	// member has written a longer one, that is kept.
+	// Lease is how long stock replicas wait after the last renewal. It is written in whole seconds, rounded up. A longer
+	// duration that another member has written is kept.
 	Lease time.Duration
-	// Deadline is how long after a renewal was sent a member may go on working. It must be shorter than Lease.
+	// Deadline is how long a member may go on working after a renewal was sent. It must be shorter than Lease.
 	Deadline time.Duration
-	// Retry is the mean time between two looks at the Lease, at most half of Deadline.
+	// Retry is the mean time between two reads of the Lease, at most half of Deadline.
 	Retry time.Duration
-	// Fence is how long the rota waits once another holder's Lease has run out: for the last write of that holder.
+	// Fence is how long the rota waits for the last write of another holder once its Lease has expired.
 	Fence time.Duration
-	// Seed is for jitter.
+	// Seed seeds the jitter.
 	Seed uint64
 }
 
-// Record is what the Lease says.
+// Record is the content of the Lease.
 type Record struct {
-	// Version is the resourceVersion. "": there is no Lease.
+	// Version is the resourceVersion. It is empty if there is no Lease.
 	Version string
-	// Holder is who has it. "": nobody.
+	// Holder is the holder's identity, or empty.
 	Holder string
-	// Duration is in whole seconds. 0: the Lease does not say.
+	// Duration is in whole seconds. It is 0 if the Lease has none.
 	Duration time.Duration
-	// Acquired and Renewed are in seconds since 1970, by the clocks of those who wrote them.
+	// Acquired and Renewed are in Unix seconds, by the clocks of their writers.
 	Acquired, Renewed int64
 	// Transitions counts changes of the holder.
 	Transitions int32
 }
 
-// says returns the record without its version: what stock replicas compare.
-func (r Record) says() Record {
+// content returns the record without its version, which is what stock replicas compare.
+func (r Record) content() Record {
 	r.Version = ""
 	return r
 }
 
-// Verb says what to do with the Lease.
+// Verb is the kind of a Request.
 type Verb uint8
 
 // Verbs.
 const (
-	// Unknown is no verb.
 	Unknown Verb = iota
 	// Get reads the Lease without resourceVersion.
 	Get
@@ -63,10 +62,10 @@ const (
 // String returns the verb in lower case.
 func (v Verb) String() string { return [...]string{"unknown", "get", "create", "put"}[v] }
 
-// Request is something to do. Its answer goes to Answer.
+// Request is a request to carry out. Its result goes to Answer.
 type Request struct {
 	Verb Verb
-	// Record is what to write. With Put its Version is the one to replace.
+	// Record is what to write. With Put, its Version is the one to replace.
 	Record Record
 	term   uint64
 }
@@ -80,16 +79,16 @@ type Request struct {
 //	    └────────────── holding ◀──────────────────────────────────────────────────────── written
 //
 // Invariants:
-//  1. Until is at most Deadline after a moment before a renewal that this member knows of: of one that it sent itself,
-//     or of one that was not there yet when it looked before. That renewal, and all later ones while the Lease is the
-//     rota's, say that the Lease lasts for this member's Lease or longer.
-//  2. Every write changes what the Lease says, also in seconds. So a stock replica waits from the renewal on.
-//  3. Until is 0 from the moment on at which this member learns, by a look or from a watch, that the rota does not have
-//     the Lease. No answer to a request that was sent before that moves it again, unless it tells of a later version.
-//  4. No renewal from before a look after Join counts: the member that leaves last releases the Lease only if that is
-//     as it was before the table lost its last member (see Freeze). Before Join, nothing is written. But for how long
-//     another one's Lease has said the same, or has been missing, counts: the wait for that and the one for a new
-//     table (R16) run at the same time.
+//  1. Until is at most Deadline after a moment before a known renewal: one that this member sent, or one that was not
+//     there when this member read the Lease before. That renewal, and all later ones while the rota holds the Lease,
+//     give the Lease this member's Lease duration or a longer one.
+//  2. Every write changes the Lease's content, also in whole seconds. So stock replicas wait from the renewal on.
+//  3. Until is 0 from the moment at which this member learns, by a read or from a watch, that the rota does not hold
+//     the Lease. Answers to earlier requests do not move it again, unless they show a later version.
+//  4. Renewals from before the first read after Join do not count: the member that leaves last releases the Lease only
+//     if it is as it was before the table lost its last member (see Freeze). Before Join, nothing is written. But the
+//     time for which another holder's Lease has been unchanged or missing counts from before Join: that wait and the
+//     wait for a new table (R16) run at the same time.
 //
 // A Candidate is not safe for concurrent use.
 type Candidate struct {
@@ -100,22 +99,22 @@ type Candidate struct {
 	term                 uint64 // of Join
 	next                 time.Duration
 	write                *Request
-	// lost is a version without the rota as the holder, or that of a deletion, which was heard while a request was under
-	// way; "": none.
+	// lost is a version at which the rota was not the holder, or the Lease was deleted, that was heard while a request was
+	// in flight, or "".
 	lost string
 
 	seen  Record
 	known bool
-	// counts: seen was answered since Join, so a renewal that it does not have yet is a later one.
+	// counts: seen was read after Join, so renewals that it does not contain are later ones.
 	counts bool
-	// at is when the last request was sent whose answer is seen, as Time.Late. since is when seen was first answered, as
+	// at is when the request that returned seen was sent, as Time.Late. since is when seen was first returned, as
 	// Time.Mono.
 	at, since time.Duration
 	until     time.Duration
-	// other: the Lease was last seen without the rota as its holder. turned is when that ended; 0: it never did.
+	// other: the rota did not hold the Lease when it was last read. turned is when that ended, or 0.
 	other  bool
 	turned time.Duration
-	// turns counts how often another one had the Lease, or may have had it.
+	// turns counts how often another candidate held the Lease, or may have.
 	turns uint64
 }
 
@@ -124,8 +123,8 @@ func New(cfg Config) *Candidate {
 	return &Candidate{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 1))} // jitter
 }
 
-// Join says that the table names this member. It may be called again. If the Lease was not the rota's before, what is
-// known of it stays, unless it is from before Freeze: nobody has looked since.
+// Join reports that the table names this member. It may be called again. If the rota did not hold the Lease before, the
+// Lease's known state is kept, unless it is from before Freeze, after which nothing was read.
 func (c *Candidate) Join(now member.Time) {
 	if c.joined {
 		return
@@ -137,7 +136,7 @@ func (c *Candidate) Join(now member.Time) {
 	}
 }
 
-// Quit says that the table does not name this member, or is gone. The member must stop working at once. It may be
+// Quit reports that the table does not name this member, or is gone. The member must stop working at once. Quit may be
 // called again.
 func (c *Candidate) Quit() {
 	if !c.joined {
@@ -148,24 +147,25 @@ func (c *Candidate) Quit() {
 	}
 }
 
-// Until is until when this member may work, as Time.Late; 0: it may not.
+// Until is how long this member may work, as Time.Late, or 0 if it may not.
 func (c *Candidate) Until() time.Duration { return c.until }
 
-// Seen is what the Lease said last; false: nothing is known, or this member has not joined.
+// Seen returns the last known content of the Lease. It returns false if nothing is known, or if this member has not
+// joined.
 func (c *Candidate) Seen() (Record, bool) { return c.seen, c.known && (c.joined || c.frozen) }
 
-// Turned is when this member saw the Lease become the rota's after it had been another's or nobody's, as Time.Mono; 0:
-// never. What others wrote before that, this member's caches may not show yet.
+// Turned returns when this member last saw the rota acquire the Lease, as Time.Mono, or 0. Its caches may lack writes
+// that other holders made before that.
 func (c *Candidate) Turned() time.Duration { return c.turned }
 
-// Turns counts how often this member learned that another one had the Lease, or must have had it between two looks. It
-// never falls.
+// Turns counts how often this member learned that another candidate held the Lease, or must have held it between two
+// reads. It never decreases.
 func (c *Candidate) Turns() uint64 { return c.turns }
 
-// Wake is when Next has something, as Time.Mono; false: not before another call.
+// Wake returns when Next has a request, as Time.Mono, or false if it depends on another call.
 func (c *Candidate) Wake() (time.Duration, bool) { return c.next, !c.busy && !c.frozen }
 
-// Next returns what to do now. Until its answer there is nothing else.
+// Next returns the request to send now. There is no further request until it is answered.
 func (c *Candidate) Next(now member.Time) (Request, bool) {
 	if c.busy || c.frozen || now.Mono < c.next {
 		return Request{}, false
@@ -179,22 +179,22 @@ func (c *Candidate) Next(now member.Time) (Request, bool) {
 	return Request{Verb: Get, term: c.term}, true
 }
 
-// Answer takes the answer to a request. start is when it was sent, as Time.Late. A Lease that is missing is an empty
-// Record with OutcomeDone. Until may have changed.
+// Answer handles the result of a request. start is when it was sent, as Time.Late. A missing Lease is an empty Record
+// with OutcomeDone. It may change Until.
 func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o member.Outcome, r Record) {
 	if req.term != c.term {
 		return
 	}
 	c.busy = false
 	if c.frozen {
-		return // it may tell of a renewal by a member that joined after this one was removed
+		return // it may show a renewal by a member that joined after this one was removed
 	}
 	c.next = now.Mono + c.cfg.Retry*3/4 + c.jitter(c.cfg.Retry/2)
 	switch {
 	case o == member.OutcomeDone && r.Version != "" && resourceversion.Compare(r.Version, c.lost) <= 0:
-		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // it was so before what was heard meanwhile
+		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // the answer is older than what was heard
 	case o != member.OutcomeDone && req.Verb != Get && (o == member.OutcomeConflict || o == member.OutcomeMissing):
-		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // another one was faster: look
+		c.next = now.Mono + c.jitter(c.cfg.Retry/4) // another writer was faster: read
 	case o != member.OutcomeDone:
 		c.next = now.Mono + c.cfg.Retry/4 + c.jitter(c.cfg.Retry/4)
 	case req.Verb == Get:
@@ -205,32 +205,32 @@ func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o 
 	}
 }
 
-// Heard takes what a watch tells of the Lease: that it has this record, with its version, or that there is none since
-// this version (an empty Record). It only ever takes the right to work away. What is not newer than what was seen does
-// not count, since looks are consistent reads and watches lag. Nor does anything before the first look.
+// Heard handles what a watch reports about the Lease: its record, with its version, or that it has been missing since
+// this version (an empty Record). It can only end the permission to work. Versions that are not newer than seen are
+// ignored, since reads are consistent and watches lag. So is everything before the first read.
 func (c *Candidate) Heard(now member.Time, version string, r Record) {
 	switch {
 	case !c.joined && c.frozen || !c.known || resourceversion.Compare(version, c.seen.Version) <= 0:
 		return
 	case r.Holder == c.cfg.Holder:
-		c.since = now.Mono // it has not been another's, or missing, all the time
+		c.since = now.Mono // it was the rota's in between
 		return
 	}
 	if c.busy && resourceversion.Compare(version, c.lost) > 0 {
 		c.lost = version
 	}
-	c.write = nil // it would be a conflict
+	c.write = nil // it would conflict
 	c.look(now, c.at, r)
 }
 
-// got draws conclusions from a look at the Lease.
+// got handles a read of the Lease.
 func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
-	renewed := c.counts && r.says() != c.seen.says()
+	renewed := c.counts && r.content() != c.seen.content()
 	before := c.at
 	c.look(now, start, r)
 	c.counts = c.joined
 	if r.Version == "" && start-before > 3*c.cfg.Retry {
-		c.since = now.Mono // in so long a time somebody may have created it, and another one deleted it
+		c.since = now.Mono // the Lease may have been created and deleted meanwhile
 	}
 	if !c.joined {
 		return
@@ -238,10 +238,10 @@ func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	mine, lease := r.Holder == c.cfg.Holder, (c.cfg.Lease + time.Second - 1).Truncate(time.Second)
 	switch {
 	case mine && renewed && r.Duration >= lease:
-		c.until = max(c.until, before+c.cfg.Deadline) // it was not there when the look before was sent
+		c.until = max(c.until, before+c.cfg.Deadline) // the renewal was made after the read before was sent
 		return
 	case mine, r.Holder == "" && r.Version != "":
-	case now.Mono-c.since < c.lasts(r): // also if there is none: somebody may have deleted that of a leader that works
+	case now.Mono-c.since < c.lasts(r): // even if it is missing: it may have been deleted while its holder works
 		return
 	}
 	c.next = now.Mono
@@ -250,7 +250,7 @@ func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 		Acquired: r.Acquired, Renewed: max(now.Wall, r.Renewed+1), Transitions: r.Transitions,
 	}
 	if mine {
-		w.Duration = max(lease, r.Duration) // members that count on it may work for longer
+		w.Duration = max(lease, r.Duration) // members that rely on it may work for longer
 	} else {
 		w.Acquired = w.Renewed
 		if r.Version != "" {
@@ -263,7 +263,7 @@ func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	}
 }
 
-// lasts is how long the rota waits while another one's Lease says the same, or while there is none.
+// lasts is how long the rota waits while another holder's Lease stays unchanged, or while there is none.
 func (c *Candidate) lasts(r Record) time.Duration {
 	d := r.Duration
 	if d <= 0 {
@@ -272,9 +272,9 @@ func (c *Candidate) lasts(r Record) time.Duration {
 	return d + c.cfg.Fence
 }
 
-// look notes what the Lease says.
+// look records the content of the Lease.
 func (c *Candidate) look(now member.Time, start time.Duration, r Record) {
-	if !c.known || r.says() != c.seen.says() {
+	if !c.known || r.content() != c.seen.content() {
 		c.since = now.Mono
 	}
 	switch {
@@ -286,19 +286,19 @@ func (c *Candidate) look(now member.Time, start time.Duration, r Record) {
 	case c.other:
 		c.other, c.turned = false, max(now.Mono, 1)
 	case c.known && (r.Transitions != c.seen.Transitions || r.Acquired != c.seen.Acquired):
-		c.turned = max(now.Mono, 1) // another one had it since the last look
+		c.turned = max(now.Mono, 1) // another candidate had it since the last read
 		c.turns++
 	}
 	c.seen, c.known, c.at = r, true, start
 }
 
-// Freeze stops looking and renewing, because this member sends the change of the table that removes it and leaves no
-// other. If that succeeds, and nobody writes the Lease meanwhile, it can be released: a member that joined afterwards
-// knows only of renewals after that, so it has no right to work yet. One that has not joined goes on looking: the
-// change makes a table without members.
+// Freeze stops reading and renewing, because this member sends the change of the table that removes the last member,
+// itself. If that succeeds, and the Lease is not written meanwhile, it can be released: a member that joined afterwards
+// counts only later renewals, so it may not work yet. A candidate that has not joined goes on reading, since the change
+// makes a table without members.
 func (c *Candidate) Freeze() { c.frozen = c.frozen || c.joined }
 
-// Thaw goes on: the change of the table did not happen, or nobody knows.
+// Thaw resumes: the change of the table did not happen, or its outcome is unknown.
 func (c *Candidate) Thaw() {
 	if c.frozen && !c.joined {
 		c.known = false // it was kept for Release
@@ -306,8 +306,8 @@ func (c *Candidate) Thaw() {
 	c.frozen = false
 }
 
-// Release returns the request that releases the Lease, as stock replicas do; false: it is not the rota's, or not known.
-// It has no Answer.
+// Release returns the request that releases the Lease, as stock replicas do. It returns false if the rota does not hold
+// the Lease, or that is unknown. The request has no Answer.
 func (c *Candidate) Release(now member.Time) (Request, bool) {
 	if !c.frozen || !c.known || c.seen.Holder != c.cfg.Holder {
 		return Request{}, false

@@ -98,7 +98,7 @@ func talk(t *testing.T, lines string) {
 			if req.Record.Version != r.Version || req.Record.Holder != "rota" || req.Record.Duration != lasts {
 				t.Errorf("%s: it writes %+v over %+v", line, req.Record, r)
 			}
-			if req.Record.says() == r.says() {
+			if req.Record.content() == r.content() {
 				t.Errorf("%s: it writes what the Lease says already, so that stock replicas notice nothing", line)
 			}
 			switch f[2] {
@@ -121,7 +121,7 @@ func talk(t *testing.T, lines string) {
 			}
 		case "release":
 			req, ok := c.Release(now)
-			if got := req.Record; ok != (f[2] != "no") || ok && (got.Version != f[2] || got.Holder != "" || got.says() == r.says()) {
+			if got := req.Record; ok != (f[2] != "no") || ok && (got.Version != f[2] || got.Holder != "" || got.content() == r.content()) {
 				t.Errorf("%s: it releases %t with %+v", line, ok, got)
 			}
 		default:

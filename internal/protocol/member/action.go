@@ -7,19 +7,19 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Action is something to do. The package comment says in which order, and which actions take effect before the next
-// Step.
+// Action is a request to the driver. The package comment defines the order of actions, and which of them take effect
+// before the next Step.
 type Action interface{ isAction() }
 
 type (
-	// CreateLease creates the member's Lease, once in its life. Answer: Renewed.
+	// CreateLease creates the member's Lease, once per incarnation. Answer: Renewed.
 	CreateLease struct {
 		Lease   Lease
 		Timeout time.Duration
 	}
 
-	// RenewLease renews the member's Lease. It must fail if the Lease is missing or has another UID. It never creates a
-	// Lease. Answer: Renewed.
+	// RenewLease renews the member's Lease. It must fail if the Lease is missing or has another UID, and never create it.
+	// Answer: Renewed.
 	RenewLease struct {
 		Lease   Lease
 		Timeout time.Duration
@@ -28,7 +28,7 @@ type (
 	// ReadTable gets the table without resourceVersion. Answer: TableSeen with Consistent, or ReadFailed.
 	ReadTable struct{}
 
-	// CreateTable creates the object that holds the table. If it exists: OutcomeConflict. Answer: Swapped.
+	// CreateTable creates the object that holds the table. The outcome is OutcomeConflict if it exists. Answer: Swapped.
 	CreateTable struct {
 		Serial  uint64
 		Table   *table.Table
@@ -43,98 +43,100 @@ type (
 		Timeout      time.Duration
 	}
 
-	// WatchLeases watches all Leases of the rota, or those of IDs, in place of what was watched before. The first answer
-	// is Complete. Answers: LeasesSeen.
+	// WatchLeases replaces the current watch: it watches all Leases of the rota, or those of the members in IDs. The first
+	// answer is Complete. Answers: LeasesSeen.
 	WatchLeases struct {
 		Serial uint64
 		All    bool
 		IDs    []string
 	}
 
-	// DeleteLease deletes a Lease if it still has this UID and Version. An empty UID says that the Lease was never seen:
+	// DeleteLease deletes a Lease if it still has this UID and Version. The UID is empty if the Lease was never seen. Then
 	// the outcome is OutcomeMissing if there is none, and OutcomeConflict if there is one. Answer: LeaseDeleted.
 	DeleteLease struct {
 		ID, UID, Version string
 		Timeout          time.Duration
 	}
 
-	// Hold begins to list and follow the objects of the slots, with the gate shut and handlers silent. It has no answer. A
+	// Hold starts to list and follow the objects of the slots, with the gate shut and handlers silent. It has no answer. A
 	// Load, Drain or Release follows.
 	Hold struct{ Slots slot.Set }
 
-	// Warm lists and follows the objects of the slots, with the gate shut and handlers silent. Answer: Warmed of the same
-	// Round, which tells it from answers to earlier requests for the same slots.
+	// Warm lists and follows the objects of the slots, with the gate shut and handlers silent. Answer: Warmed with the
+	// same Round, which distinguishes it from answers to earlier requests for these slots.
 	Warm struct {
 		Slots slot.Set
 		Round uint64
 	}
 
-	// Drain shuts the gate of the slots at a moment at which nothing in flight takes long, and waits for what is in
-	// flight. Answer: Drained of the same Round, unless a later Open or Shut names the slots.
+	// Drain shuts the gate of the slots at a moment when reconciles in flight are expected to end soon, and waits for them
+	// to end. Answer: Drained with the same Round, unless a later Open or Shut names the slots.
 	Drain struct {
 		Slots slot.Set
 		Round uint64
 		// Room is how many bytes of names of deleted objects (table.GoneSize) a slot may leave to its next owner, instead of
-		// waiting until their deletions are reconciled. 0: nobody takes the slots, or not every member can read the names.
+		// waiting until their deletions are reconciled. It is 0 if the slots get no next owner, or if some member cannot read
+		// the names.
 		Room int
 	}
 
-	// Load makes the stores complete for the slots. With CauseHanded the stores reach the versions. With another cause
-	// they show all that was written before now: slots that are not listed yet are listed, and the others reach a version
-	// that is read from now on. If Held, they are complete already. Answer: Loaded of the same Round.
+	// Load completes the stores for the slots. With CauseHanded the stores reach the given versions. With another cause
+	// they must show everything that was written before now: slots that are not listed yet are listed, and the others
+	// reach a version that is read after this action. If Held is set, they are complete already. Answer: Loaded with the
+	// same Round.
 	Load struct {
 		Slots    slot.Set
 		Round    uint64
 		Cause    table.Cause
 		Versions table.Versions
-		// Gone are deletions that this member has to reconcile once the slots are open, or to hand on.
+		// Gone are deletions that this member must reconcile once the slots are open, or hand on.
 		Gone []table.Gone
-		// Held says that this member has owned the slots all along, so its stores still follow them.
+		// Held is set if this member has owned the slots without a gap, so its stores still follow them.
 		Held bool
-		// Duties are the names of the duties whose slots are among these. A duty has the slot until its Shut.
+		// Duties are the names of the duties in these slots, by slot. A duty has its slot until the slot's Shut.
 		Duties map[slot.Slot]string
 	}
 
-	// Open opens the gate of the slots and enqueues every object of them once.
+	// Open opens the gate of the slots and enqueues each of their objects once.
 	Open struct {
 		Slots slot.Set
 		Epoch uint64
 	}
 
-	// Shut shuts the gate of the slots at once and cancels what is in flight in them.
+	// Shut shuts the gate of the slots at once and cancels reconciles in flight.
 	Shut struct{ Slots slot.Set }
 
-	// Release drops the objects of the slots from the stores, without telling handlers.
+	// Release drops the objects of the slots from the stores, without calling handlers.
 	Release struct{ Slots slot.Set }
 
-	// Deadline moves the deadline of the whole gate (rule R2): nothing is admitted from At on, as Time.Late.
+	// Deadline moves the deadline of the whole gate (rule R2), as Time.Late. The gate admits nothing from At on.
 	Deadline struct{ At time.Duration }
 
-	// AllowLong says whether writes may take longer than WriteTimeout: until Config.LongestWrite after the start of the
-	// last successful renewal (rule R2). Answer to one that withdraws this, once no such write is under way: ShortWrites
-	// of the same Round.
+	// AllowLong allows or forbids writes that take longer than WriteTimeout. They may last until Config.LongestWrite after
+	// the start of the last successful renewal (rule R2). When it is withdrawn, ShortWrites with the same Round answers
+	// once no such write is in flight.
 	AllowLong struct {
 		Allowed bool
 		Round   uint64
 	}
 
-	// ReadLoads reads the members' reports of loads and of a canary. Answer: LoadsSeen of the same Serial, without reports
-	// if it failed.
+	// ReadLoads reads the members' reports of loads and of a canary. Answer: LoadsSeen with the same Serial, without
+	// reports if the read failed.
 	ReadLoads struct{ Serial uint64 }
 
-	// Notify is for people: a line in the log, and an event on the rota's ConfigMap.
+	// Notify is a message to people: a line in the log, and an event on the rota's ConfigMap.
 	Notify struct {
-		// Reason is one word in CamelCase, as of a Kubernetes event.
+		// Reason is one word in CamelCase, like the reason of a Kubernetes event.
 		Reason  string
 		Message string
 		Warning bool
 	}
 
-	// Stop ends the incarnation: nothing follows.
+	// Stop ends the incarnation. It is the last action.
 	Stop struct {
 		// Err is nil after a graceful leave.
 		Err error
-		// Rejoin says that a new incarnation may replace this one once nothing of it is in flight (rule R13).
+		// Rejoin is set if a new incarnation may replace this one once nothing of this one is in flight (rule R13).
 		Rejoin bool
 	}
 )

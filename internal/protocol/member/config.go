@@ -9,34 +9,34 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Config configures a member. SetDefaults fills in what is left out.
+// Config configures a member. SetDefaults fills in zero fields.
 type Config struct {
-	// Self is the member's entry in the table. ID must be new with every process start. Duties are those that it can do.
-	// It announces them when every member can read of them (rule R18).
+	// Self is the member's entry in the table. ID must be new with every process start. Duties are the duties that the
+	// member can do. It announces them once every member reads table.DutyFormat (rule R18).
 	Self table.Member
-	// Former are the IDs of this process's earlier incarnations. They must have nothing in flight any more.
+	// Former are the IDs of this process's earlier incarnations. They must no longer have anything in flight.
 	Former []string
-	// Slots and Key are those of the rota; every member must be started with the same.
+	// Slots and Key must be the same for all members.
 	Slots slot.Count
 	Key   slot.Key
 
-	// LeaseDuration is how long others wait, after the last change of a member's Lease that they saw, before they expel
-	// it. Default 15 s.
+	// LeaseDuration is how long other members wait after the last change of a member's Lease before they expel it. Default
+	// 15 s.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long after the start of its last successful renewal a member goes on working. It must be
+	// RenewDeadline is how long a member goes on working after the start of its last successful renewal. It must be
 	// shorter than LeaseDuration. Default 10 s.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between renewals, but where there are very many members (Member.period). Default 2 s.
+	// RetryPeriod is the time between renewals, unless there are more than 500 members (Member.period). Default 2 s.
 	RetryPeriod time.Duration
 	// WriteTimeout is the longest server-side timeout of a write, unless the Lease announces longer ones (LongestWrite).
 	// Default 2 s.
 	WriteTimeout time.Duration
-	// FenceDelay is how long the new owners of an expelled member's slots wait: at least WriteTimeout and the lag of the
-	// fence. Default WriteTimeout + 0.5 s.
+	// FenceDelay is how long the new owners of an expelled member's slots wait. It must cover WriteTimeout and the lag of
+	// the fence. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
-	// Coalesce is how long a change of the table waits for others, to be written with them. Default 50 ms.
+	// Coalesce is how long a change of the table waits for other changes, to be written with them. Default 50 ms.
 	Coalesce time.Duration
-	// SettleDelay is how long the news that slots are active waits for another write to go with. Default 2 s.
+	// SettleDelay is how long the change that marks slots as settled waits for another write to go with. Default 2 s.
 	SettleDelay time.Duration
 	// JoinDelay is how long a joiner waits for its share, so that members that start together are planned together.
 	// Default 1 s.
@@ -44,22 +44,22 @@ type Config struct {
 	// RolloutDelay replaces JoinDelay while the members have several builds. A member of another build is then likely to
 	// leave soon, and the joiner can take its slots in one move. Default 10 s.
 	RolloutDelay time.Duration
-	// MaxTable is how many bytes of text a table may have. A change that would make it larger is cut. Default 15/16 of
-	// table.MaxSize.
+	// MaxTable is the largest size of the table's text, in bytes. A change that would exceed it is reduced. Default 15/16
+	// of table.MaxSize.
 	MaxTable int
-	// Outlives says that work in this rota's slots may go on until its member's deadline although the member has ended or
-	// has lost the slots: it is done by workers elsewhere (docs/dispatch.md). All members must agree on it.
+	// Outlives is set if work in a slot may go on until the member's deadline after the member has ended or lost the slot,
+	// because workers elsewhere do it (docs/dispatch.md). All members must agree on it.
 	Outlives bool
-	// ByLoad has planners spread what reconciles cost, and not the number of slots (rule R21). All members should agree on
-	// it.
+	// ByLoad makes planners balance the cost of reconciles instead of the number of slots (rule R21). All members should
+	// agree on it.
 	ByLoad bool
-	// LoadPeriod is the time between two looks at loads. Default two LeaseDurations.
+	// LoadPeriod is the time between two reads of the members' loads. Default twice LeaseDuration.
 	LoadPeriod time.Duration
-	// Seed is for jitter.
+	// Seed seeds the jitter.
 	Seed uint64
 }
 
-// SetDefaults fills in the fields that are zero.
+// SetDefaults fills in zero fields.
 func (c *Config) SetDefaults() {
 	set := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -91,24 +91,25 @@ func (c *Config) SetDefaults() {
 	c.Self.MinFormat, c.Self.MaxFormat = table.OldestFormat, table.Format
 }
 
-// LongestWrite is what a Lease announces: how long after the start of a renewal the member's last write has ended (rule
-// R2). The rest of the lease, a thirteenth, is for clocks that run faster than the API servers'.
+// LongestWrite is the time that a Lease announces: by then, counted from the start of a renewal, the member's last
+// write has ended (rule R2). The remaining thirteenth of the lease allows for clocks that run faster than the API
+// servers'.
 func (c *Config) LongestWrite() time.Duration { return c.LeaseDuration / 13 * 12 }
 
-// SendWithin is how long a write may wait for a connection, transit included, if it may take longer than WriteTimeout.
+// SendWithin is how long a long write may wait for a connection and be in transit.
 func (c *Config) SendWithin() time.Duration { return c.WriteTimeout / 2 }
 
-// stockTimeout is how long API servers work on a request that does not ask for less.
+// stockTimeout is the API servers' own limit for a request without a shorter timeout.
 const stockTimeout = 34 * time.Second
 
-// LongTimeout is the server-side timeout of a write that is sent within SendWithin, while AllowLong allows it. left is
-// how long from now until the deadline. The member's clock may run a thirteenth slower than the API servers'.
+// LongTimeout is the server-side timeout of a write that is sent within SendWithin while AllowLong allows it. left is
+// the time until the deadline. The member's clock may run a thirteenth slower than the API servers'.
 func (c *Config) LongTimeout(left time.Duration) time.Duration {
 	sent := c.RenewDeadline - left + c.SendWithin() // since the start of the last renewal
 	return max(min(c.LongestWrite()-sent/12*13, stockTimeout), min(left, c.WriteTimeout))
 }
 
-// Validate returns an error that says what to change if the fields do not fit together.
+// Validate returns an error that names the fields to change if they do not fit together.
 func (c *Config) Validate() error {
 	if err := c.Slots.Validate(); err != nil {
 		return err
@@ -147,7 +148,7 @@ func (c *Config) Validate() error {
 	return table.ValidMember(c.Self)
 }
 
-// rules is the part of the configuration that changes of the table depend on.
+// rules returns the part of the configuration that planners use.
 func (c *Config) rules() planner.Config {
 	return planner.Config{
 		Self: c.Self, Former: c.Former, MaxTable: c.MaxTable, Outlives: c.Outlives, ByLoad: c.ByLoad,

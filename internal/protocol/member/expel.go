@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// deleteDeadLeases deletes the Leases of members held dead. Only then are they removed from the table (rule R7).
+// deleteDeadLeases deletes the Leases of members held dead. Only then are the members removed from the table (rule R7).
 func (m *Member) deleteDeadLeases() {
 	if m.phase == parting {
 		m.keepParting()
@@ -66,7 +66,7 @@ func (m *Member) leaseDeleted(e LeaseDeleted) {
 	case OutcomeDone, OutcomeMissing:
 		m.toExpel[e.ID] = true
 	case OutcomeConflict:
-		// It is alive: it renewed since it was last seen. Its wait starts again.
+		// The member renewed since it was last seen, so it is alive. Its wait starts again.
 		if o := m.watch.others[e.ID]; o != nil {
 			o.pending, o.seen = true, m.now.Mono
 		}

@@ -8,18 +8,19 @@ import (
 
 // lease is the state of the member's own Lease (rules R1, R2, R5).
 type lease struct {
-	// mine is the Lease as of its last successful renewal; an empty UID: not created yet.
+	// mine is the Lease as of its last successful renewal. Its UID is empty if it was not created yet.
 	mine Lease
 	// start is when the last successful renewal was sent, as Time.Late.
 	start    time.Duration
 	underWay bool
 	next     time.Duration
-	// failed: the last renewal was not answered by a success. slow: it was not, or half of WriteTimeout was over by then.
+	// failed: the last renewal did not succeed. slow: it did not succeed, or took more than half of WriteTimeout.
 	failed, slow bool
-	// said is what the last successful renewal said of the gate, and saidAt when it first said "open". open: the table was
-	// read consistently since. So nobody made another table after seeing this gate shut (rules R5, R16).
-	said, open bool
-	saidAt     time.Duration
+	// reported is the gate's state in the last successful renewal. reportedAt is when a renewal first reported "open".
+	// open is set if the table was read consistently after that. Then no member has made another table because this gate
+	// was shut (rules R5, R16).
+	reported, open bool
+	reportedAt     time.Duration
 }
 
 // ErrExpelled is wrapped by the error of a Stop because other members hold this incarnation dead.
@@ -33,7 +34,7 @@ func (m *Member) deadline() time.Duration {
 	return m.lease.start + m.cfg.RenewDeadline
 }
 
-// checkDeadline shuts the gate if the deadline has passed. Step calls it before it looks at the event (rules R2, R13).
+// checkDeadline shuts the gate if the deadline has passed. Step calls it before it handles the event (rules R2, R13).
 func (m *Member) checkDeadline() {
 	if left := m.deadline() - m.now.Late(); m.lease.mine.UID == "" || left > 0 {
 		m.at(m.now.Mono + left)
@@ -51,33 +52,33 @@ func (m *Member) lapse() {
 	m.lapsed = true
 	m.shutAll()
 	m.shutSlots()
-	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; working on nothing until one does",
+	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; all work stops until one does",
 		m.cfg.RenewDeadline)
 }
 
-// crowd is how many members renew in a RetryPeriod at most, unless that is too seldom.
+// crowd is the largest number of members that renew every RetryPeriod.
 const crowd = 500
 
-// period is the time between renewals of this member, and of the others. It is RetryPeriod but where there are more
-// than crowd members: there it grows with their number, so that the load on the API server does not. It stays so far
-// below a quarter of a lease that time is heard as it passes (rule R1), and leaves half the deadline for another try.
+// period is the time between renewals, for this member and the others. It is RetryPeriod for up to crowd members, and
+// then grows with their number to limit the load on the API server. It stays far enough below a quarter of a lease for
+// heard time to keep up (rule R1), and leaves half the deadline for another attempt.
 func (m *Member) period() time.Duration {
 	longer := m.cfg.RetryPeriod * time.Duration(m.members()) / crowd
 	return max(m.cfg.RetryPeriod, min(longer, m.cfg.LeaseDuration/4-m.cfg.RetryPeriod/8, m.cfg.RenewDeadline/2))
 }
 
-// keepLease creates the Lease. It renews it when a renewal is due, and when the Lease has to say something new.
+// keepLease creates the Lease. It renews the Lease when a renewal is due and when the Lease's content has to change.
 func (m *Member) keepLease() {
 	if m.lease.underWay || m.phase == parting {
 		return
 	}
 	open := m.usable()
-	news := open != m.lease.said || m.wantsLong() && !m.long.announced && !m.long.asked
+	news := open != m.lease.reported || m.wantsLong() && !m.long.announced && !m.long.asked
 	urgent := m.lease.mine.UID != "" && news && !m.lease.failed
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
-		// Heard time advances only with renewals of its own. An expel that is near would wait for the next one.
-		next -= m.period() - max(m.cfg.RetryPeriod/4, 1) // never at once again, also where RetryPeriod is the unit of time
+		// Heard time advances only with this member's renewals. An imminent expel would wait for the next one.
+		next -= m.period() - max(m.cfg.RetryPeriod/4, 1) // at least one unit of time later
 	}
 	if !urgent && !m.due(next) {
 		return
@@ -95,7 +96,7 @@ func (m *Member) keepLease() {
 		l.TableUID = m.snap.UID
 	}
 	if m.refused != nil {
-		l.Epoch, l.TableUID = 0, "" // it can go by no table: planners look for such Leases (rule R18)
+		l.Epoch, l.TableUID = 0, "" // it can use no table: planners look for such Leases (rule R18)
 	}
 	timeout := m.timeout()
 	if m.lapsed {
@@ -106,8 +107,8 @@ func (m *Member) keepLease() {
 		return
 	}
 	if !open {
-		// An answer to an earlier renewal must not take back that the gate is shut.
-		m.lease.said, m.lease.open = false, false
+		// An answer to an earlier renewal must not overwrite that the gate is shut.
+		m.lease.reported, m.lease.open = false, false
 	}
 	m.do(RenewLease{Lease: l, Timeout: timeout})
 }
@@ -124,7 +125,7 @@ func (m *Member) renewed(e Renewed) {
 		m.long.announced = e.Lease.LongestWrite > 0
 		m.lease.start = e.Start
 		m.renewalSucceeded(e.Lease.Version)
-		m.say(e.Lease.Open)
+		m.reportGate(e.Lease.Open)
 		if m.phase == starting {
 			if m.refused != nil {
 				m.stop(m.refused, false)
@@ -154,7 +155,7 @@ func (m *Member) renewed(e Renewed) {
 			return
 		}
 		if first {
-			// Another process has a Lease of this name, or an earlier create of this one was carried out late.
+			// Another process has a Lease with this name, or an earlier create request took effect late.
 			m.stop(fmt.Errorf("lease of member %s exists already: member IDs must be unique per process start",
 				m.cfg.Self.ID), true)
 			return
@@ -165,20 +166,20 @@ func (m *Member) renewed(e Renewed) {
 	}
 }
 
-// say records what a renewal said of the gate.
-func (m *Member) say(open bool) {
+// reportGate records the gate's state in a successful renewal.
+func (m *Member) reportGate(open bool) {
 	switch {
 	case !open:
-		m.lease.said, m.lease.open = false, false
-	case !m.lease.said:
-		m.lease.said, m.lease.saidAt = true, m.now.Mono
+		m.lease.reported, m.lease.open = false, false
+	case !m.lease.reported:
+		m.lease.reported, m.lease.reportedAt = true, m.now.Mono
 	}
-	if m.lease.said && !m.lease.open {
+	if m.lease.reported && !m.lease.open {
 		m.read.wanted, m.read.retryAt = true, 0
 	}
 }
 
-// note writes a line for the log, and an event.
+// note adds a Notify action.
 func (m *Member) note(reason string, warning bool, format string, args ...any) {
 	m.do(Notify{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// leave starts to leave (rule R9).
+// leave starts leaving (rule R9).
 func (m *Member) leave() {
 	switch m.phase {
 	case starting:
-		m.refused = nil // it was asked to end
+		m.refused = nil // the process asked it to end
 		if m.lease.underWay {
 			m.phase = parting // the Lease may exist by now
 			m.part()
@@ -19,7 +19,7 @@ func (m *Member) leave() {
 		}
 		m.stop(nil, false)
 	case joining:
-		m.phase = leaving // followTable goes on, once the swap under way has an answer
+		m.phase = leaving // followTable goes on once the swap in flight is answered
 	case joined:
 		m.phase = leaving
 		m.note("Leaving", false, "handing over what this member owns")
@@ -27,23 +27,23 @@ func (m *Member) leave() {
 	}
 }
 
-// ErrIdentity is wrapped by the error of a Stop because another process has this one's identity.
+// ErrIdentity is wrapped by the error of a Stop because another process has the same identity.
 var ErrIdentity = errors.New("the identity is in use")
 
 // yield ends this member because a live one has its identity.
 func (m *Member) yield(namesake string) {
 	m.refused = fmt.Errorf("%w: member %s, which renews its Lease, has the same pod name, %s: "+
-		"give every replica a pod name of its own", ErrIdentity, namesake, m.cfg.Self.Pod)
+		"give every replica its own pod name", ErrIdentity, namesake, m.cfg.Self.Pod)
 	m.note("IdentityInUse", true, "member %s ends: %v", m.cfg.Self.ID, m.refused)
 	m.part()
 }
 
-// part deletes the member's own Lease, the last thing it does.
+// part deletes the member's own Lease, as its last request.
 func (m *Member) part() {
 	m.phase = parting
 	m.shutAll()
 	if m.lease.underWay {
-		return // its answer has the version to delete; see keepParting
+		return // its answer carries the version to delete; see keepParting
 	}
 	m.keepParting()
 }
@@ -61,16 +61,16 @@ func (m *Member) keepParting() {
 	}
 }
 
-// parted ends the member, whatever became of the deletion of its Lease: planners delete it once it has expired. The
-// table does not name this member any more, so nothing waits for that.
+// parted ends the member, whether or not its Lease was deleted: planners delete it once it has expired. The table no
+// longer names this member, so nothing waits for that.
 func (m *Member) parted() { m.stop(m.refused, false) }
 
-// inDoubt says that a swap of unknown outcome may still happen: no later version of the table was seen.
+// inDoubt reports whether a swap with unknown outcome may still happen, because no later version of the table was seen.
 func (m *Member) inDoubt() bool {
 	return m.swap.unknown != "" && resourceversion.Compare(m.snap.Version, m.swap.unknown) <= 0
 }
 
-// transferUnknown says that a transfer was sent and its outcome is not known yet.
+// transferUnknown reports whether a transfer was sent and its outcome is not known yet.
 func (m *Member) transferUnknown() bool {
 	for i := range m.slots {
 		if m.slots[i].state == sent {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// longWrites is whether this member's process may send writes that take longer than WriteTimeout (rule R2). Others must
-// know of such a write before it is sent, so the Lease announces it.
+// longWrites tracks whether this member's process may send writes that take longer than WriteTimeout (rule R2). Other
+// members must know before such a write is sent, so the Lease announces it.
 //
 //	     wanted: the Lease is renewed,       not wanted: AllowLong
 //	     and announces it: AllowLong             withdraws it
@@ -14,20 +14,20 @@ import (
 //	  │                             └─────────────────────────────┤
 //	  └── the next renewal no longer announces it ◀── ShortWrites ┘
 type longWrites struct {
-	// until is when the process no longer means to send such writes, as Time.Mono.
+	// until is when the process no longer intends to send such writes, as Time.Mono.
 	until time.Duration
-	// asked: the last renewal that was sent announces them. announced: and the Lease in its answer does.
+	// asked: the last renewal that was sent announces them. announced: the Lease in its answer also does.
 	asked, announced bool
-	// allowed: the process may send them. sent: some may be under way.
+	// allowed: the process may send them. sent: some may be in flight.
 	allowed, sent bool
-	// round is the round of the last withdrawal. Answers to earlier ones do not count.
+	// round is the round of the last withdrawal. Answers to earlier rounds do not count.
 	round uint64
 }
 
-// wantsLong is true while the process means to send long writes.
+// wantsLong reports whether the process intends to send long writes.
 func (m *Member) wantsLong() bool { return m.now.Mono < m.long.until }
 
-// longestWrite is what a renewal that is sent now announces.
+// longestWrite returns what a renewal sent now announces.
 func (m *Member) longestWrite() time.Duration {
 	if m.wantsLong() || m.long.sent {
 		return m.cfg.LongestWrite()
@@ -35,7 +35,7 @@ func (m *Member) longestWrite() time.Duration {
 	return 0
 }
 
-// allowLong allows long writes once they are announced, and withdraws that when they are no longer wanted.
+// allowLong allows long writes once they are announced, and withdraws the permission when they are no longer wanted.
 func (m *Member) allowLong() {
 	l := &m.long
 	wanted := m.wantsLong()
@@ -53,15 +53,15 @@ func (m *Member) allowLong() {
 	}
 }
 
-// shortWrites notes that no long write is under way.
+// shortWrites records that no long write is in flight.
 func (m *Member) shortWrites(e ShortWrites) {
 	if !m.long.allowed && e.Round == m.long.round {
 		m.long.sent = false
 	}
 }
 
-// silenceLimit is how long another member's Lease has to be unchanged until that member is held dead. A member whose
-// lease is longer than this member's may send writes that last beyond this member's LeaseDuration.
+// silenceLimit is how long another member's Lease must stay unchanged until the member is held dead. A member with a
+// longer lease than this one may send writes that last beyond this member's LeaseDuration.
 func (m *Member) silenceLimit(id string) time.Duration {
 	if o := m.watch.others[id]; o != nil {
 		return max(m.cfg.LeaseDuration, o.lease.LongestWrite)

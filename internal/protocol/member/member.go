@@ -21,9 +21,9 @@ import (
 //	 ended ◀─────────────────────────────────────────────────┴───────────────┘
 //	         from any phase: expelled, Lease lost, table refused
 //
-// In three conditions the whole gate is shut, whatever the phase: a lapse (rule R2's deadline has passed; R13 ends it),
-// recovery (the table is missing, or is another one; R16 ends it), and a table that nobody can go by (the next version
-// that is valid ends it; R4). Each slot has a state of its own, drawn in slots.go.
+// In three conditions the whole gate is shut in any phase: a lapse (rule R2's deadline has passed; R13 ends it),
+// recovery (the table is missing or was replaced; R16 ends it), and an unusable table (the next valid version ends it;
+// R4). Each slot also has its own state, drawn in slots.go.
 //
 // Invariants:
 //  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
@@ -47,51 +47,51 @@ type Member struct {
 	read  read
 	watch watch
 
-	// snap is the version of the table that the member goes by. Table is nil while none was seen or it is missing.
+	// snap is the version of the table that the member uses. Table is nil if none was seen or it is missing.
 	snap Snapshot
-	// unfit is the latest version seen if the member does not go by it. Then snap is the last one that it went by.
+	// unfit is the latest version seen if the member cannot use it. snap is then the last one that it used.
 	unfit unfit
-	// outlives is until when work that was begun before a version that was not gone by may go on (Config.Outlives).
+	// outlives is when work that was begun before an unusable version has ended (Config.Outlives).
 	outlives time.Duration
-	// known is the UID of the last table that was adopted. gone are the UIDs of tables that were deleted; they are never
-	// believed again.
-	known string
-	gone  map[string]bool
+	// tableUID is the UID of the last table that was adopted. gone are the UIDs of deleted tables. They are never used
+	// again.
+	tableUID string
+	gone     map[string]bool
 	// floor is the highest version seen of the object that holds the table. seenAt is when it was first seen.
 	floor  string
 	seenAt time.Duration
 	trail  trail
-	// epochs are the highest epochs that Leases tell of, by the table's UID. toldAt is when one of them last rose.
-	epochs map[string]uint64
-	toldAt time.Duration
+	// epochs are the highest epochs in Leases, by the table's UID. epochsAt is when one of them last rose.
+	epochs   map[string]uint64
+	epochsAt time.Duration
 	// top is the highest epoch ever seen.
 	top uint64
-	// lapsed: the deadline has passed. readAfter is when a renewal succeeded since; 0: none has. A read that begins after
-	// it ends the lapse.
+	// lapsed is set while the deadline has passed. readAfter is when a renewal succeeded since then, or 0. A read that
+	// begins later ends the lapse.
 	lapsed    bool
 	readAfter time.Duration
 	recovery  recovery
 
-	// slots has an entry for each slot of the tables seen so far, those of duties included.
-	slots []slotState
-	ahead ahead
-	// gather is since when slots of this member have been ready to be handed over; 0: there are none.
+	// slots has an entry for each slot of the tables seen so far, including those of duties.
+	slots    []slotState
+	prefetch prefetch
+	// gather is since when slots of this member have been ready to be handed over, or 0 if none are.
 	gather time.Duration
 	// followed is the version of the table that the slots follow.
 	followed string
 	swap     swap
-	// planner is what package planner remembers, for the rules of this rota.
+	// planner is the state of package planner. rules are its settings.
 	planner planner.Memory
 	rules   planner.Config
-	// candidates is a cache.
+	// candidates caches the ranking of planners.
 	candidates planner.Candidates
-	// refused is why this member ends although nobody asked it to leave.
+	// refused is the reason why this member ends although the process did not ask it to leave.
 	refused error
-	// toExpel are members whose Lease this member has deleted or found deleted (rule R7). They are dead.
+	// toExpel are dead members whose Lease this member has deleted or found deleted (rule R7).
 	toExpel map[string]bool
-	// deleting are DeleteLease requests under way.
+	// deleting are the DeleteLease requests in flight.
 	deleting map[string]bool
-	// deleteAt is when the next Lease may be deleted, after a failure.
+	// deleteAt is when the next Lease may be deleted after a failure.
 	deleteAt time.Duration
 }
 
@@ -110,7 +110,6 @@ func (p phase) String() string {
 	return [...]string{"starting", "joining", "joined", "leaving", "parting", "ended"}[p]
 }
 
-// read is the state of consistent reads of the table.
 type read struct {
 	wanted, underWay bool
 	retryAt          time.Duration
@@ -119,11 +118,11 @@ type read struct {
 // never is a time that never comes.
 const never = time.Duration(math.MaxInt64)
 
-// New returns a member. Its first event is a Tick. The config must be valid.
+// New returns a member. The config must be valid. The first event is a Tick.
 func New(cfg Config) *Member {
 	return &Member{
 		cfg:      cfg,
-		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), // jitter, and tests must be able to repeat it
+		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), // jitter, repeatable in tests
 		slots:    make([]slotState, cfg.Slots),
 		toExpel:  map[string]bool{},
 		deleting: map[string]bool{},
@@ -134,7 +133,8 @@ func New(cfg Config) *Member {
 	}
 }
 
-// Step takes an event and returns what to do, in order. The time must not be before that of the last Step.
+// Step takes an event and returns the actions to carry out, in order. The time must not be before that of the last
+// Step.
 func (m *Member) Step(now Time, event Event) []Action {
 	if m.phase == ended {
 		return nil
@@ -163,7 +163,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Loaded:
 		m.answer(e.Slots, e.Round, loading, loaded)
 	case LoadsSeen:
-		m.heed(planner.Learn(m.view(), e.Serial, e.Reports))
+		m.apply(planner.Learn(m.view(), e.Serial, e.Reports))
 	case Lapsed:
 		m.lapse()
 	case LongWrites:
@@ -173,13 +173,13 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case Leave:
 		m.leave()
 	}
-	// The order matters. What shuts comes before what tells others. Slots follow the table before the next table is made
+	// The order matters. Shutting comes before reporting to others. Slots follow the table before the next table is made
 	// from them.
 	if m.phase != ended {
 		m.followTable()
 	}
 	if m.phase != ended {
-		m.lookAhead()
+		m.updatePrefetch()
 	}
 	if m.phase != ended {
 		m.allowLong()
@@ -198,7 +198,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 // Wake is the time at which the next Tick is due, as Time.Mono.
 func (m *Member) Wake() time.Duration { return m.wake }
 
-// Ended says that the incarnation is over.
+// Ended reports whether the incarnation is over.
 func (m *Member) Ended() bool { return m.phase == ended }
 
 // ID is the member's ID.
@@ -206,10 +206,10 @@ func (m *Member) ID() string { return m.cfg.Self.ID }
 
 func (m *Member) do(a Action) { m.out = append(m.out, a) }
 
-// at asks for a Tick at the given time.
+// at requests a Tick at the given time.
 func (m *Member) at(t time.Duration) { m.wake = min(m.wake, t) }
 
-// due says whether t has come. If not, it asks for a Tick then.
+// due reports whether t has come. If not, it requests a Tick at t.
 func (m *Member) due(t time.Duration) bool {
 	if m.now.Mono >= t {
 		return true
@@ -231,7 +231,7 @@ func (m *Member) nextSerial() uint64 {
 	return m.serial
 }
 
-// table is the table that the member goes by, or nil if there is none.
+// table returns the table that the member uses, or nil if there is none.
 func (m *Member) table() *table.Table {
 	if m.recovery.on || m.unfit.err != nil {
 		return nil
@@ -239,7 +239,7 @@ func (m *Member) table() *table.Table {
 	return m.snap.Table
 }
 
-// members is how many members the table names; 0: there is no table to go by.
+// members is the number of members in the table, or 0 without a usable table.
 func (m *Member) members() int {
 	if t := m.table(); t != nil {
 		return len(t.Members)
@@ -247,7 +247,7 @@ func (m *Member) members() int {
 	return 0
 }
 
-// usable says that this member may work: see invariant 1.
+// usable reports whether this member may work: see invariant 1.
 func (m *Member) usable() bool {
 	return (m.phase == joined || m.phase == leaving) && !m.lapsed && m.table() != nil
 }
@@ -266,13 +266,13 @@ func (m *Member) shutAll() {
 	m.do(Shut{Slots: all})
 }
 
-// timeout is that of a write to the table or a Lease that is sent now (rule R2).
+// timeout is the timeout of a write to the table or a Lease that is sent now (rule R2).
 func (m *Member) timeout() time.Duration {
 	return max(time.Millisecond, min(m.longest(), m.deadline()-m.now.Late()))
 }
 
-// longest is how long such a write may take. Behind a slow API server it is half of the deadline, as in client-go's
-// leader election: its writes are conditional, so one that comes late does no harm.
+// longest is the longest timeout of such a write. Behind a slow API server it is half of the deadline, as in
+// client-go's leader election: the writes are conditional, so a late one does no harm.
 func (m *Member) longest() time.Duration {
 	if m.lease.slow || m.swap.slow {
 		return max(m.cfg.WriteTimeout, m.cfg.RenewDeadline/2)

@@ -1,6 +1,6 @@
 package member
 
-// String returns the outcome in lower case, as metrics show it.
+// String returns the outcome in lower case, as in metrics.
 func (o Outcome) String() string {
 	switch o {
 	case OutcomeDone:

@@ -10,26 +10,27 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// ahead are slots that this member lists before the table gives them to it, since lists take long (rule R8):
+// prefetch is the set of slots that this member lists before the table assigns them to it, since lists take long (rule
+// R8):
 //
 //   - A planner guesses that members that have been silent for RenewDeadline are dead. Their gates are shut by then. It
 //     lists the slots that it would get.
 //   - A member that has just joined guesses the plan. It lists the slots that it would get.
 //
-// The table says nothing of a guess. It only decides when lists begin.
-type ahead struct {
+// A guess is not in the table. It only affects when lists start.
+type prefetch struct {
 	slots slot.Set
-	// heard, version and phase are those of the last look. key is the input of the guess.
+	// heard, version and phase are those of the last update. key is the input of the guess.
 	heard   time.Duration
 	version string
 	phase   phase
 	key     string
 }
 
-// lookAhead brings what is listed ahead in line with the guess.
-func (m *Member) lookAhead() {
+// updatePrefetch lists ahead what the current guess contains, and drops the rest.
+func (m *Member) updatePrefetch() {
 	t := m.table()
-	a := &m.ahead
+	a := &m.prefetch
 	if t == nil || m.lapsed || a.heard == m.watch.heard && a.version == m.snap.Version && a.phase == m.phase {
 		return
 	}
@@ -44,7 +45,7 @@ func (m *Member) lookAhead() {
 		key = m.snap.Version + " " + strings.Join(silent, " ")
 		lost = func(r table.Run) bool { return slices.Contains(silent, r.Owner) }
 	case m.phase == joined && planner.AwaitsPlan(m.view()):
-		key = "join" // the plan changes when others join, but lists that have begun go on
+		key = "join" // others that join change the plan, but not lists in progress
 	}
 	if key == a.key {
 		return
@@ -69,7 +70,7 @@ func (m *Member) lookAhead() {
 	}
 }
 
-// silent returns, to a planner, the members that have been silent for RenewDeadline.
+// silent returns the members that have been silent for RenewDeadline, if this member plans.
 func (m *Member) silent(t *table.Table) (ids []string) {
 	if !m.watch.complete || !m.watch.all || m.rank() < 0 {
 		return nil
@@ -82,10 +83,11 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 	return ids
 }
 
-// guess returns the slots in question that a planner would give to this member if the silent members were dead.
+// guess returns the slots that a planner would give to this member if the silent members were dead, of those that
+// question selects.
 func (m *Member) guess(t *table.Table, silent []string, question func(table.Run) bool) slot.Set {
 	var set slot.Set
-	for i, owner := range planner.Guess(m.view(), silent)[:t.Slots] { // for a duty there is nothing to list
+	for i, owner := range planner.Guess(m.view(), silent)[:t.Slots] { // duties have nothing to list
 		s := slot.Slot(i)
 		l := &m.slots[s]
 		if owner == m.cfg.Self.ID && l.state == away && l.heldSince == 0 && question(t.At(s)) {

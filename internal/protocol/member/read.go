@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// keepReading sends the consistent read of the table that was asked for.
+// keepReading sends the consistent read of the table that was requested.
 func (m *Member) keepReading() {
 	if !m.read.wanted || m.read.underWay || !m.due(m.read.retryAt) {
 		return
@@ -19,7 +19,7 @@ func (m *Member) keepReading() {
 	m.do(ReadTable{})
 }
 
-// readSoon asks for a consistent read, with jitter in case others read at the same moment.
+// readSoon requests a consistent read, with jitter since other members may do the same.
 func (m *Member) readSoon() {
 	if !m.read.wanted {
 		m.read.wanted, m.read.retryAt = true, m.now.Mono+m.jitter(m.cfg.Coalesce/2)
@@ -31,7 +31,7 @@ func (m *Member) tableSeen(e TableSeen) {
 		m.read.underWay = false
 	}
 	if e.Consistent && e.Snapshot.Missing() && m.snap.UID != "" && e.Begun <= m.seenAt {
-		m.read.wanted = true // the version seen meanwhile may be newer
+		m.read.wanted = true // a newer version may have been seen meanwhile
 		return
 	}
 	m.believe(e.Snapshot, e.Consistent)
@@ -50,19 +50,19 @@ func (m *Member) tableSeen(e TableSeen) {
 	m.lapsed, m.readAfter = false, 0
 	m.do(Deadline{At: m.deadline()})
 	if m.unfit.err != nil {
-		return // validAgain says when work goes on
+		return // validAgain reports when work goes on
 	}
 	m.note("Resumed", false, "the Lease is renewed and the table read again, at epoch %d", m.top)
 }
 
-// believe makes a version the one that the member goes by, if it is newer (rules R4, R5, R16).
+// believe accepts a version as the current one if it is newer (rules R4, R5, R16).
 func (m *Member) believe(s Snapshot, consistent bool) {
 	if s.Missing() {
 		m.believeMissing(s, consistent)
 		return
 	}
 	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
-		// The watch lags, or the answer was overtaken. The version still tells of an epoch that there was.
+		// The watch lags, or the answer was overtaken. Its epoch still counts.
 		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
 			m.believeCopy(m.snap, s.Table.Epoch)
 		}
@@ -75,47 +75,47 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 		return
 	}
 	if s.adopted() && s.Table.Epoch < m.top {
-		if s.UID != m.known { // somebody who knew nothing of the former one made it
+		if s.UID != m.tableUID { // its maker did not know the former one
 			m.stop(stale(s, m.top), false)
 			return
 		}
 		m.believeCopy(s, m.top)
 		return
 	}
-	if m.known != "" && m.known != s.UID {
-		m.gone[m.known] = true
+	if m.tableUID != "" && m.tableUID != s.UID {
+		m.gone[m.tableUID] = true
 	}
 	m.validAgain(s)
 	if !s.adopted() {
 		m.found(s) // created, or restored
 		return
 	}
-	if m.known != s.UID {
-		if m.known != "" {
+	if m.tableUID != s.UID {
+		if m.tableUID != "" {
 			m.shutAll() // another object has replaced the table (rule R5)
 			m.shutSlots()
 		}
-		m.known = s.UID
+		m.tableUID = s.UID
 		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
 			m.phase = joining
 		}
 	}
 	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
 	m.slots = append(m.slots, make([]slotState, max(0, s.Table.Total()-len(m.slots)))...)
-	m.heed(planner.Saw(m.view()))
+	m.apply(planner.Saw(m.view()))
 }
 
-// unfit is a version of the table that the member does not go by. An empty UID: there is none.
+// unfit is a version of the table that the member cannot use. uid is empty if there is none.
 type unfit struct {
 	uid string
 	err error
 }
 
-// believeUnfit stops all work under a version that nobody can go by. No member writes over it, and no swap on an
-// earlier version can succeed, so the owners stay as they were. The member waits for a version that is valid, or for
-// the table to be deleted (rule R4). If the version is valid for members with other options or of a newer release, it
-// may be theirs. So a member that the table did not name before ends (rules R4, R18). If the release is newer, it has a
-// Lease first: by that a planner sees what the process reads (rule R18). A member that has left does not care.
+// believeUnfit stops all work because no member can use this version. No member overwrites it, and no swap on an
+// earlier version can succeed, so the owners stay as they were. The member waits for a valid version, or for the table
+// to be deleted (rule R4). If the version is valid for members with other options or a newer release, it may be their
+// table. So a member that the table did not name before ends (rules R4, R18). If the release is newer, the member
+// creates its Lease first, which shows planners what it reads (rule R18). A member that has left ignores the version.
 func (m *Member) believeUnfit(s Snapshot, err error) {
 	err = fmt.Errorf("table at resourceVersion %s: %w; nothing was overwritten", s.Version, err)
 	newer := errors.Is(s.Err, table.ErrFormat)
@@ -130,39 +130,39 @@ func (m *Member) believeUnfit(s Snapshot, err error) {
 		m.stop(err, false)
 		return
 	}
-	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is valid again, or deleted", err)})
+	m.suspend(unfit{s.UID, fmt.Errorf("%w; all work stops until it is valid again, or deleted", err)})
 }
 
-// reconsider forgets that a version was refused, since another one has come.
+// reconsider clears a refusal, since another version has come.
 func (m *Member) reconsider() {
 	if m.phase == starting {
 		m.refused = nil
 	}
 }
 
-// namedIn says that this object is the table which names this member.
+// namedIn reports whether this object is the table that names this member.
 func (m *Member) namedIn(uid string) bool {
 	return (m.phase == joined || m.phase == leaving) && !m.recovery.on && m.snap.UID == uid
 }
 
-// believeCopy stops all work under a version that is older than one that was seen before: an old copy was put over the
-// table. Nobody knows what the epochs between decided, so the object is not believed again, whatever comes next. The
-// member goes on telling the highest epoch in its Lease, and waits until the table is deleted (rule R16).
+// believeCopy stops all work because the version is older than one seen before: an old copy was put over the table. The
+// decisions of the epochs in between are lost, so this object is never used again, whatever its next versions are. The
+// member keeps reporting the highest epoch in its Lease, and waits until the table is deleted (rule R16).
 func (m *Member) believeCopy(s Snapshot, epoch uint64) {
 	m.gone[s.UID] = true
 	m.top = max(m.top, epoch)
-	m.rest(unfit{s.UID, fmt.Errorf("%w; working on nothing until it is deleted", stale(s, epoch))})
+	m.suspend(unfit{s.UID, fmt.Errorf("%w; all work stops until it is deleted", stale(s, epoch))})
 }
 
-// stale is the error for a table that is older than one that was seen before.
+// stale returns the error for a table that is older than one seen before.
 func stale(s Snapshot, epoch uint64) error {
 	return fmt.Errorf("table at resourceVersion %s has epoch %d, but epoch %d was seen before: "+
 		"an old copy was put over it; delete the ConfigMap, and the members will make a new table",
 		s.Version, s.Table.Epoch, epoch)
 }
 
-// rest shuts everything until a version comes that the member can go by.
-func (m *Member) rest(u unfit) {
+// suspend shuts everything until a usable version comes.
+func (m *Member) suspend(u unfit) {
 	was := m.unfit.err
 	m.unfit = u
 	if was == nil {
@@ -172,12 +172,12 @@ func (m *Member) rest(u unfit) {
 			m.outlives = m.now.Mono + m.cfg.RenewDeadline
 		}
 	}
-	if was == nil || was.Error() != u.err.Error() { // an old copy over an invalid table takes another cure
+	if was == nil || was.Error() != u.err.Error() { // an old copy over an invalid table has another remedy
 		m.note("TableInvalid", true, "%v", u.err)
 	}
 }
 
-// validAgain ends the wait for a valid version: s is one, or the table is missing.
+// validAgain ends the wait for a valid version: s is valid, or the table is missing.
 func (m *Member) validAgain(s Snapshot) {
 	if m.unfit.err == nil {
 		return
@@ -195,10 +195,10 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 		return
 	}
 	if !consistent {
-		// Only a watch says so. Shut first (rule R5), then read.
+		// Only a watch reported it. Shut first (rule R5), then read.
 		m.read.wanted, m.read.retryAt = true, 0
 	}
-	for _, uid := range []string{m.snap.UID, m.known, m.unfit.uid} {
+	for _, uid := range []string{m.snap.UID, m.tableUID, m.unfit.uid} {
 		if uid != "" {
 			m.gone[uid] = true
 		}
@@ -213,39 +213,40 @@ func (m *Member) believeMissing(s Snapshot, consistent bool) {
 	m.recovery.confirmed = m.recovery.confirmed || consistent
 }
 
-// confirm draws conclusions from a consistent read. If the table is older than what Leases tell of it, nobody must go
-// by it (rule R16). If the Lease has said "open" since before the read, the gate may open (rule R5).
+// confirm handles a consistent read. If Leases report a later epoch than the table's, no member may use the table (rule
+// R16). If the Lease has reported "open" since before the read, the gate may open (rule R5).
 func (m *Member) confirm(e TableSeen) {
 	s := e.Snapshot
 	if m.phase == ended || s.Table == nil || s.UID != m.snap.UID {
 		return
 	}
-	if told := m.epochs[s.UID]; s.Table.Epoch < told && e.Begun >= m.toldAt {
-		if e.Begun == m.toldAt {
-			m.read.wanted = true // it may have been read before
+	if highest := m.epochs[s.UID]; s.Table.Epoch < highest && e.Begun >= m.epochsAt {
+		if e.Begun == m.epochsAt {
+			m.read.wanted = true // the answer may be older than the Lease
 			return
 		}
-		m.believeCopy(s, told)
+		m.believeCopy(s, highest)
 		return
 	}
-	if m.lease.said && e.Begun >= m.lease.saidAt && m.usable() {
+	if m.lease.reported && e.Begun >= m.lease.reportedAt && m.usable() {
 		m.lease.open = true
 	}
 }
 
-// precedes says that a version is an earlier version of the table that this member goes by.
+// precedes reports whether a version is an earlier version of the current table.
 func (m *Member) precedes(s Snapshot) bool {
 	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID &&
 		resourceversion.Compare(s.Version, m.snap.Version) < 0
 }
 
-// hides says that Leases tell of a later epoch than the table's: a watch lags, or an old copy was put over the table.
-// Until it is known which, all Leases must stay, even those of the dead: only they may tell of that epoch (rule R16).
+// hides reports whether Leases report a later epoch than the table's: either a watch lags, or an old copy was put over
+// the table. Until that is clear, all Leases must stay, even dead members', since they may be the only record of that
+// epoch (rule R16).
 func (m *Member) hides(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }
 
-// refuse says why this member must not go by a version: it is not valid, or not for members with its options.
+// refuse returns why this member cannot use a version: it is invalid, or is for members with other options.
 func (m *Member) refuse(s Snapshot) error {
 	t := s.Table
 	if s.Err != nil || t.Slots == m.cfg.Slots && t.Key == m.cfg.Key {
@@ -260,7 +261,7 @@ func (m *Member) refuse(s Snapshot) error {
 		t.Slots, t.Key, m.cfg.Slots, m.cfg.Key, cure)
 }
 
-// membersText names the first members of a table.
+// membersText lists the first members of a table.
 func membersText(t *table.Table) string {
 	const most = 3
 	var ids []string

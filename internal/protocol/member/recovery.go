@@ -12,18 +12,18 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// recovery is the state of a member that sees no table, or one that nobody has adopted (rule R16).
+// recovery is the state of a member that sees no table, or one that was not adopted (rule R16).
 type recovery struct {
 	on bool
-	// since is the heard time at which it began. It is pending until the next echo.
+	// since is the heard time at which recovery began. It is pending until the next echo.
 	since   time.Duration
 	pending bool
-	// ready is since when it may write but for its turn; 0: it may not.
+	// ready is since when the member could write if it were its turn, or 0.
 	ready time.Duration
 	// confirmed: a consistent read found the table missing.
 	confirmed bool
-	// proof is the version of the first renewal of its own that began after it saw the object to adopt. Once the watch
-	// shows it, the watch has caught up. early: a renewal is under way that began before.
+	// proof is the version of this member's first renewal that began after it saw the object to adopt. Once the watch
+	// shows it, the watch has caught up. early: a renewal that began before is still in flight.
 	early bool
 	proof string
 }
@@ -37,7 +37,7 @@ func (m *Member) beginRecovery() {
 	m.shutSlots()
 	if m.phase == joined || m.phase == leaving {
 		m.note("TableLost", true, "the table is missing or was replaced; "+
-			"working on nothing until the members have made sure that nobody works by the old one")
+			"all work stops until the members have made sure that no member uses the old one")
 	}
 }
 
@@ -59,16 +59,16 @@ func (m *Member) renewalSucceeded(version string) {
 	}
 }
 
-// caughtUp says that the watch of Leases shows what came after the object to adopt: a renewal that began since has come
-// back. A watch that lags may hide a gate that opened by a table created and deleted before this object.
+// caughtUp reports whether the watch of Leases is newer than the object to adopt: a renewal that began later has come
+// back. A lagging watch may hide a gate that was opened by a table that was created and deleted before this object.
 func (m *Member) caughtUp() bool {
 	w := m.recovery.proof
 	return w != "" && resourceversion.Compare(m.watch.version, w) >= 0
 }
 
-// safe says that nobody can still be working by another table. This member has waited a lease, for members without a
-// Lease. And each Lease of another member shows a shut gate, shows the same new table, or has not changed for a lease
-// (rule R16).
+// safe reports whether no member can still be working with another table. This member must have waited for a lease,
+// since a member may have no Lease. And each other member's Lease must show a shut gate, show the same new table, or
+// have been unchanged for a lease (rule R16).
 func (m *Member) safe() bool {
 	if !m.watch.all || !m.watch.complete || m.recovery.pending {
 		return false
@@ -88,12 +88,12 @@ func (m *Member) safe() bool {
 	return true
 }
 
-// writesEnded says that no write that a member sent before it shut its gate can still be on its way.
+// writesEnded reports whether all writes that a member sent before it shut its gate have ended.
 func (m *Member) writesEnded(o *other) bool {
 	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= max(m.cfg.aftermath(), o.lease.LongestWrite)
 }
 
-// aftermath is how long after a member has shut its gate there can be writes for it.
+// aftermath is how long a member's writes may still take effect after it has shut its gate.
 func (c *Config) aftermath() time.Duration {
 	if c.Outlives {
 		return max(c.FenceDelay, c.RenewDeadline)
@@ -112,9 +112,9 @@ func (m *Member) repair() {
 		return
 	}
 	if !m.snap.Missing() && m.swap.refused == m.snap.Version {
-		return // a newer version is about to be read
+		return // a read will bring a newer version
 	}
-	// Members take turns. If two write all the same, the swap decides.
+	// Members take turns. If two write anyway, the swap decides.
 	if !mine {
 		return
 	}
@@ -123,7 +123,7 @@ func (m *Member) repair() {
 			m.read.wanted = true
 			return
 		}
-		m.recovery.confirmed = false // after a conflict the table must be read again
+		m.recovery.confirmed = false // after a conflict, read the table again
 		m.send(table.New(m.cfg.Slots, m.cfg.Key, m.epochAbove()), true)
 		return
 	}
@@ -134,8 +134,8 @@ func (m *Member) repair() {
 	switch restored := t.UID != ""; {
 	case restored && len(t.Members) > 0:
 		// This is a copy of another table. Its members may have worked on other slots since the copy was made. One of them
-		// may have been stopped in the middle of sending a write. The fence refuses that write once the table does not name
-		// the member.
+		// may have been suspended while it sent a write. The fence refuses that write once the table does not name the
+		// member.
 		for len(t.Members) > 0 {
 			t.Remove(t.Members[0].ID)
 		}
@@ -154,8 +154,8 @@ func (m *Member) repair() {
 	m.send(t, false)
 }
 
-// turn is how long this member waits until it writes. Members take turns in the order of the hash of their IDs, the
-// first at once, and after a while all: those whose turn is first may have gone, or be unable to read the table.
+// turn is how long this member waits before it writes. Members take turns in the order of the hash of their IDs. The
+// first writes at once. After a while all do: those before them may be gone or unable to read the table.
 func (m *Member) turn() time.Duration {
 	ids := []string{m.cfg.Self.ID}
 	for id, o := range m.watch.others {
@@ -169,15 +169,15 @@ func (m *Member) turn() time.Duration {
 	return min(m.cfg.RetryPeriod, time.Duration(slices.Index(ids, m.cfg.Self.ID))*m.cfg.RetryPeriod/8)
 }
 
-// epochsPerSecond is more than the number of epochs that a rota can use in a second, so the wall clock stays ahead.
+// epochsPerSecond is more epochs than a rota can use in a second, so the wall clock stays ahead.
 const epochsPerSecond = 1000
 
-// epochAbove returns an epoch that nobody has seen. It is above all that Leases tell and, since Leases lag behind the
-// last swap, above the wall clock (rule R16).
+// epochAbove returns an epoch above all that were ever used. It is above all epochs in Leases and, since Leases lag
+// behind the last swap, above the wall clock (rule R16).
 func (m *Member) epochAbove() uint64 {
 	epoch := m.top
-	for _, told := range m.epochs {
-		epoch = max(epoch, told)
+	for _, highest := range m.epochs {
+		epoch = max(epoch, highest)
 	}
 	if m.snap.Table != nil {
 		epoch = max(epoch, m.snap.Table.Epoch)

@@ -23,7 +23,7 @@ import (
 //	 └── neither owner nor next │                                       │            next is ready
 //	     (from any state)     sent ◀────Swap──── drained ◀───Drained─── draining ◀────────┘
 //
-// The gate of a slot is open in the state open, and in the state draining as far as package gate lets keys in.
+// The gate of a slot is open in the state open. In the state draining, package gate decides which keys it admits.
 type state uint8
 
 const (
@@ -45,20 +45,20 @@ func (s state) String() string {
 
 type slotState struct {
 	state state
-	// epoch is the epoch for which the slot was activated, or is being activated.
+	// epoch is the epoch for which the slot was or is being activated.
 	epoch uint64
-	// heldSince is the epoch since which the stores have held the slot's objects because this member owns it; 0: they do
-	// not.
+	// heldSince is the epoch since which the stores have held the slot's objects because this member owns it. It is 0 if
+	// they do not.
 	heldSince uint64
-	// shut says that the slot was shut since its transfer was sent.
+	// shut is set if the slot was shut after its transfer was sent.
 	shut bool
-	// sentAt is the epoch of the table on which the transfer under way is conditional.
+	// sentAt is the epoch of the table on which the transfer in flight is conditional.
 	sentAt uint64
-	// round tells answers to the latest request from answers to earlier ones.
+	// round distinguishes the answer to the latest request from answers to earlier ones.
 	round uint64
 	// until is when the fence wait ends.
 	until time.Duration
-	// versions are what the next owner has to reach, from the drain. cause is how the slot goes to it.
+	// versions are what the next owner has to reach, from the drain. cause is the cause of the next owner's run.
 	versions table.Versions
 	cause    table.Cause
 	// gone are the deletions that the drain left to the next owner.
@@ -90,15 +90,14 @@ func (m *Member) drained(e Drained) {
 				}
 			}
 			if l.heldSince != l.epoch || !readable || e.Stale {
-				l.versions, l.cause = nil, table.CauseAssigned // there are no versions to reach: the next owner lists
+				l.versions, l.cause = nil, table.CauseAssigned // without versions, the next owner lists
 			}
 		}
 	}
 }
 
-// shutSlots sends every slot that was open, or about to open, back to where rule R8 starts. The gate is already shut. A
-// transfer that was sent stays sent. If it turns out not to have happened, and the slot stays, it is loaded before it
-// opens.
+// shutSlots returns every slot that was open, or about to open, to the state where rule R8 starts. The gate is already
+// shut. A transfer that was sent stays sent. If it failed and the slot stays, the slot is loaded before it opens.
 func (m *Member) shutSlots() {
 	for i := range m.slots {
 		switch s := &m.slots[i]; s.state {
@@ -111,17 +110,17 @@ func (m *Member) shutSlots() {
 	}
 }
 
-// requests collects what one Step asks for, by slot.
+// requests collects one Step's requests by slot.
 type requests struct {
 	hold, warm, drain, open, shut, release slot.Set
-	// last are slots to drain whose deletions nobody can take over.
+	// last are slots to drain whose deletions cannot be left to a next owner.
 	last slot.Set
 	load []loadGroup
-	// mayDrain: see gathered.
+	// mayDrain is the result of gathered.
 	mayDrain bool
 }
 
-// loadGroup is a set of slots that one request loads.
+// loadGroup is a set of slots that one Load names.
 type loadGroup struct {
 	epoch uint64
 	cause table.Cause
@@ -129,7 +128,7 @@ type loadGroup struct {
 	slots slot.Set
 }
 
-// followTable moves every slot towards the state that the table asks for (rules R5 to R8, R10).
+// followTable moves every slot towards the state that the table requires (rules R5 to R8, R10).
 func (m *Member) followTable() {
 	t := m.table()
 	if t == nil || m.lapsed {
@@ -156,7 +155,7 @@ func (m *Member) followTable() {
 	m.followed = m.snap.Version
 	for _, r := range t.Runs {
 		if !changed && r.Owner != self && r.Next != self {
-			continue // nothing has changed for slots of others
+			continue // other members' slots: no change
 		}
 		for s := r.Slots.First; ; s++ {
 			m.followSlot(t, s, r, &req)
@@ -205,7 +204,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		}
 	case loading, loaded:
 		if m.givesUp(t, r) {
-			// It goes on without being loaded. Something may be in flight since before a lapse.
+			// The slot is handed on before it was loaded. Something from before a lapse may be in flight.
 			m.beginDrain(t, s, r, l, req)
 		} else if l.state == loaded {
 			m.openLoaded(s, l, req)
@@ -220,14 +219,14 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		}
 	case drained:
 		if m.phase == leaving && len(l.gone) > 0 && !m.handsOver(t, r) {
-			m.beginDrain(t, s, r, l, req) // its next owner is gone: the drain reports the deletions that it gives up
+			m.beginDrain(t, s, r, l, req) // the next owner is gone: drain again for the deletions
 			return
 		}
 		if r.Next == "" && !m.givesUp(t, r) {
 			m.reopen(s, l, req)
 		}
 	case sent:
-		// Only a version newer than the transfer's precondition tells how the transfer ended (rule R6).
+		// Only a version newer than the transfer's precondition shows how the transfer ended (rule R6).
 		if t.Epoch > l.sentAt {
 			l.state = drained
 			m.followOwned(t, s, r, l, req)
@@ -236,7 +235,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	}
 }
 
-// beginDrain asks for a drain of the slot.
+// beginDrain requests a drain of the slot.
 func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
 	l.state = draining
 	if m.handsOver(t, r) {
@@ -246,12 +245,12 @@ func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotSta
 	}
 }
 
-// handsOver says that the next owner of a run can be told which deletions it has to reconcile (rule R15).
+// handsOver reports whether the next owner of a run can receive the deletions that it has to reconcile (rule R15).
 func (m *Member) handsOver(t *table.Table, r table.Run) bool {
 	return r.Next != "" && t.Reads(table.GoneFormat)
 }
 
-// reopen opens a drained slot that stays. If it was never loaded, or was shut since, it is loaded first.
+// reopen opens a drained slot that stays. If it was never loaded, or was shut since then, it is loaded first.
 func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
 	if l.heldSince != l.epoch || l.shut {
 		l.state, l.shut = loading, false
@@ -262,7 +261,7 @@ func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
 	m.openLoaded(s, l, req)
 }
 
-// openLoaded opens a loaded slot once a renewal has said that the gate is open (rule R5).
+// openLoaded opens a loaded slot once a renewal has reported the gate as open (rule R5).
 func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
 	if m.lease.open {
 		l.state = open
@@ -270,7 +269,7 @@ func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
 	}
 }
 
-// activate starts rule R8 for a slot that this member owns, at a new epoch.
+// activate starts rule R8 for a slot that this member owns at a new epoch.
 func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
 	*l = slotState{epoch: r.Epoch, heldSince: l.heldSince}
 	req.shut.Add(s)
@@ -283,7 +282,7 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 		if expelled {
 			l.until = max(l.until, m.now.Mono+max(m.cfg.FenceDelay, note.Wait))
 		}
-		if m.phase != leaving && !m.ahead.slots.Has(s) {
+		if m.phase != leaving && !m.prefetch.slots.Has(s) {
 			req.hold.Add(s)
 		}
 		return
@@ -292,13 +291,13 @@ func (m *Member) activate(t *table.Table, s slot.Slot, r table.Run, l *slotState
 	req.addLoad(s, l, note.Cause)
 }
 
-// givesUp says that this member gives its slots of the run up, if need be to nobody.
+// givesUp reports whether this member gives up its slots of the run, with or without a next owner.
 func (m *Member) givesUp(t *table.Table, r table.Run) bool {
 	return m.phase == leaving || planner.Suspends(t, r, m.now.Wall)
 }
 
-// drainNow says that the slots of the run can be given up now: to a member that is ready and renews, or to nobody by a
-// leaver that found no next owner, and by the owner of a duty that is suspended.
+// drainNow reports whether the slots of the run can be given up now: to a next owner that is ready and renews; without
+// a next owner if this member is leaving and found none, or if the slot is a suspended duty's.
 func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	switch {
 	case r.Next == "" && planner.Suspends(t, r, m.now.Wall):
@@ -314,9 +313,9 @@ func leaves(t *table.Table, id string) bool {
 	return who.Leaving
 }
 
-// gathered says that it is time to drain the slots that are ready (rule R6). An owner waits a moment until all that it
-// hands over is ready. If other members hand over too, it waits for its turn. The slots are open meanwhile, whereas a
-// drained slot would wait for its swap. Swaps that take turns do not conflict.
+// gathered reports whether it is time to drain the slots that are ready (rule R6). An owner waits a moment until
+// everything that it hands over is ready. If other members also hand over, it waits for its turn. Its slots stay open
+// meanwhile, whereas drained slots would wait for their swap. Swaps that take turns do not conflict.
 func (m *Member) gathered(t *table.Table) bool {
 	owners := map[string]bool{}
 	complete := true
@@ -331,7 +330,7 @@ func (m *Member) gathered(t *table.Table) bool {
 	}
 	if !owners[m.cfg.Self.ID] {
 		m.gather = 0
-		return true // a leaver may give up slots to nobody
+		return true // a leaver may leave slots without an owner
 	}
 	if !complete {
 		return m.waited(&m.gather, true, m.cfg.RetryPeriod/2)
@@ -353,7 +352,7 @@ func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {
 	req.load = append(req.load, key)
 }
 
-// request turns what was collected into actions. Those that shut come first.
+// request turns the collected requests into actions. Those that shut come first.
 func (m *Member) request(t *table.Table, req *requests) {
 	if !req.shut.Empty() {
 		m.do(Shut{Slots: req.shut})
@@ -406,7 +405,7 @@ func (m *Member) byEpoch(set slot.Set) []Open {
 	return opens
 }
 
-// dutiesIn returns the names of the duties among the slots; nil if there are none.
+// dutiesIn returns the names of the duties in the slots, or nil if there are none.
 func dutiesIn(t *table.Table, set slot.Set) map[slot.Slot]string {
 	var names map[slot.Slot]string
 	for i, name := range t.Duties {

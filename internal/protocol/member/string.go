@@ -7,7 +7,6 @@ import (
 
 // Events and actions print themselves in one line, for traces.
 
-// String names the object's version and the table's epoch.
 func (s Snapshot) String() string {
 	switch {
 	case s.Missing():
@@ -20,7 +19,6 @@ func (s Snapshot) String() string {
 	return fmt.Sprintf("%s@%s epoch=%d", s.UID, s.Version, s.Table.Epoch)
 }
 
-// String returns the Lease in one line.
 func (l Lease) String() string {
 	return fmt.Sprintf("%s@%s open=%v epoch=%d", l.ID, l.Version, l.Open, l.Epoch)
 }

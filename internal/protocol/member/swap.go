@@ -7,22 +7,22 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// swap is the state of changes of the table (rule R3). At most one is under way. Each is conditional on the last
+// swap is the state of changes of the table (rule R3). At most one is in flight. Each is conditional on the last
 // version read.
 type swap struct {
 	underWay bool
 	serial   uint64
-	// version is the version on which the swap under way is conditional.
+	// version is the version on which the swap in flight is conditional.
 	version string
-	// refused is the version on which a swap was conditional that met a conflict. A newer one must be read first.
+	// refused is the version on which a swap was conditional that lost to a conflict. A newer one must be read first.
 	refused string
 	retryAt time.Duration
-	// unknown is the version on which the last swap of unknown outcome was conditional. While it is the latest version,
+	// unknown is the version on which the last swap with unknown outcome was conditional. While it is the latest version,
 	// the swap may still happen.
 	unknown string
-	// conflicts counts those in a row.
+	// conflicts counts consecutive conflicts.
 	conflicts int
-	// sent is when the last one was sent, as Time.Mono. slow: it was not answered, or only after half of WriteTimeout.
+	// sent is when the last swap was sent, as Time.Mono. slow: it was not answered within half of WriteTimeout.
 	sent time.Duration
 	slow bool
 }
@@ -30,13 +30,13 @@ type swap struct {
 // work sends the change of the table that is due, if any.
 func (m *Member) work() {
 	m.deleteDeadLeases()
-	if m.phase == leaving && m.unfit.err != nil && m.known != "" {
-		m.stop(nil, false) // it can hand nothing over, and its Lease may be the last to tell of the highest epoch
+	if m.phase == leaving && m.unfit.err != nil && m.tableUID != "" {
+		m.stop(nil, false) // it cannot hand over, and only its Lease may show the highest epoch
 		return
 	}
 	if m.recovery.on || m.unfit.err != nil {
 		if m.phase == leaving {
-			m.part() // its gate is shut, and no table names it as an owner
+			m.part() // its gate is shut, and it owns nothing
 			return
 		}
 		m.repair()
@@ -49,7 +49,7 @@ func (m *Member) work() {
 	v := m.view()
 	v.Busy = !m.mayWrite(t)
 	next := planner.Propose(v)
-	m.heed(next)
+	m.apply(next)
 	switch {
 	case next.Namesake != "":
 		m.yield(next.Namesake)
@@ -63,23 +63,23 @@ func (m *Member) work() {
 	}
 }
 
-// mayWrite is true if a change of the table may be sent now.
+// mayWrite reports whether a change of the table may be sent now.
 func (m *Member) mayWrite(t *table.Table) bool {
 	if m.phase == parting || m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
 		return false
 	}
 	if !m.follows() {
-		return false // the watch or the Leases will soon show
+		return false // the watch or the Leases will soon clear that up
 	}
 	if m.hides(t) {
-		m.read.wanted = true // the watch lags, or this is an old copy: confirm finds out
+		m.read.wanted = true // a lagging watch or an old copy: confirm decides
 		return false
 	}
 	return true
 }
 
-// heed keeps what the planner remembers, and does what it asks for besides a change of the table.
-func (m *Member) heed(p planner.Proposal) {
+// apply stores the planner's memory and carries out its proposal, except the change of the table.
+func (m *Member) apply(p planner.Proposal) {
 	m.planner = p.Memory
 	m.at(p.Again)
 	for _, serial := range p.Reads {
@@ -91,7 +91,7 @@ func (m *Member) heed(p planner.Proposal) {
 	}
 }
 
-// invalid reports that nothing was written. A table that is invalid would stop every member (rule R4).
+// invalid reports that a change was not written. An invalid table would stop every member (rule R4).
 func (m *Member) invalid(err error) {
 	m.note("InvalidTable", true,
 		"a change of the table was not written, since the result would be invalid: %v; trying again", err)
@@ -128,7 +128,7 @@ func (m *Member) swapped(e Swapped) {
 	if e.Outcome == OutcomeUnknown {
 		m.swap.unknown = m.swap.version
 	} else {
-		// It did not and will not happen. The transfers are not on their way any more.
+		// The swap did not and will not happen, so its transfers are no longer in flight.
 		for i := range m.slots {
 			if m.slots[i].state == sent {
 				m.slots[i].state = drained
@@ -137,7 +137,7 @@ func (m *Member) swapped(e Swapped) {
 	}
 	switch e.Outcome {
 	case OutcomeConflict, OutcomeMissing:
-		m.swap.refused = m.swap.version // a newer version may have been read since
+		m.swap.refused = m.swap.version // a newer version may have been read already
 		// The jitter grows, so that many writers do not keep conflicting.
 		m.swap.conflicts++
 		m.swap.retryAt = m.now.Mono + m.jitter(m.cfg.Coalesce/2<<min(m.swap.conflicts-1, 6))
@@ -150,8 +150,8 @@ func (m *Member) swapped(e Swapped) {
 	}
 }
 
-// waited starts the clock if something is waiting, and resets it otherwise. It says whether the delay has passed. If
-// not, it asks for a Tick.
+// waited starts the clock if something is waiting, and resets it otherwise. It reports whether the delay has passed. If
+// not, it requests a Tick.
 func (m *Member) waited(clock *time.Duration, waiting bool, delay time.Duration) bool {
 	if !waiting {
 		*clock = 0

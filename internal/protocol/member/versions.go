@@ -6,17 +6,16 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// trail is which versions of the table this member knows to follow from the ones before (rule R16). An old copy put
-// over the table is noticed by a member that has seen all versions, or that learns from the Leases what it missed. It
-// may go unnoticed by a member that reads only the latest version: by then the epochs that the copy hides may be
-// reached again.
+// trail tracks which versions of the table are proven to follow from the ones before (rule R16). A member that has seen
+// all versions, or learns from the Leases what it missed, notices an old copy that was put over the table. A member
+// that reads only the latest version may miss it: by then new versions may have reached the epochs that the copy hides.
 type trail struct {
-	// known is the latest version that is known to follow.
-	known string
-	// begun is the version at which the watch restarted, later than known. last is the latest version that it has shown
-	// since. Both are empty while the watch goes on from known.
+	// proven is the latest version that is proven to follow.
+	proven string
+	// begun is the version at which the watch restarted, later than proven. last is the latest version that it has shown
+	// since then. Both are empty while the watch has not been interrupted since proven.
 	begun, last string
-	// doubted is since when the table has not been known to follow; 0: it is known.
+	// doubted is since when the table has not been proven to follow, or 0 if it is proven.
 	doubted time.Duration
 }
 
@@ -24,24 +23,23 @@ type trail struct {
 func (tr *trail) shown(e TableSeen) {
 	v := e.Snapshot.Version
 	switch {
-	case resourceversion.Compare(v, tr.known) <= 0:
+	case resourceversion.Compare(v, tr.proven) <= 0:
 	case e.Snapshot.Missing():
-		tr.known, tr.begun, tr.last = v, "", "" // whatever comes next starts here
+		tr.proven, tr.begun, tr.last = v, "", "" // later versions start here
 	case e.Listed:
 		tr.begun, tr.last = v, v
 	case tr.begun == "":
-		tr.known = v
+		tr.proven = v
 	default:
 		tr.last = later(tr.last, v)
 	}
 }
 
-// vouch records a version that is known to follow for another reason: Leases were read after it was seen, or this
-// member wrote it.
+// vouch records a version that is proven in another way: Leases were read after it was seen, or this member wrote it.
 func (tr *trail) vouch(version string) {
-	tr.known = later(tr.known, version)
-	if tr.begun != "" && resourceversion.Compare(tr.begun, tr.known) <= 0 {
-		tr.known = later(tr.known, tr.last)
+	tr.proven = later(tr.proven, version)
+	if tr.begun != "" && resourceversion.Compare(tr.begun, tr.proven) <= 0 {
+		tr.proven = later(tr.proven, tr.last)
 		tr.begun, tr.last = "", ""
 	}
 }
@@ -53,17 +51,17 @@ func later(a, b string) string {
 	return a
 }
 
-// follows says that the table is known to follow from the ones before. If it is not, this member does not write on top
-// of it and deletes no Lease because of it. It still believes what the table says of its own slots: nobody else gives
-// those up while its Lease is there.
+// follows reports whether the table is proven to follow from the ones before. If it is not, this member does not write
+// on top of it and deletes no Lease because of it. It still uses what the table contains about its own slots, since no
+// other member gives those up while its Lease exists.
 func (m *Member) follows() bool {
-	return resourceversion.Compare(m.snap.Version, m.trail.known) <= 0
+	return resourceversion.Compare(m.snap.Version, m.trail.proven) <= 0
 }
 
-// asksLeases says that this member must read all Leases to be sure of the table. Usually the watch of the table proves
-// it in a moment. It does not for a newcomer, after the watch restarted, or while it is silent.
+// asksLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table proves
+// it in a moment. It does not for a newcomer, after the watch restarted, or while the watch is silent.
 func (m *Member) asksLeases() bool {
 	doubted := m.table() != nil && !m.follows()
 	silent := m.waited(&m.trail.doubted, doubted, m.cfg.RetryPeriod)
-	return doubted && (m.trail.known == "" || m.trail.begun != "" || silent)
+	return doubted && (m.trail.proven == "" || m.trail.begun != "" || silent)
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has what the planner sees of a member.
+// This file implements the planner's view of a member.
 
-// view is what this member sees now.
 func (m *Member) view() planner.View {
 	return planner.View{
 		Config: &m.rules, Local: local{m}, Now: m.now.Mono, Wall: m.now.Wall, Table: m.table(), Version: m.snap.Version,
@@ -38,7 +37,7 @@ func (m *Member) rank() int {
 	return m.candidates.Rank(m.cfg.Self.ID, m.cfg.LeaseDuration, m.snap.Version, t, m.dead, silent)
 }
 
-// predecessor returns the ID of the member that ran in this container before it was restarted, or "".
+// predecessor returns the ID of the member that ran in this container before a restart, or "".
 func (m *Member) predecessor() string {
 	if m.phase != joining {
 		return ""
@@ -48,7 +47,7 @@ func (m *Member) predecessor() string {
 	return p.ID
 }
 
-// local answers the planner's questions.
+// local implements planner.Local.
 type local struct{ *Member }
 
 func (l local) Dead(id string) bool { return l.dead(id) }
@@ -59,7 +58,7 @@ func (l local) OnTime(id string) bool { return l.renewsOnTime(id) }
 
 func (l local) Seen(id string) bool { return l.watch.others[id] != nil }
 
-// aliveAfter is how many renewals of another member must be seen. The first one may be older than the list.
+// aliveAfter is how many renewals of another member prove that it is alive. The first one seen may predate the list.
 const aliveAfter = 2
 
 func (l local) Alive(id string) bool {
@@ -67,8 +66,8 @@ func (l local) Alive(id string) bool {
 	return o != nil && !o.missing && o.renewals >= aliveAfter
 }
 
-// WritesEnd counts from the other one's last renewal. What was announced counts from the start of that renewal, by a
-// clock that may be a thirteenth slower than this member's. So it is over when a lease is.
+// WritesEnd counts from the other member's last renewal. What its Lease announced counts from the start of that
+// renewal, by a clock that may run a thirteenth slower than this member's. So after a whole lease it is over.
 func (l local) WritesEnd(id string) time.Duration {
 	o := l.watch.others[id]
 	if o == nil {
@@ -102,8 +101,8 @@ func (l local) TooOld(format int) (id string) {
 	return id
 }
 
-// olderLease is true for the Lease of a process which does not read the newest format, and sees no table that it could
-// go by.
+// olderLease reports whether a Lease is from a process that does not read the newest format and sees no table that it
+// could use.
 func olderLease(l Lease) bool { return l.Format < table.Format && l.Epoch == 0 && l.TableUID == "" }
 
 func (l local) Slot(s slot.Slot) planner.Slot {

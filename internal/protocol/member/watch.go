@@ -7,64 +7,64 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// watch is what the member knows of other members' Leases (rule R1).
+// watch is this member's view of the other members' Leases (rule R1).
 //
 // Waits for others are measured in heard time. Heard time advances when the member sees its own renewal come back
-// through the watch by which it judges the others. That proves that it renews and that it reads. So when the member
-// stalls, or its watch lags, its judgment is delayed as much as its view.
+// through the watch that shows the others' Leases. That proves that it renews and reads. So when the member stalls, or
+// its watch lags, its judgment of others is delayed by as much.
 type watch struct {
 	serial uint64
 	all    bool
 	ids    []string
-	// complete: the first answer to the current request has come.
+	// complete: the current watch has delivered its first answer.
 	complete bool
-	// since is the version of the table that was known when the request was made. What the watch shows is newer.
+	// since is the version of the table when the watch was requested. The watch shows newer Leases.
 	since string
 	heard time.Duration
-	// echo is when the member's own Lease was last seen to change.
+	// echo is when this member's own Lease was last seen to change.
 	echo    time.Duration
 	version string
 	others  map[string]*other
-	// step is by how much the last echo advanced heard. capped: that was less than the time that passed.
+	// step is by how much the last echo advanced heard. capped is set if more time had passed.
 	step   time.Duration
 	capped bool
-	// suspects says that at the last echo some Lease had been silent for nearly a lease.
+	// suspects is set if at the last echo some Lease had been silent for nearly a lease.
 	suspects bool
 }
 
-// other is what is known of another member's Lease.
+// other is the state of another member's Lease.
 type other struct {
 	lease   Lease
 	missing bool
-	// renewals counts those seen, up to aliveAfter.
+	// renewals counts the renewals seen, up to aliveAfter.
 	renewals int
-	// since is the heard time at which the Lease was last seen to change. It is pending until the next echo, so that a
-	// change never gets a time before it was seen.
+	// since is the heard time at which the Lease was last seen to change. It is pending until the next echo, so that it is
+	// never too early.
 	since   time.Duration
 	pending bool
 	// seen is when the change was seen, as Time.Mono.
 	seen time.Duration
-	// shut is the heard time at which the Lease was first seen to say "shut" after its gate may have been open. Until the
-	// next echo it is shutting.
+	// shut is the heard time at which the Lease was first seen with "shut" after its gate may have been open. Until the
+	// next echo shutting is set instead.
 	shut     time.Duration
 	shutting bool
-	// older: it was seen to renew or create its Lease, and cannot read the newest format (rules R18, R19).
+	// older is set if the process was seen to create or renew its Lease, and cannot read the newest format (rules R18,
+	// R19).
 	older bool
 }
 
 func newWatch() watch { return watch{others: map[string]*other{}} }
 
-// chooseWatch asks for the Leases that this member has to see. Planners, newcomers and members in recovery watch all of
-// them. Others watch the planners and the members that they hand slots to, so that the load on the API server stays
-// O(members).
+// chooseWatch selects the Leases to watch. Planners, newcomers and members in recovery watch all of them. Others watch
+// the planners and the members that they hand slots to, which keeps the load on the API server at O(members).
 func (m *Member) chooseWatch() {
 	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.recovery.on {
 		return
 	}
 	if m.unfit.err != nil && !m.recovery.on {
-		return // who plans is not known, so it watches what it watched
+		return // the planners are unknown, so keep the watch
 	}
-	// A newcomer reads all Leases once, for the epochs that they tell (rule R16).
+	// A newcomer reads all Leases once, for their epochs (rule R16).
 	asks := m.asksLeases()
 	all := m.recovery.on || m.phase == joining || m.rank() >= 0 || asks
 	var ids []string
@@ -88,7 +88,7 @@ func (m *Member) watchedIDs() []string {
 		return nil
 	}
 	ids := []string{m.cfg.Self.ID}
-	ids = append(ids, m.candidates.Shortlist(m.snap.Version, t, m.dead)...) // also those held dead: they may come back
+	ids = append(ids, m.candidates.Shortlist(m.snap.Version, t, m.dead)...) // including the dead, which may come back
 	for _, r := range t.Runs {
 		if r.Owner == m.cfg.Self.ID && r.Next != "" {
 			ids = append(ids, r.Next)
@@ -110,7 +110,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	for _, l := range e.Leases {
 		seen[l.ID] = true
 		if l.TableUID != "" && l.Epoch > m.epochs[l.TableUID] {
-			m.epochs[l.TableUID], m.toldAt = l.Epoch, m.now.Mono
+			m.epochs[l.TableUID], m.epochsAt = l.Epoch, m.now.Mono
 		}
 		if l.ID == m.cfg.Self.ID {
 			echoed = m.echoed(l) || echoed
@@ -124,12 +124,12 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
 			was := *o
 			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
-			// What a list shows may be left of a process that has ended.
+			// A Lease in a list may be left over from a process that has ended.
 			o.older = olderLease(l) && (was.lease.UID == l.UID || m.watch.complete && !e.Complete)
 			if was.lease.UID == l.UID {
 				o.renewals = min(was.renewals+1, aliveAfter)
 			}
-			// A member that knows no table has not worked by one.
+			// A member that has seen no table has not worked.
 			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
 				o.shutting = true
 			}
@@ -148,7 +148,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 				if m.watch.all || slices.Contains(m.watch.ids, id) {
 					m.missing(id, false)
 				} else {
-					delete(m.watch.others, id) // if it is watched again, its wait starts again (rule R3)
+					delete(m.watch.others, id) // if it is watched again, its wait restarts (rule R3)
 				}
 			}
 		}
@@ -164,7 +164,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	}
 }
 
-// expectMembers records as missing the members that are watched but have no Lease.
+// expectMembers records watched members without a Lease as missing.
 func (m *Member) expectMembers() {
 	t := m.table()
 	if t == nil {
@@ -178,10 +178,10 @@ func (m *Member) expectMembers() {
 	}
 }
 
-// echoed records that the member's own renewal came back. It says whether it was a new one.
+// echoed records that this member's own renewal came back. It reports whether it was a new one.
 func (m *Member) echoed(l Lease) bool {
 	if l.UID != m.lease.mine.UID {
-		m.lease.next = m.now.Mono // somebody replaced it: renew to find out
+		m.lease.next = m.now.Mono // it was replaced: renew to find out
 		return false
 	}
 	if l.Version == m.watch.version {
@@ -201,7 +201,7 @@ func (m *Member) echoed(l Lease) bool {
 	return true
 }
 
-// settlePending dates, at an echo, what was seen since the last one.
+// settlePending sets, at an echo, the heard time of what was seen since the last one.
 func (m *Member) settlePending() {
 	m.watch.suspects = false
 	for _, o := range m.watch.others {
@@ -212,7 +212,7 @@ func (m *Member) settlePending() {
 		if o.pending {
 			o.pending, o.since = false, m.watch.heard
 			if !m.watch.capped && o.seen > 0 {
-				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo proves that the watch showed all since then
+				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo proves that the watch kept up since then
 			}
 		}
 		if o.shutting {
@@ -224,10 +224,10 @@ func (m *Member) settlePending() {
 	}
 }
 
-// missing records that a watched Lease is not there. The first sight restarts the wait: the member may be about to end,
-// or somebody deleted the Lease by hand. From then on the Lease counts as unchanged (rule R1). The wait does not
-// restart if the member was held dead before and the watch is gapless, so that no renewal can have been missed. Then
-// another planner has deleted the Lease, and may die before it expels the member.
+// missing records that a watched Lease does not exist. The first sight restarts the wait: the member may be ending, or
+// a person deleted the Lease. From then on the Lease counts as unchanged (rule R1). The wait does not restart if the
+// member was held dead before and the watch is gapless, so that no renewal can have been missed. Then another planner
+// has deleted the Lease, and may die before it expels the member.
 func (m *Member) missing(id string, gapless bool) {
 	if id == m.cfg.Self.ID {
 		m.lease.next = m.now.Mono
@@ -244,7 +244,7 @@ func (m *Member) missing(id string, gapless bool) {
 	}
 }
 
-// silence is the heard time since another member's Lease last changed, 0 for a Lease that was never seen.
+// silence returns the heard time since another member's Lease last changed, or 0 for a Lease that was never seen.
 func (m *Member) silence(id string) time.Duration {
 	o := m.watch.others[id]
 	if o == nil || o.pending {
@@ -253,18 +253,18 @@ func (m *Member) silence(id string) time.Duration {
 	return m.watch.heard - o.since
 }
 
-// dead says that this member holds another one dead (rule R1).
+// dead reports whether this member holds another one dead (rule R1).
 func (m *Member) dead(id string) bool {
 	return id != m.cfg.Self.ID && (m.toExpel[id] || m.silence(id) >= m.silenceLimit(id))
 }
 
-// renewing says that another member was lately seen to renew. A missing Lease does not renew (rule R6).
+// renewing reports whether another member was lately seen to renew. A missing Lease does not renew (rule R6).
 func (m *Member) renewing(id string) bool {
 	o := m.watch.others[id]
 	return o != nil && !o.missing && m.silence(id) < m.cfg.RenewDeadline
 }
 
-// renewsOnTime says that another member misses no renewal. Others may be alive, but are no good choice for slots.
+// renewsOnTime reports whether another member misses no renewal. Members that do may be alive, but should get no slots.
 func (m *Member) renewsOnTime(id string) bool {
 	o := m.watch.others[id]
 	return o != nil && !o.missing && m.silence(id) < m.period()*5/2

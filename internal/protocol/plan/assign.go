@@ -10,47 +10,47 @@ import (
 // maxWeight keeps products of weights and slots far from overflow.
 const maxWeight = 1 << 20
 
-// Member owns slots, or may get some.
+// Member is a member that owns slots or may get some.
 type Member struct {
 	// ID is unique and not empty.
 	ID string
-	// Weight scales the fair share, from 1 to 1<<20. A weight outside counts as the nearest of the two.
+	// Weight scales the fair share, from 1 to 1<<20. Weights outside the range are clamped.
 	Weight int
-	// Receives says that the member may get slots. A member that neither receives nor leaves keeps what it has, up to its
+	// Receives is set if the member may get slots. A member that neither receives nor leaves keeps its slots, up to its
 	// fair share.
 	Receives bool
-	// Leaves says that all slots of the member must go elsewhere. Such a member does not receive.
+	// Leaves is set if all slots of the member must go elsewhere. Such a member does not receive.
 	Leaves bool
-	// Prefer marks the members of the latest joiner's build. While Input.Tolerant, slots that must move go to them first,
-	// up to 1.25 times their fair share (rule R9). Otherwise it means nothing.
+	// Prefer is set for members of the latest joiner's build. While Input.Tolerant, slots that must move go to these
+	// members first, up to 1.25 times their fair share (rule R9). Otherwise Prefer is ignored.
 	Prefer bool
 }
 
-// Input is what Assign looks at. It is not changed.
+// Input is the input of Assign, which does not change it.
 type Input struct {
-	// Owners has an entry for each slot, at most slot.MaxCount: the owner once the moves under way are done. Empty:
-	// nobody. An ID that is not in Members counts as a leaver's.
+	// Owners has an entry for each slot: its owner once the current moves are done, or "". An ID that is not in Members
+	// counts as a leaver's. There are at most slot.MaxCount slots.
 	Owners []string
 	// Moving are the slots that are already moving. They stay with Owners[s] unless that member leaves or is gone.
 	Moving slot.Set
 	// Members are the members, in any order.
 	Members []Member
-	// Tolerant says that a rollout is going on, so most slots will soon move once more. A member with at most 1.25 times
-	// its fair share gives up nothing. (That limit is rounded down, but is at least the fair share rounded up.)
+	// Tolerant is set during a rollout, when most slots will soon move again. A member with at most 1.25 times its fair
+	// share then gives up nothing. (The limit is rounded down, but is at least the fair share rounded up.)
 	Tolerant bool
-	// Only, unless empty, is the only member whose slots may move. All other slots stay as they are, even those that
-	// nobody owns. A leaver plans its own moves with it. (A member that stays may plan with it too. But since all others
-	// count with what they have, each plan may take one more slot from it, by rounding.)
+	// Only, unless empty, is the only member whose slots may move. All other slots stay as they are, even those without an
+	// owner. A leaver uses it to plan its own moves. (A member that stays may also use it. But since the other members
+	// count with the slots that they have, rounding may take one more slot from it in each plan.)
 	Only string
 }
 
-// Values of assignment.own that are no index of a member.
+// Values of assignment.own that are not an index of a member.
 const (
 	free    = -1 // must get an owner
 	foreign = -2 // may not move, and its owner does not count
 )
 
-// assignment is the work in progress. Members that leave are not in it: their slots are free.
+// assignment is the work in progress. It excludes members that leave: their slots are free.
 type assignment struct {
 	members []Member // by rising ID
 	own     []int    // per slot: index into members, free or foreign
@@ -59,15 +59,15 @@ type assignment struct {
 	pinned  []int    // per member: slots of have that are fixed
 }
 
-// Assign returns the owner of every slot: Input.Owners with the fewest changes after which
+// Assign returns the owner of every slot. It makes the fewest changes to Input.Owners that lead to this:
 //
-//   - every slot has an owner that does not leave. If no member receives, the slots of leavers and those without owner,
-//     and only those, have no owner.
-//   - every member that receives has its fair share, rounded up or down. The fair share is the member's weight times a
-//     level that is the same for all, such that all slots are handed out. But a member that does not receive has at
-//     most what it has now, and each member has at least what is moving to it (weighted max-min fairness).
-//   - while Tolerant, instead of fair shares: nobody gives up more than Tolerant says. Members below their fair share
-//     take only what must move anyway, the lowest first.
+//   - Every slot has an owner that does not leave. If no member receives, the slots of leavers and those without an
+//     owner, and no others, end without an owner.
+//   - Every member that receives has its fair share, rounded up or down. The fair share is the member's weight times a
+//     common level that hands out all slots. But a member that does not receive gets no more than it has, and each
+//     member has at least the slots that are moving to it (weighted max-min fairness).
+//   - While Tolerant, members give up slots only as Tolerant allows. Members below their fair share take only what must
+//     move anyway, the lowest first.
 //
 // The result is a new slice. It is a function of the input, and the order of Members does not matter.
 func Assign(in Input) []string {
@@ -80,7 +80,7 @@ func Assign(in Input) []string {
 	return a.owners(in.Owners)
 }
 
-// owners returns who owns the slots, of which these were the owners.
+// owners returns the resulting owners. before are the owners in the input.
 func (a *assignment) owners(before []string) []string {
 	out := slices.Clone(before)
 	for s, o := range a.own {

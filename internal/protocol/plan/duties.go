@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// DutyInput is what AssignDuties looks at. It is not changed.
+// DutyInput is the input of AssignDuties, which does not change it.
 type DutyInput struct {
-	// Owners has an entry for each duty: the owner once the moves under way are done. Empty: nobody. An ID that is not in
-	// Members counts as a leaver's.
+	// Owners has an entry for each duty: its owner once the current moves are done, or "". An ID that is not in Members
+	// counts as a leaver's.
 	Owners []string
-	// Moving says which duties are already moving. They stay with their owner unless that member leaves or is gone.
+	// Moving marks the duties that are already moving. They stay with their owner unless that member leaves or is gone.
 	Moving []bool
-	// Members are as in Input, in any order. Weights mean nothing here.
+	// Members are as in Input, in any order. Weights are ignored.
 	Members []Member
-	// Can says whether a member, by its index in Members, can do a duty.
+	// Can reports whether a member, by its index in Members, can do a duty.
 	Can func(member, duty int) bool
-	// Tolerant and Only are as in Input. While Tolerant, only what must move does.
+	// Tolerant and Only are as in Input. While Tolerant, only duties that must move do.
 	Tolerant bool
 	Only     string
 }
 
-// AssignDuties returns the owner of every duty: Input.Owners with few changes, after which
+// AssignDuties returns the owner of every duty. It makes few changes to Input.Owners that lead to this:
 //
-//   - every duty that a receiving member can do has an owner that does not leave; the others of leavers have none.
-//   - no duty can move so that two members' numbers of duties become more even, not even if others move on in turn. So
-//     where all members can do all duties, their numbers differ by one at most.
-//   - while Tolerant, what must move goes to preferred members up to the average, and then to those with the fewest
+//   - Every duty that a receiving member can do has an owner that does not leave. Leavers' other duties have none.
+//   - No move of a duty, nor a chain of moves would make two members' numbers of duties more even. So where all members
+//     can do all duties, their numbers differ by at most one.
+//   - While Tolerant, what must move goes to preferred members up to the average, and then to those with the fewest
 //     duties. Nothing else moves.
 //
-// This is the problem of semi-matching in bipartite graphs. A semi-matching has the least sum of squares if and only if
-// it has no cost-reducing path (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite graphs and load balancing,
-// 2006). It starts from the present owners and takes the shortest such paths, so that few duties move.
+// The problem is semi-matching in bipartite graphs. A semi-matching has the least sum of squares if and only if it has
+// no cost-reducing path (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite graphs and load balancing, 2006).
+// The algorithm starts from the current owners and takes the shortest such paths, so that few duties move.
 //
 // The result is a new slice. It is a function of the input, and the order of Members does not matter.
 func AssignDuties(in DutyInput) []string {
@@ -59,7 +59,7 @@ func AssignDuties(in DutyInput) []string {
 	return out
 }
 
-// duties is the work in progress. Its members are indices of in.Members.
+// duties is the work in progress. It refers to members by their index in in.Members.
 type duties struct {
 	in    DutyInput
 	order []int  // the members that do not leave, by rising ID
@@ -122,7 +122,7 @@ func (d *duties) takes(member, duty int) bool {
 	return d.in.Members[member].Receives && d.in.Can(member, duty)
 }
 
-// best returns the member that should get a free duty; -1 if no member can do it.
+// best returns the member that should get a free duty, or -1 if no member can do it.
 func (d *duties) best(duty int) int {
 	best := -1
 	first := func(m int) bool { return d.in.Tolerant && d.in.Members[m].Prefer && d.load[m] < d.fair }
@@ -138,8 +138,8 @@ func (d *duties) best(duty int) int {
 	return best
 }
 
-// even moves duties along a shortest cost-reducing path: from a member to another that has at least two duties less. It
-// says whether there was one. Of several paths it takes one that begins at the member with the most duties.
+// even moves duties along a shortest cost-reducing path, from a member to one with at least two duties fewer. Of
+// several paths it takes one from the member with the most duties. It reports whether there was one.
 func (d *duties) even() bool {
 	least := math.MaxInt
 	for _, m := range d.order {
@@ -169,7 +169,7 @@ func (d *duties) even() bool {
 // step moves a duty to a member.
 type step struct{ duty, to int }
 
-// path searches breadth first.
+// path searches for a cost-reducing path breadth first.
 func (d *duties) path(source int) []step {
 	came := make([]step, len(d.in.Members))
 	rest := slices.DeleteFunc(slices.Clone(d.order), func(m int) bool { return m == source || !d.able[m] })
@@ -192,8 +192,7 @@ func (d *duties) path(source int) []step {
 	return nil
 }
 
-// reach returns the members among the rest that can take a duty of a member, by rising ID. They are not in the rest any
-// more.
+// reach removes from rest the members that can take a duty of the member from, and returns them by rising ID.
 func (d *duties) reach(from int, came []step, rest *[]int) []int {
 	var found []int
 	for duty, o := range d.own {
@@ -213,7 +212,7 @@ func (d *duties) reach(from int, came []step, rest *[]int) []int {
 	return found
 }
 
-// trace returns the steps of the path from the source, the last one first, so that no member has two too many.
+// trace returns the steps of the path from source, last step first, so that no member is ever two above its number.
 func (d *duties) trace(came []step, source, to int) (path []step) {
 	for to != source {
 		s := came[to]

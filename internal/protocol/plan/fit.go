@@ -6,22 +6,22 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// FitInput is what Fit looks at. It is not changed.
+// FitInput is the input of Fit, which does not change it.
 type FitInput struct {
-	// Owners and Target have an entry for each slot: the owner now, and the one that a plan wants.
+	// Owners and Target have an entry for each slot: its current owner and the owner in the plan.
 	Owners, Target []string
-	// Stays says that slots of a member need no other owner. Receives are the members that may get slots.
+	// Stays reports whether a member can keep its slots. Receives are the members that may get slots.
 	Stays    func(id string) bool
 	Receives []string
-	// Instead says whether a member may get slot s in place of Target[s].
+	// Instead reports whether a member may get slot s in place of Target[s].
 	Instead func(s int, id string) bool
-	// Room is how many slots more a member can take. Members that are not in it can take any number.
+	// Room is how many more slots a member can take. A member without an entry can take any number.
 	Room map[string]int
 }
 
-// Fit returns the target with no more slots for any member than it has room for. A slot that needs an owner, and does
-// not fit where it should go, goes to the member with most room. Only if none has room it gets no owner: then it is
-// among the slots that wait. Other slots that do not fit stay where they are.
+// Fit reduces the target to the slots that members have room for. A slot that needs an owner and does not fit with its
+// target goes to the member with the most room. If no member has room, the slot gets no owner and is in waits. Other
+// slots that do not fit stay where they are.
 func Fit(in FitInput) (owners []string, waits slot.Set) {
 	owners = slices.Clone(in.Target)
 	left := make(map[string]int, len(in.Receives))

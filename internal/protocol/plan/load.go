@@ -7,55 +7,55 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// LoadInput is what AssignByLoad looks at. It is not changed.
+// LoadInput is the input of AssignByLoad, which does not change it.
 type LoadInput struct {
 	Input
-	// Load is what each slot costs its owner, in thousandths of a worker that it keeps busy, from 0 to MaxLoad; a load
-	// outside counts as the nearest of the two. nil: nobody knows, and slots count as equal.
+	// Load is the cost of each slot to its owner, in thousandths of a busy worker, from 0 to MaxLoad. Loads outside the
+	// range are clamped. It is nil if loads are unknown. Slots then count as equal.
 	Load []int64
-	// Moves is how many slots may move, to even loads out, between members that have slots already; 0: none. Begin says
-	// that loads were even enough until now, so that they must differ by more for the first move than for the next ones
-	// (hysteresis).
+	// Moves is how many slots may move between members that already have slots, in order to even out loads. Begin is set
+	// if loads were even enough so far: the first move then needs a larger difference than later ones (hysteresis).
 	Moves int
 	Begin bool
-	// Resting are slots that are not moved to even loads out.
+	// Resting are slots that must not move to even out loads.
 	Resting slot.Set
 }
 
 const (
 	// MaxLoad is the largest load of a slot.
 	MaxLoad = 1_000_000
-	// evenAt and unevenAt are the hysteresis: loads are evened out once a member has 1.2 times the mean, until none has
-	// more than 1.05 times.
+	// evenAt and unevenAt are the hysteresis, in percent of the mean: loads are evened out once a member has 120 % of the
+	// mean, until none has more than 105 %.
 	evenAt, unevenAt, hundred = 105, 120, 100
-	// least is how much more than the mean a member must have, in thousandths of a worker, so that anything is evened
-	// out, and gain how much less the larger load of two members must be after a move: what costs little is not worth a
-	// list and a drain.
+	// least is how far above the mean a member's load must be before anything is evened out, in thousandths of a worker.
+	// gain is by how much a move must reduce the larger of two loads. Smaller differences are not worth a list and a
+	// drain.
 	least, gain = 100, 10
-	// mostSlots limits the slots of a member to twice its fair share by number, whatever their load: its memory grows
+	// mostSlots limits a member's slots to twice its fair share by number, whatever their load, since its memory grows
 	// with their objects.
 	mostSlots = 2
-	// grain is how many times more the loads of all slots weigh than their number. The number counts a little, so that
-	// slots without load are spread, too.
+	// grain is how much more the loads of all slots weigh than their number. The number counts a little, so that slots
+	// without load are also spread.
 	grain = 16
 )
 
-// AssignByLoad is Assign for slots that are not equal (rule R21). It returns Input.Owners with few changes, after which
+// AssignByLoad is Assign for slots with different loads (rule R21). It makes few changes to Input.Owners that lead to
+// this:
 //
-//   - every slot has an owner that does not leave, as with Assign;
-//   - a member that receives and had no slots has about its fair share of the loads. Members with more than theirs give
-//     it up, but none does while Tolerant;
-//   - slots that had to move are with the members that have least of their fair shares. While Tolerant, they are with
-//     the preferred ones first, up to 1.25 times their share;
-//   - at most Moves others have moved, each from the member with the largest load, for its weight, to the one with the
-//     smallest, such that the larger one of the two becomes smaller. So slots of which one has more load than a fair
-//     share end alone.
+//   - Every slot has an owner that does not leave, as with Assign.
+//   - A member that receives and had no slots has about its fair share of the loads. Members above theirs give up slots
+//     for it, but not while Tolerant.
+//   - Slots that had to move are with members furthest below their fair shares. While Tolerant, they go to preferred members
+//     first, up to 1.25 times their share.
+//   - At most Moves other slots have moved, each from the member with the largest load for its weight to the one with
+//     the smallest, if the larger of the two loads becomes smaller. So a slot with more load than a fair share ends up
+//     alone.
 //
-// Nobody gets more than twice its fair share by number. If loads are not known, slots that must move are spread evenly,
-// whatever the members have: who has few slots may have heavy ones.
+// No member gets more than twice its fair share by number. If loads are unknown, slots that must move are spread
+// evenly, whatever the members own: a member with few slots may have heavy ones.
 //
 // evened are the slots that the last step moved. The result is a function of the input, and the order of Members does
-// not matter. The last step is a greedy one, as in Graham's rule for makespans (1969), from the present owners.
+// not matter. The last step is greedy, as in Graham's rule for makespans (1969), from the current owners.
 func AssignByLoad(in LoadInput) (owners []string, evened slot.Set) {
 	l := newLoads(in)
 	if !slices.ContainsFunc(l.members, func(m Member) bool { return m.Receives }) {
@@ -81,7 +81,7 @@ type loads struct {
 	most []int       // per member: the largest number of slots
 	fair []int64     // per member: its share of the costs
 	take []int64     // per member: how much of the free slots' costs it should get
-	was  map[int]int // who gave up which slot for members that have none
+	was  map[int]int // by slot: the member that gave it up for members without slots
 }
 
 func newLoads(in LoadInput) *loads {
@@ -108,11 +108,11 @@ func newLoads(in LoadInput) *loads {
 	return l
 }
 
-// takesPart says that a member shares the load: it may get slots, or keeps those that it has.
+// takesPart reports whether a member shares the load: it may get slots, or keeps its slots.
 func (l *loads) takesPart(m int) bool { return l.members[m].Receives || l.have[m] > 0 }
 
-// measure computes fair shares. A slot that costs more than a fair share is its owner's whole share, and the others
-// share the rest.
+// measure computes fair shares. A slot that costs more than a fair share is its owner's whole share, and the other
+// members share the rest.
 func (l *loads) measure() {
 	var costs []int
 	all, weights, slotsOf := int64(0), int64(0), 0
@@ -157,7 +157,7 @@ func (l *loads) measure() {
 			l.fair[o] = l.cost[s]
 		}
 	}
-	for again := true; again; { // who takes no more counts with what it has, if that is less than its share
+	for again := true; again; { // a member that does not receive counts with its own load, if that is less than its share
 		again = false
 		for m := range l.members {
 			w := int64(l.members[m].Weight)
@@ -176,10 +176,10 @@ func (l *loads) measure() {
 	}
 }
 
-// joins says that a member gets its first slots.
+// joins reports whether a member gets its first slots.
 func (l *loads) joins(m int) bool { return l.members[m].Receives && l.have[m] == 0 }
 
-// admit frees slots for members that have none, and sets what those take.
+// admit frees slots for members without slots, and sets how much those take.
 func (l *loads) admit() {
 	need, excess := int64(0), int64(0)
 	var donors []int
@@ -200,7 +200,7 @@ func (l *loads) admit() {
 		slices.SortStableFunc(donors, func(x, y int) int {
 			return cmp.Compare(l.sum[y]-l.fair[y], l.sum[x]-l.fair[x])
 		})
-		due, given := int64(0), int64(0) // so that small parts of many donors add up
+		due, given := int64(0), int64(0) // running sums, so that small parts of many donors add up
 		for _, m := range donors {
 			due += part(need, l.sum[m]-l.fair[m], excess)
 			given += l.release(m, due-given)
@@ -209,7 +209,7 @@ func (l *loads) admit() {
 	l.atLeastOne()
 }
 
-// atLeastOne frees a slot for each member that has none, of members that have two or more.
+// atLeastOne frees a slot for each member without slots, from members that have two or more.
 func (l *loads) atLeastOne() {
 	there := 0
 	for _, o := range l.own {
@@ -230,7 +230,8 @@ func (l *loads) atLeastOne() {
 	}
 }
 
-// spare returns the slot that costs about so much of the member with most slots; -1: no member can spare one.
+// spare returns the slot whose cost is nearest to much, from the member with the most slots, or -1 if no member can
+// spare one.
 func (l *loads) spare(much int64) int {
 	best := -1
 	for s, o := range l.own {
@@ -247,13 +248,13 @@ func (l *loads) spare(much int64) int {
 
 func distance(x, y int64) int64 { return max(x-y, y-x) }
 
-// free takes a slot from its owner, for members that have none.
+// free takes a slot from its owner, for members without slots.
 func (l *loads) free(s int) {
 	l.was[s] = l.own[s]
 	l.move(s, free)
 }
 
-// move gives a slot to another owner, which may be free, as may the one that has it.
+// move gives a slot to another owner. Both the new and the old owner may be free.
 func (l *loads) move(s, to int) {
 	if from := l.own[s]; from >= 0 {
 		l.sum[from] -= l.cost[s]
@@ -265,7 +266,7 @@ func (l *loads) move(s, to int) {
 	}
 }
 
-// freed is what the free slots cost.
+// freed returns the cost of the free slots.
 func (l *loads) freed() (cost int64) {
 	for s, o := range l.own {
 		if o == free {
@@ -275,10 +276,10 @@ func (l *loads) freed() (cost int64) {
 	return cost
 }
 
-// release frees slots of a member, from the ends of its runs, that cost about so much.
+// release frees slots of a member with a total cost of about much, from the ends of its runs.
 func (l *loads) release(m int, much int64) (given int64) {
 	runs := slices.DeleteFunc(l.slotRuns(nil), func(r run) bool { return r.owner != m || r.fixed })
-	// Whole small runs first: then the member has fewer. Of equal ones the last.
+	// Whole small runs first, which leaves the member fewer. Of equal ones the last.
 	slices.SortFunc(runs, func(x, y run) int {
 		return cmp.Or(cmp.Compare(x.len(), y.len()), cmp.Compare(y.first, x.first))
 	})
@@ -319,7 +320,7 @@ func (l *loads) spread() {
 	}
 }
 
-// first gives a member that got none its first slot: of those that had to move, from one that has two or more.
+// first gives a member without slots its first slot: one of those that had to move, from a member with two or more.
 func (l *loads) first(m int, moved []bool) {
 	best := -1
 	for s, o := range l.own {
@@ -335,7 +336,7 @@ func (l *loads) first(m int, moved []bool) {
 	}
 }
 
-// quotas sets what members take of the free slots.
+// quotas sets how much members take of the free slots.
 func (l *loads) quotas() {
 	left := l.freed()
 	if l.in.Tolerant {
@@ -357,8 +358,8 @@ func (l *loads) quotas() {
 	l.share(left, func(m int) int64 { return int64(l.members[m].Weight) }, true)
 }
 
-// share has the members that receive take so much, by what each asks for, and returns what is left. Only with more do
-// they take more than they ask for.
+// share distributes much among the members that receive, by what each asks for, and returns the rest. Only with more do
+// members take more than they ask for.
 func (l *loads) share(much int64, asks func(m int) int64, more bool) (left int64) {
 	all := int64(0)
 	for m := range l.members {
@@ -381,16 +382,16 @@ func (l *loads) share(much int64, asks func(m int) int64, more bool) (left int64
 	return much - given
 }
 
-// part is all × some / of. The product may be larger than an int64.
+// part is all × some / of, computed in floating point since the product may overflow an int64.
 func part(all, some, of int64) int64 { return int64(float64(all) * (float64(some) / float64(of))) }
 
-// may says that a member may get a free slot. What somebody gave up is for members that had none, or stays.
+// may reports whether a member may get a free slot. A slot that was given up goes to a member without slots, or back.
 func (l *loads) may(m, s int) bool {
 	was, gave := l.was[s]
 	return l.members[m].Receives && (!gave || l.joins(m)) || gave && m == was
 }
 
-// wants says that a member should get another slot.
+// wants reports whether a member should get another slot.
 func (l *loads) wants(m, s int) bool {
 	return m >= 0 && l.may(m, s) && l.n[m] < l.most[m] && 2*l.take[m] >= l.cost[s]
 }
@@ -401,7 +402,7 @@ func (l *loads) give(s, m int) {
 	l.take[m] -= l.cost[s]
 }
 
-// extend gives slots at the ends of a gap to the owners beside it.
+// extend gives slots at the ends of a gap to the adjacent owners.
 func (l *loads) extend(gap *run) {
 	if gap.first > 0 {
 		for o := l.own[gap.first-1]; gap.first <= gap.last && l.wants(o, gap.first); gap.first++ {
@@ -415,8 +416,8 @@ func (l *loads) extend(gap *run) {
 	}
 }
 
-// taker chooses a member for a slot: the one beside it, if that should get more, else one that has none, else the one
-// that should get most. If none should get more, it is the one with the least load.
+// taker chooses a member for a slot: the adjacent one if that should get more, else one without slots, else the one
+// that should get most. If none should get more, it chooses the one with the least load.
 func (l *loads) taker(s int) int {
 	if s > 0 && l.wants(l.own[s-1], s) {
 		return l.own[s-1]
@@ -450,7 +451,7 @@ func (l *loads) lighter(x, y int) int {
 
 // even moves slots between members that have some, one at a time.
 func (l *loads) even() (evened slot.Set) {
-	var rest []int // who may give: who has more, but cannot, is left out, with what it has
+	var rest []int // members that may still give slots
 	all, weights := int64(0), int64(0)
 	for m := range l.members {
 		if l.takesPart(m) {
@@ -487,8 +488,7 @@ func (l *loads) even() (evened slot.Set) {
 	return evened
 }
 
-// lightest returns the member with the least load that may get another slot; -1: there is none. They are sorted by
-// falling load.
+// lightest returns the member with the least load that may get another slot, or -1. among is sorted by falling load.
 func (l *loads) lightest(among []int) int {
 	for _, m := range slices.Backward(among) {
 		if l.members[m].Receives && l.n[m] < l.most[m] {
@@ -498,8 +498,8 @@ func (l *loads) lightest(among []int) int {
 	return -1
 }
 
-// best returns the slot whose move makes the larger one of two members' loads smallest; -1: none makes it small enough.
-// Of moves that are nearly as good, the one that leaves fewest runs.
+// best returns the slot whose move makes the larger of two members' loads smallest, or -1 if no move makes it small
+// enough. Of nearly equal moves it prefers the one that leaves the fewest runs.
 func (l *loads) best(from, to int) int {
 	if to < 0 {
 		return -1
@@ -524,7 +524,7 @@ func (l *loads) best(from, to int) int {
 	return best
 }
 
-// boundaries is how many more boundaries between owners there are when a slot moves.
+// boundaries returns how many boundaries between owners a move of the slot adds.
 func (l *loads) boundaries(s, from, to int) (more int) {
 	for _, beside := range [2]int{s - 1, s + 1} {
 		if beside < 0 || beside >= len(l.own) {

@@ -6,23 +6,22 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Part is some of the slots, and which members may own them.
+// Part is a set of slots with the members that may own them.
 type Part struct {
 	Slots slot.Set
-	// Has says which members those are. The others give their slots of this part up, and get none of them.
+	// Has reports whether a member may own them. The other members give up their slots of this part, and get none of them.
 	Has func(id string) bool
-	// Pins are parts of this one, without common slots, which fewer members still may own. A pin of which no member
-	// receives counts for nothing, but those of its members that do not leave keep what they have: they are only slow, and
-	// would get it again.
+	// Pins are disjoint subsets of this part that fewer members may own. A pin is ignored if none of its members receives.
+	// But its members that do not leave keep their slots: they are only slow, and would get them again.
 	Pins []Part
 }
 
-// receives says that a member of a part receives.
+// receives reports whether a member of the part receives.
 func (p Part) receives(members []Member) bool {
 	return slices.ContainsFunc(members, func(m Member) bool { return m.Receives && !m.Leaves && p.Has(m.ID) })
 }
 
-// kept are the slots that members of a part have, unless they leave.
+// kept returns the slots that members of the part own, unless they leave.
 func (p Part) kept(in Input) (kept slot.Set) {
 	for _, s := range p.Slots.Slots() {
 		if slices.ContainsFunc(in.Members, func(m Member) bool { return m.ID == in.Owners[s] && !m.Leaves && p.Has(m.ID) }) {
@@ -32,9 +31,9 @@ func (p Part) kept(in Input) (kept slot.Set) {
 	return kept
 }
 
-// AssignParts assigns each part by itself, with assign, which is Assign or AssignByLoad. The parts have no common
-// slots; slots of no part stay as they are. Of each part a member receives, but where no member receives at all. stays
-// says of members whose slots are all among Input.Moving that they keep them, although they may not own them.
+// AssignParts assigns each part separately with assign, which is Assign or AssignByLoad. The parts are disjoint. Slots
+// outside all parts stay as they are. A member of each part must receive, unless no member receives at all. stays
+// reports whether a member whose slots are all in Input.Moving keeps them although it may not own them.
 //
 // In each part, members have equal shares of all of its slots, pinned ones included.
 func AssignParts(
@@ -59,7 +58,7 @@ func AssignParts(
 	return owners, evened
 }
 
-// assignPart assigns the slots of a part alone, into owners.
+// assignPart assigns the slots of one part, and writes the result to owners.
 func assignPart(
 	in LoadInput, part Part, stays func(id string) bool, assign func(LoadInput) ([]string, slot.Set), owners []string,
 ) (evened slot.Set) {

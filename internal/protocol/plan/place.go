@@ -10,9 +10,9 @@ type placement struct {
 
 // place gives every free slot to a member that has to take some.
 //
-// It fills gaps between slots of takers from their ends, since that makes no new run. Gaps that vanish completely come
-// first. It packs the rest into few pieces by a greedy fit: exact fits first, then the largest taker into the largest
-// gap.
+// It fills gaps between slots of takers from their ends, which makes no new run. Gaps that can be filled completely
+// come first. It packs the rest into few pieces by a greedy fit: exact fits first, then the largest taker into the
+// largest gap.
 func (a *assignment) place(take *budget) {
 	p := &placement{assignment: a, take: take, runs: make([]int, len(a.members))}
 	for _, r := range a.slotRuns(nil) {
@@ -33,7 +33,7 @@ func (a *assignment) place(take *budget) {
 	p.pack()
 }
 
-// neighbors returns the owners beside the gap and how much they can take; -1 and 0 if there is none.
+// neighbors returns the owners beside the gap and how many slots they can take, or -1 and 0.
 func (p *placement) neighbors(gap *run) (left, right, leftTakes, rightTakes int) {
 	left, right = free, free
 	if gap.first > 0 && p.own[gap.first-1] >= 0 {
@@ -62,14 +62,14 @@ func (p *placement) give(gap *run, m, n int, atRight bool) {
 	}
 }
 
-// fillBetween fills a gap between two runs of one taker.
+// fillBetween fills a gap between two runs of the same taker.
 func (p *placement) fillBetween(gap *run) {
 	if left, right, takes, _ := p.neighbors(gap); left == right && takes >= gap.len() {
 		p.give(gap, left, gap.len(), false)
 	}
 }
 
-// fillWhole fills a gap that one neighbor can take completely. If both can, the one that it fits best takes it.
+// fillWhole fills a gap that one neighbor can take completely. If both can, the tighter fit takes it.
 func (p *placement) fillWhole(gap *run) {
 	left, right, leftTakes, rightTakes := p.neighbors(gap)
 	n := gap.len()
@@ -102,7 +102,7 @@ func (p *placement) fillEnds(gap *run) {
 	}
 }
 
-// pack hands out what the neighbors did not take.
+// pack hands out the slots that the neighbors did not take.
 func (p *placement) pack() {
 	for {
 		gap := p.largest()
@@ -131,8 +131,8 @@ func (p *placement) largest() *run {
 	return &p.gaps[best]
 }
 
-// taker chooses a member for a gap of n slots: one that it fits exactly, or else the one that takes most. Of several it
-// chooses the one with the fewest runs.
+// taker chooses a member for a gap of n slots: one that the gap fits exactly, or else the one that takes most. Of
+// several it chooses the one with the fewest runs.
 func (p *placement) taker(n int) int {
 	best, bestTakes := -1, 0
 	for m := range p.members {

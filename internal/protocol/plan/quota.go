@@ -2,7 +2,7 @@ package plan
 
 import "slices"
 
-// share is one member's part of the slots. After level its ideal size is num/den slots.
+// share is one member's share of the slots. level sets its ideal size, num/den slots.
 type share struct {
 	weight   int
 	lo, hi   int // bounds of the ideal size
@@ -13,12 +13,11 @@ func (s share) floor() int   { return s.num / s.den }
 func (s share) rest() int    { return s.num % s.den }
 func (s share) ceiling() int { return (s.num + s.den - 1) / s.den }
 
-// level sets the ideal sizes so that they add up to total: weight times a level that is the same for all, but within
-// the bounds. The sum of the lower bounds must not exceed total, and total must not exceed the sum of the upper bounds.
+// level sets the ideal sizes so that they add up to total: weight times a common level, within the bounds. The sum of
+// the lower bounds must not exceed total, and total must not exceed the sum of the upper bounds.
 //
-// It finds the level as the CSS Flexible Box Layout (section 9.7) resolves flexible lengths: in each pass it freezes
-// shares at their bounds, on the side that is violated more. It takes at most len(shares) passes, commonly two or
-// three.
+// It finds the level as the CSS Flexible Box Layout (section 9.7) resolves flexible lengths: each pass freezes shares
+// at their bounds, on the side with the larger violation. It takes at most len(shares) passes, commonly two or three.
 func level(shares []share, total int) {
 	weights := 0
 	for i := range shares {
@@ -64,7 +63,7 @@ func level(shares []share, total int) {
 }
 
 // budget is how many slots each member has to give or to take. If the fair shares leave a choice, some members may give
-// or take one more. Of these, as many as there are tokens have to.
+// or take one more. Of these, as many as there are tokens must.
 type budget struct {
 	must   []int
 	may    []bool
@@ -83,7 +82,7 @@ func (b *budget) left(m int) int {
 	return b.must[m]
 }
 
-// spend takes n slots, at most left(m), off the budget. What a member may, but need not, give or take is spent last.
+// spend takes n slots, at most left(m), off the budget. Optional slots are spent last.
 func (b *budget) spend(m, n int) {
 	b.must[m] -= n
 	if b.must[m] < 0 {
@@ -92,7 +91,7 @@ func (b *budget) spend(m, n int) {
 	}
 }
 
-// quotas returns what each member has to give up and to take. Some member must receive.
+// quotas returns how many slots each member has to give up and to take. At least one member must receive.
 func (a *assignment) quotas(tolerant bool) (give, take *budget) {
 	total := 0
 	for _, o := range a.own {
@@ -114,7 +113,7 @@ func (a *assignment) quotas(tolerant bool) (give, take *budget) {
 	return a.round(shares, total)
 }
 
-// tolerate narrows the bounds of the shares to what rule R9 asks for in a rollout.
+// tolerate narrows the bounds of the shares to what rule R9 requires in a rollout.
 func (a *assignment) tolerate(shares []share, total int) {
 	fair := slices.Clone(shares)
 	for i := range fair {
@@ -125,7 +124,7 @@ func (a *assignment) tolerate(shares []share, total int) {
 	}
 	level(fair, len(a.own))
 	caps := make([]int, len(shares))
-	room := 0 // up to this total all but the preferred members stay at their lower bounds
+	room := 0 // up to this total only preferred members rise above their lower bounds
 	for i := range shares {
 		s, m := &shares[i], a.members[i]
 		caps[i] = max(fair[i].ceiling(), fair[i].num*5/(fair[i].den*4))
@@ -171,7 +170,7 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	}
 	byRest := func(i, j int) int { return shares[j].rest() - shares[i].rest() } // all have the same denominator
 	slices.SortStableFunc(holders, func(i, j int) int {
-		// Members that do not receive come first: what they give up they never get back.
+		// Members that do not receive come first: they never get back what they give up.
 		if r := a.members[i].Receives; r != a.members[j].Receives {
 			if r {
 				return 1
@@ -204,7 +203,7 @@ func (a *assignment) round(shares []share, total int) (give, take *budget) {
 	return give, take
 }
 
-// tied returns the bounds of the members in order that are equal to the n-th.
+// tied returns the range of members in order that are equal to the n-th.
 func (a *assignment) tied(shares []share, order []int, n int) (first, last int) {
 	first, last = n, n
 	if n == len(order) {

@@ -23,16 +23,16 @@ func (a *assignment) slotRuns(into []run) []run {
 	return into
 }
 
-// cluster is a stretch of slots that donors give up together, with the free slots between them.
+// cluster is a range of slots that donors give up together, including free slots between them.
 type cluster struct {
 	first, last int
 	slots       int // of donors; the zero cluster has none
-	chances     int // of the donor that has the fewest; see grower
+	chances     int // of the donor with the fewest; see grower
 	delta       int // change of the number of boundaries between owners
 }
 
-// before says whether to take the cluster before another one. The cluster that gives more slots comes first, and each
-// boundary that it removes counts as a slot. Then comes the one whose donors have fewer other chances, as Karp and
+// before reports whether to take the cluster before another one. The cluster that gives more slots comes first, where
+// each boundary that it removes counts as a slot. Then comes the one whose donors have fewer other chances, as Karp and
 // Sipser's heuristic for matchings starts with the vertices of lowest degree. Comparing boundaries first, or boundaries
 // per slot, left 10 to 50 % more runs after long histories.
 func (c cluster) before(other cluster) bool {
@@ -50,9 +50,9 @@ func (c cluster) before(other cluster) bool {
 
 // release frees the slots that donors give up.
 //
-// A taker's new slots make few runs if they are side by side, and a donor loses a run if it gives a whole one. So
-// release looks at every boundary between two runs and grows a cluster from there to both sides, as far as the donors'
-// budgets reach. It takes the best cluster and starts again.
+// A taker's new slots make few runs if they are adjacent, and a donor loses a run if it gives a whole one. So release
+// looks at every boundary between two runs and grows a cluster from there to both sides, as far as the donors' budgets
+// reach. It takes the best cluster and starts again.
 func (a *assignment) release(give, take *budget) {
 	var runs []run
 	grower := grower{give: give, take: take, used: make([]int, len(a.members)), chances: make([]int, len(a.members))}
@@ -81,12 +81,11 @@ func (a *assignment) release(give, take *budget) {
 type grower struct {
 	give, take *budget
 	used       []int // per member: slots taken by the cluster that is growing
-	tokens     int   // how many of them by token
+	tokens     int   // how many tokens it uses
 	touched    []int
-	chances    []int // per member: number of boundaries with others that have to give too
+	chances    []int // per member: number of boundaries with other donors
 }
 
-// count counts the chances.
 func (g *grower) count(runs []run) {
 	clear(g.chances)
 	for i := 1; i < len(runs); i++ {
@@ -122,7 +121,7 @@ func (g *grower) grow(runs []run, at int) cluster {
 	}
 	var c cluster
 	right, left := at, at-1
-	cutRight, cutLeft := 0, 0 // slots taken of the runs at which the cluster ends
+	cutRight, cutLeft := 0, 0 // slots taken from the runs at the cluster's ends
 	for ; right < len(runs); right++ {
 		n, whole := g.takeOf(runs[right])
 		if c.slots += n; !whole {
@@ -168,7 +167,7 @@ func (g *grower) gives(r run) bool {
 	return r.owner >= 0 && !r.fixed && g.left(r.owner) > 0
 }
 
-// takeOf takes as much of r as its owner's budget allows.
+// takeOf takes as many slots of r as its owner's budget allows.
 func (g *grower) takeOf(r run) (slots int, whole bool) {
 	if r.owner == free {
 		return 0, true
@@ -181,7 +180,7 @@ func (g *grower) takeOf(r run) (slots int, whole bool) {
 	return slots, slots == r.len()
 }
 
-// end is 0 if the cluster ends at slots of a member that may take it, otherwise 1.
+// end returns 0 if the cluster ends at slots of a member that may take it, otherwise 1.
 func (g *grower) end(r run) int {
 	if r.owner >= 0 && g.take.left(r.owner) > 0 {
 		return 0

@@ -9,29 +9,29 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/trial"
 )
 
-// This file has how a canary goes on (rule R22): planners write it into the table, each step for itself. The first
-// planner compares what members report of it.
+// This file advances a canary (rule R22): planners write each step into the table. The first planner compares the
+// members' reports about it.
 
-// canaryLoss is how long no member of a canary's build may be there. A container is restarted, or a Pod replaced,
+// canaryLoss is how long a canary's build may be without any member. A container is restarted, or a Pod replaced,
 // within that time.
 const canaryLoss = time.Minute
 
-// canaryView is what a planner knows of the canary.
+// canaryView is a planner's view of the canary.
 type canaryView struct {
-	// lost is since when no member of its build has been there, though there was one, and alone since when no other
-	// one has been there, though it went back; 0: that is not so. due is since when there has been a change to
-	// write; 0: there is none.
+	// lost is since when the build, which had members, has had none. alone is since when the build, after it went back,
+	// has been the only one. due is since when there has been a change to write. Each is 0 if that is not so.
 	lost, alone, due time.Duration
-	// asked says that reports are being read, for this serial. next is when to read them again; 0: this member does not.
+	// asked is set while reports are being read, under this serial. next is when to read them again, or 0 if this member
+	// does not read them.
 	asked  bool
 	serial uint64
 	next   time.Duration
-	// of is the canary in the step that the verdict is about.
+	// of is the canary, in the step that the verdict is about.
 	of      table.Canary
 	verdict trial.Verdict
 }
 
-// lookAtCanary asks for reports when it is time to, while a canary runs. The first planner does so.
+// lookAtCanary requests the reports when they are due, while a canary runs and this member is the first planner.
 func (p *proposer) lookAtCanary() {
 	c := &p.canary
 	of := &p.Table.Canary
@@ -47,7 +47,7 @@ func (p *proposer) lookAtCanary() {
 	}
 }
 
-// judge takes in reports that were read for the sake of a canary.
+// judge handles reports that were read for a canary.
 func (p *proposer) judge(reports []LoadReport) {
 	c, t := &p.canary, p.Table
 	c.asked, c.next = false, p.Now+p.LoadPeriod
@@ -56,7 +56,7 @@ func (p *proposer) judge(reports []LoadReport) {
 	}
 }
 
-// Judge compares the reconciles of the canary's members with those of the others, in the present step.
+// Judge compares the reconciles of the canary's members with the other members' in the current step.
 func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
 	var canary, others trial.Side
 	seen := map[string]bool{}
@@ -77,7 +77,7 @@ func Judge(t *table.Table, reports []LoadReport) trial.Verdict {
 	return trial.Compare(canary, others)
 }
 
-// advance takes the canary a step on, or back, or ends it. A planner does so.
+// advance takes the canary to its next step, or back, or ends it, if this member is a planner.
 func (p *proposer) advance(d *draft) {
 	c := &p.canary
 	if p.Phase != Joined || p.Rank < 0 || !d.next.Canary.On() {
@@ -91,7 +91,7 @@ func (p *proposer) advance(d *draft) {
 	}
 }
 
-// nextCanary returns the canary as it should be now: one without a build if it should end.
+// nextCanary returns the canary that the table should hold now. It has no build if the canary should end.
 func (p *proposer) nextCanary() table.Canary {
 	t := p.Table
 	c, next := &p.canary, t.Canary
@@ -138,8 +138,8 @@ func (p *proposer) nextCanary() table.Canary {
 	return next
 }
 
-// hasIts says that members of the canary's build have all of its slots, and that these have settled. Only then a step
-// begins, and it ends only if that is so: otherwise it would be about slots of the step before.
+// hasIts reports whether members of the canary's build own all of its slots, and these have settled. A step can begin
+// and end only then: otherwise it would measure slots of the step before.
 func hasIts(t *table.Table) bool {
 	mine := t.CanarySlots()
 	for _, s := range mine.Slots() {
@@ -150,7 +150,7 @@ func hasIts(t *table.Table) bool {
 	return true
 }
 
-// oneVerdict is a verdict as the table can have it.
+// oneVerdict returns a verdict in the form of the table's text.
 func oneVerdict(text string) string {
 	text = table.OneSpaced(text)
 	return strings.TrimSpace(text[:min(len(text), table.MaxOrderText)])
@@ -185,7 +185,7 @@ func (p *proposer) noticeCanary(next *table.Table) {
 	}
 }
 
-// canaryPart describes the canary's present step.
+// canaryPart describes the canary's current step.
 func canaryPart(t *table.Table) string {
 	set := t.CanarySlots()
 	return fmt.Sprintf("%d of %d slots", set.Len(), t.Slots)

@@ -9,54 +9,54 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// steps make a change of the table, one after the other. Each sees the view and the table as the steps before it have
-// left it. Their order matters: a step leaves alone what one before it has decided.
+// steps make a change of the table, one after the other. Each uses the view and the table as the previous steps left
+// them. The order matters: a step does not change what an earlier one decided.
 var steps = []func(*proposer, *draft){
 	(*proposer).join,     // enter the table; nothing else happens in this phase
 	(*proposer).leave,    // find next owners for everything, and go once nothing is left
 	(*proposer).ready,    // report slots that are warm
 	(*proposer).transfer, // give drained slots to their next owners, or call the moves off
 	(*proposer).settle,   // report slots that are active
-	(*proposer).announce, // name this member's duties, or suspend all duties
+	(*proposer).announce, // add this member's duties, or suspend all duties
 	(*proposer).orders,   // end orders that cannot stay
-	(*proposer).advance,  // take the canary on, or back
-	(*proposer).label,    // name this member's labels
+	(*proposer).advance,  // take the canary forward, or back
+	(*proposer).label,    // add this member's labels
 	(*proposer).plan,     // expel the dead, and assign slots
 }
 
-// draft is a change of the table in the making.
+// draft is a change of the table in progress.
 type draft struct {
 	next *table.Table
 	// own is true if next is a copy, so it may be changed.
 	own bool
 	// top is the highest epoch used by a note.
 	top uint64
-	// due is true if the change must be written now. done is true if no other step may add to it.
+	// due is true if the change must be written now. done is true if later steps must not add to it.
 	due, done bool
 	// transfers are the slots that this change gives to their next owner.
 	transfers slot.Set
-	// stays are drained slots that have to open again first. This change cancels their moves, and plans none.
+	// stays are drained slots that have to open again first. This change cancels their moves and plans none.
 	stays slot.Set
 	leftOut
 }
 
-// leftOut is what a draft leaves out because it would make the table invalid or too large. The rest is written (rule
+// leftOut lists what a draft leaves out because the table would become invalid or too large. The rest is written (rule
 // R4).
 type leftOut struct {
 	// noDuties: only as many duties are announced as the table has room for.
 	noDuties bool
 	// noVersions: the next owners get no versions to reach, and list instead.
 	noVersions bool
-	// noGone: no deletions are left to next owners. Slots that have some stay, unless this member leaves.
+	// noGone: no deletions are left to next owners. Slots with such deletions stay, unless this member leaves.
 	noGone bool
-	// moves is how many slots may be planned to move, if limited.
+	// moves limits how many slots may be planned to move, if limited is set.
 	limited bool
 	moves   int
 	// noTransfers: drained slots stay, and open again.
 	noTransfers bool
 }
 
-// draft runs the steps, but for what is left out.
+// draft runs the steps, without what is left out.
 func (p *proposer) draft(out leftOut) *draft {
 	d := &draft{next: p.Table, leftOut: out}
 	for _, step := range steps {
@@ -67,8 +67,8 @@ func (p *proposer) draft(out leftOut) *draft {
 	return d
 }
 
-// fitting makes a next table that is valid and not too large. It leaves out as little as it can. The result is nil if
-// nothing is due, or if nothing helps.
+// fitting makes a next table that is valid and not too large, and leaves out as little as possible. It returns nil if
+// nothing is due, or if leaving out does not help.
 func (p *proposer) fitting() *draft {
 	var cause error
 	for _, out := range []leftOut{
@@ -119,7 +119,7 @@ func (p *proposer) small(next *table.Table) error {
 	return nil
 }
 
-// mayMove is true if one more slot may be planned to move.
+// mayMove reports whether one more slot may be planned to move.
 func (d *draft) mayMove() bool {
 	if d.limited {
 		d.moves--
@@ -127,7 +127,7 @@ func (d *draft) mayMove() bool {
 	return !d.limited || d.moves >= 0
 }
 
-// edit returns the next table, to be changed.
+// edit returns the next table for modification.
 func (d *draft) edit() *table.Table {
 	if !d.own {
 		d.next, d.own = d.next.Clone(), true
@@ -135,28 +135,28 @@ func (d *draft) edit() *table.Table {
 	return d.next
 }
 
-// supersede writes a table that differs by its epoch alone. An earlier swap on the same version has an unknown outcome
-// and may still happen. This one prevents that, or finds that it did happen.
+// supersede writes a table that differs only by its epoch. An earlier swap on the same version has an unknown outcome
+// and may still happen. This write prevents that, or shows that it did happen.
 func (d *draft) supersede() {
 	d.edit()
 	d.due = true
 }
 
-// update changes the slots of a set.
+// update changes the state of the slots in a set.
 func (d *draft) update(set slot.Set, change func(*table.Run)) {
 	if !set.Empty() {
 		d.edit().Update(set, change)
 	}
 }
 
-// move plans that slots go to other members, by their IDs.
+// move plans moves of slots to other members, by their IDs.
 func (d *draft) move(to map[string]*slot.Set) {
 	for _, id := range sortedKeys(to) {
 		d.update(*to[id], func(r *table.Run) { r.Next, r.Ready = id, false })
 	}
 }
 
-// give makes members, by their IDs, the owners of slots at once, with a note about how the slots come to them.
+// give makes members, by their IDs, the owners of slots at once, with a note for the new owners.
 func (d *draft) give(to map[string]*slot.Set, base uint64, about table.Note) {
 	for _, id := range sortedKeys(to) {
 		epoch := d.note(base, about)
@@ -166,8 +166,8 @@ func (d *draft) give(to map[string]*slot.Set, base uint64, about table.Note) {
 	}
 }
 
-// note adds a note to the table and returns its epoch. The notes of one change have an epoch for each cause, and their
-// new owners reach the highest versions and wait for the longest time.
+// note adds a note to the table and returns its epoch. The notes of one change have one epoch per cause. Their new
+// owners reach the highest versions and wait for the longest time.
 func (d *draft) note(base uint64, about table.Note) uint64 {
 	epoch := base + uint64(about.Cause)
 	note := d.edit().Notes[epoch]
@@ -180,10 +180,10 @@ func (d *draft) note(base uint64, about table.Note) uint64 {
 	return epoch
 }
 
-// at asks to propose again at the given time.
+// at requests another proposal at the given time.
 func (p *proposer) at(t time.Duration) { p.out.Again = min(p.out.Again, t) }
 
-// due is true once t has come. Until then it asks to propose again.
+// due reports whether t has come. If not, it requests another proposal then.
 func (p *proposer) due(t time.Duration) bool {
 	if p.Now >= t {
 		return true
@@ -192,8 +192,8 @@ func (p *proposer) due(t time.Duration) bool {
 	return false
 }
 
-// waited starts the clock if something is waiting, and resets it otherwise. It is true once the delay has passed. Until
-// then it asks to propose again.
+// waited starts the clock if something is waiting, and resets it otherwise. It reports whether the delay has passed. If
+// not, it requests another proposal then.
 func (p *proposer) waited(clock *time.Duration, waiting bool, delay time.Duration) bool {
 	if !waiting {
 		*clock = 0

@@ -8,30 +8,30 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has what is different for duties (rule R18). In the table a duty is a slot, so that all other rules hold
-// for it as they are.
+// This file implements what is special about duties (rule R18). In the table a duty is a slot, so all other rules apply
+// to it.
 
-// suspension is how long members announce no duties after a process was seen that wants to join and cannot read of
-// them. Its container is started again within five minutes.
+// suspension is how long members announce no duties after they saw a process that wants to join and does not read
+// table.DutyFormat. Its container is restarted within five minutes.
 const suspension = rolloutTime
 
 // olderAgain is the time between two changes of Table.Older.
 const olderAgain = time.Minute
 
-// suspended is true while members announce no duties, so that a process can join that cannot read of them.
+// suspended reports whether members announce no duties, so that a process that does not read table.DutyFormat can join.
 func (p *proposer) suspended(t *table.Table) bool { return suspended(t, p.Wall) }
 
 func suspended(t *table.Table, wall int64) bool {
 	return t.Older != 0 && clockDistance(wall, t.Older) < int64(suspension.Seconds())
 }
 
-// Suspends is true if the run is a duty's, and duties are suspended at the time wall.
+// Suspends reports whether the run is a duty's, and duties are suspended at the time wall.
 func Suspends(t *table.Table, r table.Run, wall int64) bool {
 	return t.IsDuty(r.Slots.First) && suspended(t, wall)
 }
 
-// duties are the duties that this member should announce in the table. With noDuties it leaves out those for which
-// there is no room.
+// duties returns the duties that this member should announce in the table. With noDuties it leaves out those that the
+// table has no room for.
 func (p *proposer) duties(t *table.Table, out leftOut) string {
 	if !t.Reads(table.DutyFormat) || p.Self.MaxFormat < table.DutyFormat || p.suspended(t) {
 		return ""
@@ -49,7 +49,7 @@ func (p *proposer) duties(t *table.Table, out leftOut) string {
 		room = 0
 	}
 	var names []string
-	for _, own := range []bool{false, true} { // the rota's own are also done without
+	for _, own := range []bool{false, true} { // the rota's own duties work unannounced
 		for name := range p.Self.DutyNames() {
 			if table.OwnDuty(name) != own {
 				continue
@@ -66,7 +66,7 @@ func (p *proposer) duties(t *table.Table, out leftOut) string {
 	return table.JoinDuties(names...)
 }
 
-// able returns those of the slots that the member can have.
+// able returns the slots of the set that the member can own.
 func able(t *table.Table, member table.Member, set slot.Set) slot.Set {
 	can := t.Can()
 	for _, s := range set.Slots() {
@@ -77,8 +77,8 @@ func able(t *table.Table, member table.Member, set slot.Set) slot.Set {
 	return set
 }
 
-// announce names this member's duties in the table, or takes them back once it has none. A planner writes down that
-// another process cannot read of duties.
+// announce adds this member's duties to the table, or removes them. A planner records that another process does not
+// read table.DutyFormat.
 func (p *proposer) announce(d *draft) {
 	if p.Phase != Joined {
 		return
@@ -115,7 +115,7 @@ func (p *proposer) noticeOlder(id string) {
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 
-// unownedDuty is true if the table has a duty without an owner.
+// unownedDuty reports whether the table has a duty without an owner.
 func unownedDuty(t *table.Table) bool {
 	return slices.ContainsFunc(t.Runs, func(r table.Run) bool { return r.Owner == "" && t.Duty(r.Slots.First) != "" })
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Saw notes which members a new version of the table names. The first planner reports those that have just joined if
-// their wall clocks differ from its own.
+// Saw handles a new version of the table. It records which members the version names. The first planner reports members
+// that have just joined if their wall clocks differ from its own.
 func Saw(v View) Proposal {
 	p := newProposer(v)
 	seen := make(map[string]time.Duration, len(v.Table.Members))
@@ -27,8 +27,8 @@ func Saw(v View) Proposal {
 	return p.proposal()
 }
 
-// maxSkew is the difference of wall clocks, in seconds, from which on it is reported. It allows for a member that is
-// seen late.
+// maxSkew is the smallest difference of wall clocks that is reported, in seconds. It allows for a member that is seen
+// late.
 const maxSkew = 120
 
 func (p *proposer) checkClock(other table.Member) {
@@ -40,8 +40,8 @@ func (p *proposer) checkClock(other table.Member) {
 }
 
 // eligible returns the members that may get slots now. A joiner waits for JoinDelay, so that members that start
-// together are planned together. It does not wait while slots have no owner, or to take over from a dead member.
-// hold says that slots of live members stay where they are.
+// together are planned together. It does not wait while slots have no owner, or to take over from a dead member. If
+// hold is true, slots of live members stay where they are.
 func (p *proposer) eligible(dead []string) (eligible map[string]bool, hold bool) {
 	t := p.Table
 	urgent := len(dead) > 0
@@ -50,7 +50,7 @@ func (p *proposer) eligible(dead []string) (eligible map[string]bool, hold bool)
 	hasSlots := map[string]bool{}
 	for _, r := range t.Runs {
 		if t.IsDuty(r.Slots.First) {
-			continue // a new duty is no reason to plan a joiner early
+			continue // a new duty does not make a joiner urgent
 		}
 		if r.Owner == "" {
 			free.AddRange(r.Slots)
@@ -90,9 +90,9 @@ func (p *proposer) eligible(dead []string) (eligible map[string]bool, hold bool)
 }
 
 // fit returns the members that can take slots: those that renew on time and are neither on probation nor drained. If
-// there are none, it returns drained ones: they are better than none. If there are none of these either, it returns
-// those that are not held dead: a slow member is better than none. hold says that slots of live members stay where they
-// are: moves are paused, or only drained members could take slots (rule R19).
+// there are none, it returns drained members, and without those, members that are slow but not held dead. If hold is
+// true, slots of live members stay where they are, because moves are paused or only drained members could take slots
+// (rule R19).
 func (p *proposer) fit(dead []string) (fit map[string]bool, hold bool) {
 	t := p.Table
 	able := func(other table.Member) bool {
@@ -119,12 +119,12 @@ func (p *proposer) fit(dead []string) (fit map[string]bool, hold bool) {
 const (
 	// crashMemory is how long the expel of a replica counts.
 	crashMemory = 10 * time.Minute
-	// probation is how many seconds a replica that crashes in a loop has to be up before it gets slots.
+	// probation is how long a replica that crashes in a loop must be up before it gets slots, in seconds.
 	probation = 5 * 60
 )
 
-// onProbation is true if a member's replica was expelled twice within crashMemory and has not been up for long enough
-// since.
+// onProbation reports whether a member's replica was expelled twice within crashMemory and has not been up for long
+// enough since.
 func (p *proposer) onProbation(other table.Member) bool {
 	if p.clockDistance(other.Joined) >= probation {
 		return false
@@ -132,7 +132,7 @@ func (p *proposer) onProbation(other table.Member) bool {
 	return expels(p.Table, other.Pod, p.Wall) >= 2
 }
 
-// expels counts how often a replica was expelled within crashMemory of the time wall.
+// expels returns how often a replica was expelled within crashMemory before or after the time wall.
 func expels(t *table.Table, pod string, wall int64) int {
 	n := 0
 	for _, e := range t.Expels {
@@ -143,7 +143,7 @@ func expels(t *table.Table, pod string, wall int64) int {
 	return n
 }
 
-// mixed is true if the members have several builds, but for one that a canary sets apart.
+// mixed reports whether the members have several builds, not counting members that a canary sets apart.
 func mixed(t *table.Table) bool {
 	members := plain(t)
 	for _, other := range members {
@@ -154,16 +154,16 @@ func mixed(t *table.Table) bool {
 	return false
 }
 
-// rolloutTime is how long after the last join several builds count as a rollout. Two builds may also stay side by side.
+// rolloutTime is how long after the last join several builds count as a rollout. Two builds may also coexist for long.
 const rolloutTime = 10 * time.Minute
 
-// rollout is true while a rollout is going on: most slots will soon move once more.
+// rollout reports whether a rollout is in progress: most slots will soon move again.
 func (p *proposer) rollout() bool {
 	return mixed(p.Table) && p.clockDistance(p.lastJoined(p.Table).Joined) < int64(rolloutTime.Seconds())
 }
 
-// lastJoined is the member that joined last. It ignores members that claim to join in ten minutes or later: their
-// clocks are wrong. Nor is it one that a canary sets apart.
+// lastJoined returns the member that joined last. It skips members whose join time is ten minutes or more in the
+// future, since their clocks are wrong, and members that a canary sets apart.
 func (p *proposer) lastJoined(t *table.Table) (last table.Member) {
 	for _, other := range plain(t) {
 		if other.Joined >= last.Joined && other.Joined-p.Wall < int64(rolloutTime.Seconds()) {

@@ -9,15 +9,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has the steps of a handover, as far as they are the member's own: it gets slots ready, gives them to their
-// next owner, and settles (rules R6 and R8).
+// This file implements the steps of a handover that concern the member's own slots: it gets slots ready, gives them to
+// their next owner, and settles (rules R6 and R8).
 
 // ready reports the slots that this member has warmed.
 func (p *proposer) ready(d *draft) {
 	var set slot.Set
 	more := false
 	eachSlot(p.Table, func(r table.Run) bool { return r.Next == p.Self.ID }, func(s slot.Slot, r table.Run) {
-		switch p.Slot(s).State { //nolint:exhaustive // the others are not on their way to this member
+		switch p.Slot(s).State { //nolint:exhaustive // slots in other states are not moving to this member
 		case Warm:
 			if !r.Ready {
 				set.Add(s)
@@ -36,7 +36,7 @@ func (p *proposer) ready(d *draft) {
 	d.update(set, func(r *table.Run) { r.Ready = true })
 }
 
-// transfer gives drained slots to their next owners. It cancels moves to members that do not renew or that leave (rule
+// transfer gives drained slots to their next owners. It cancels moves to members that are leaving or do not renew (rule
 // R6).
 func (p *proposer) transfer(d *draft) {
 	t := p.Table
@@ -45,7 +45,7 @@ func (p *proposer) transfer(d *draft) {
 	mine := func(r table.Run) bool { return r.Owner == p.Self.ID && (r.Next != "" || p.givesUp(r)) }
 	eachSlot(d.next, mine, func(s slot.Slot, r table.Run) {
 		if r.Next != t.At(s).Next {
-			return // this draft has just changed the plan
+			return // this draft has changed the plan
 		}
 		state := p.Slot(s).State
 		next, _ := t.Member(r.Next)
@@ -67,10 +67,10 @@ func (p *proposer) transfer(d *draft) {
 	wait := p.tooMuchGone(d, set)
 	set = set.Minus(wait)
 	if p.Phase != Leaving {
-		d.stays = d.stays.Union(wait) // they open again until there is room
+		d.stays = d.stays.Union(wait) // these open again until there is room
 	}
 	abort = abort.Union(d.stays)
-	// What this change cancels it cannot transfer. What it transfers is drained at the version it is conditional on.
+	// One change cannot both cancel and transfer. Slots to transfer are drained at the version it is conditional on.
 	if p.waited(&p.delays.abort, !abort.Empty(), 0) {
 		d.due = true
 	}
@@ -88,8 +88,8 @@ func (p *proposer) transfer(d *draft) {
 	d.transfers = set
 }
 
-// hand gives a slot to its next owner, if there is one, with what its drain left. If this member never loaded the slot,
-// the deletions that it was to reconcile stay in the table.
+// hand gives a slot to its next owner, if any, with the results of its drain. If this member never loaded the slot, the
+// deletions that it had to reconcile stay in the table.
 func (p *proposer) hand(s slot.Slot, next string, d *draft) {
 	var one slot.Set
 	one.Add(s)
@@ -114,15 +114,15 @@ func (p *proposer) hand(s slot.Slot, next string, d *draft) {
 	}
 }
 
-// tooMuchGone returns the slots of a set that have to wait until others have settled: their deletions have no room in
-// the table, or would need a format that not every member reads.
+// tooMuchGone returns the slots of a set that have to wait until others have settled, because the table has no room for
+// their deletions, or some member does not read GoneFormat.
 func (p *proposer) tooMuchGone(d *draft, set slot.Set) (wait slot.Set) {
 	room := p.GoneRoom() - table.GoneSize(p.Table.Gone)
 	for _, s := range set.Slots() {
 		size := table.GoneSize(p.Slot(s).Gone)
 		switch {
 		case size == 0:
-		case d.noGone && p.Phase == Leaving: // a leaver cannot wait: it gives these deletions up, and says so
+		case d.noGone && p.Phase == Leaving: // a leaver cannot wait: it drops these deletions, and reports that
 		case d.noGone || size > room || !p.Table.Reads(table.GoneFormat):
 			wait.Add(s)
 		default:
@@ -132,7 +132,7 @@ func (p *proposer) tooMuchGone(d *draft, set slot.Set) (wait slot.Set) {
 	return wait
 }
 
-// settle reports the slots of this member that have become active.
+// settle reports this member's slots that have become active.
 func (p *proposer) settle(d *draft) {
 	var set slot.Set
 	mine := func(r table.Run) bool { return r.Owner == p.Self.ID && r.Unsettled }
@@ -147,12 +147,12 @@ func (p *proposer) settle(d *draft) {
 	d.update(set, func(r *table.Run) { r.Unsettled = false })
 }
 
-// settlers is how many members may report at the same time that their slots are active.
+// settlers is how many members may report settled slots at the same time.
 const settlers = 100
 
-// settleDelay is SettleDelay, and longer where there are more than settlers members: by up to SettleDelay for each
-// settlers of them, by the hash of the member's ID. Each member writes for itself, after a crash of many all at once,
-// and all members watch what is written. No member waits for it. The move only seems to end later.
+// settleDelay is SettleDelay, and longer with more than settlers members: by up to SettleDelay for each settlers of
+// them, by the hash of the member's ID. Each member writes for itself, after a crash possibly many at once, and all
+// members watch every write. No member waits for these writes. A move only seems to end later.
 func (p *proposer) settleDelay() time.Duration {
 	n := len(p.Table.Members)
 	if n <= settlers {
@@ -162,7 +162,7 @@ func (p *proposer) settleDelay() time.Duration {
 	return p.SettleDelay + spread*time.Duration(xxhash.Sum64String(p.Self.ID)%1024)/1024
 }
 
-// givesUp is true if this member gives up its slots of the run, even without a next owner.
+// givesUp reports whether this member gives up its slots of the run, even without a next owner.
 func (p *proposer) givesUp(r table.Run) bool {
 	return p.Phase == Leaving || Suspends(p.Table, r, p.Wall)
 }

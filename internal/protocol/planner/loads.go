@@ -12,70 +12,71 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has what a planner knows of loads, and when it evens them out (rule R21).
+// This file tracks loads, and decides when planners even them out (rule R21).
 //
-// Members tell in their reports how many workers the objects of each slot keep busy. With Config.ByLoad the first
-// planner reads the reports every LoadPeriod. What it has read is the input of its plans, and only it plans moves for
-// the sake of loads. Nothing safe depends on a load: whatever reports say, the moves are ordinary ones, and few.
+// Members report how many workers the objects of each slot keep busy. With Config.ByLoad the first planner reads the
+// reports every LoadPeriod, uses them in its plans, and is the only one that plans moves to even out loads. Safety does
+// not depend on loads: whatever reports contain, the moves are ordinary ones, and few.
 
 const (
-	// loadTime is the time constant of the average of what is read of a slot's load.
+	// loadTime is the time constant of the average of a slot's load.
 	loadTime = 10 * time.Minute
-	// loadYouth is how long a member must have had a slot so that what it says of its load counts. Until then the slot
-	// has the load that it had with its last owner.
+	// loadYouth is how long a member must own a slot before its report of the slot's load counts. Until then the slot has
+	// the load that its last owner reported.
 	loadYouth = time.Minute
-	// unevenLooks is how many looks in a row must find loads uneven before they are evened out.
+	// unevenLooks is how many consecutive reads must find loads uneven before they are evened out.
 	unevenLooks = 3
-	// evenLooks is how many in a row must find nothing to do until that is over. By then the new owners' figures count.
+	// evenLooks is how many consecutive reads must find nothing to do before evening out ends. By then the new owners'
+	// reports count.
 	evenLooks = 10
-	// independentLooks is how many looks are in an average that do not have much in common: members report averages over
-	// two minutes. deviations is by how many standard deviations loads must differ.
+	// independentLooks is how many reads in an average are nearly independent, since members report averages over two
+	// minutes. deviations is by how many standard deviations loads must differ.
 	independentLooks, deviations = 5, 3
-	// restTime is how long a slot that was moved for the sake of loads is not moved for them again.
+	// restTime is how long a slot that moved to even out loads is not moved for that again.
 	restTime = 10 * time.Minute
-	// hotLoad is how many thousandths of a worker a slot keeps busy that is called hot, at least.
+	// hotLoad is the load, in thousandths of a worker, from which a slot is called hot.
 	hotLoad = 500
-	// movesPerLook is the part of the slots that may move after each look.
+	// movesPerLook is the divisor of the number of slots for the moves after each read.
 	movesPerLook = 16
 )
 
-// loads is what this member knows of loads while it is the first planner.
+// loads is this member's view of loads while it is the first planner.
 type loads struct {
 	asked  bool
 	serial uint64
-	next   time.Duration // when to look again; 0: it is not the first planner
+	next   time.Duration // when to read again; 0 unless this is the first planner
 	slots  []slotLoad
 	// reports are the serials of the members' last reports.
 	reports map[string]uint64
-	// uneven and even count looks in a row. evening: loads are being evened out.
+	// uneven and even count consecutive reads. evening is set while loads are being evened out.
 	uneven, even int
 	evening      bool
-	// moves are to be made on that version of the table.
+	// moves are the planned moves, for that version of the table.
 	moves   map[slot.Slot]string
 	version string
-	// followed is the version of the table that the slots' owners are from.
+	// followed is the version of the table that the slots' owners are taken from.
 	followed string
-	differs  bool // a member plans by number
-	// hot are the slots that were reported to be hot.
+	differs  bool // some member plans by number
+	// hot are the slots that were reported as hot.
 	hot map[slot.Slot]bool
 }
 
-// slotLoad is what is known of a slot.
+// slotLoad is the state of a slot.
 type slotLoad struct {
 	owner string
-	since time.Duration // it was first seen with that owner
-	rests time.Duration // until then
-	goes  string        // where it was moved to for the sake of loads, while that is under way
-	// load is in thousandths of a worker, and variance that of what was read of it. weight is how much they say, from 0
-	// to 1.
+	since time.Duration // when it was first seen with that owner
+	rests time.Duration // until when it rests
+	goes  string        // the target of a move in progress that evens out loads
+	// load is an average in thousandths of a worker, variance the variance of the reports. weight, from 0 to 1, is how
+	// much they count.
 	load, variance, weight float64
-	at                     time.Duration // of the last look that counted
-	looks                  int           // that counted
-	last                   [2]float64    // what the last two showed
+	at                     time.Duration // time of the last read that counted
+	looks                  int           // reads that counted
+	last                   [2]float64    // the last two reads
 }
 
-// pass takes in what a look has shown. One that differs from those before and after it does not count: the figure is
-// the median of the last three (Tukey's running median). Mean and variance are weighted exponentially, by West's update
+// pass adds the load n of a read. A value that differs from those before and after it does not count: pass uses the
+// median of the last three (Tukey's running median). Mean and variance are weighted exponentially, by West's update
 // (1979).
 func (s *slotLoad) pass(now, period time.Duration, n float64) {
 	last := s.last
@@ -84,7 +85,7 @@ func (s *slotLoad) pass(now, period time.Duration, n float64) {
 		n = max(min(n, last[0]), min(max(n, last[0]), last[1]))
 	}
 	if s.weight == 0 {
-		s.at = now - period // what was before that is not known
+		s.at = now - period // earlier loads are unknown
 	}
 	gain := -math.Expm1(-float64(now-s.at) / float64(loadTime))
 	s.at = now
@@ -98,10 +99,10 @@ func (s *slotLoad) pass(now, period time.Duration, n float64) {
 	s.variance += part * (off*(n-s.load) - s.variance)
 }
 
-// firstPlanner says that this member is the one that looks at loads.
+// firstPlanner reports whether this member is the one that reads loads.
 func (p *proposer) firstPlanner() bool { return p.ByLoad && p.Phase == Joined && p.Rank == 0 }
 
-// lookAtLoads asks for reports when it is time to.
+// lookAtLoads requests the reports when they are due.
 func (p *proposer) lookAtLoads() {
 	b := &p.loads
 	switch {
@@ -118,7 +119,7 @@ func (p *proposer) lookAtLoads() {
 	}
 }
 
-// follow notes since when slots have their owners.
+// follow records since when slots have had their owners.
 func (b *loads) follow(now time.Duration, t *table.Table, version string) {
 	if b.followed == version {
 		return
@@ -128,7 +129,7 @@ func (b *loads) follow(now time.Duration, t *table.Table, version string) {
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l := &b.slots[s]
 		if r.Next != "" && b.moves[s] == r.Next {
-			l.goes, l.rests = r.Next, now+restTime // it rests, however long the handover takes
+			l.goes, l.rests = r.Next, now+restTime // even if the handover takes long
 		}
 		if l.owner == r.Owner {
 			return
@@ -137,18 +138,18 @@ func (b *loads) follow(now time.Duration, t *table.Table, version string) {
 			l.rests = now + restTime
 		}
 		l.goes = ""
-		// The new owner's figure soon counts more than the old one: it may be slower, or faster.
+		// The new owner's reports soon count more than the old owner's: it may be slower or faster.
 		l.owner, l.since, l.weight = r.Owner, now, min(l.weight, 0.5)
 	})
 }
 
-// eachHashSlot visits the slots that are not duties'.
+// eachHashSlot visits all slots except duties.
 func eachHashSlot(t *table.Table, visit func(slot.Slot, table.Run)) {
 	eachSlot(t, func(r table.Run) bool { return !t.IsDuty(r.Slots.First) }, visit)
 }
 
-// Learn takes in what members report, as read under a serial of Proposal.Reads, and plans moves if it is time to. The
-// table of the view may be nil.
+// Learn handles the members' reports, which were read under a serial of Proposal.Reads, and plans moves if they are
+// due. The table of the view may be nil.
 func Learn(v View, serial uint64, reports []LoadReport) Proposal {
 	p := newProposer(v)
 	switch {
@@ -160,12 +161,12 @@ func Learn(v View, serial uint64, reports []LoadReport) Proposal {
 	return p.proposal()
 }
 
-// weigh takes in reports that were read for the sake of loads.
+// weigh handles reports that were read for loads.
 func (p *proposer) weigh(reports []LoadReport) {
 	b, t := &p.loads, p.Table
 	b.asked, b.next = false, p.Now+p.LoadPeriod
 	if b.moves != nil {
-		b.moves, p.planning.key = nil, "" // the plan that has them is not made any more
+		b.moves, p.planning.key = nil, "" // drop the plan with these moves
 	}
 	if t == nil || !p.firstPlanner() {
 		return
@@ -181,7 +182,8 @@ func (p *proposer) weigh(reports []LoadReport) {
 	p.planMoves()
 }
 
-// noticeHot reports slots that keep more workers busy than a member's fair share of all loads: nothing evens that out.
+// noticeHot reports slots that keep more workers busy than a member's fair share of all loads. Moving slots cannot even
+// that out.
 func (p *proposer) noticeHot() {
 	b, t := &p.loads, p.Table
 	b.hot = maps.Clone(b.hot)
@@ -202,13 +204,13 @@ func (p *proposer) noticeHot() {
 		case len(t.Members) > 1 && load > fair && load >= hotLoad && !b.hot[s]:
 			b.hot[s] = true
 			p.notice("HotSlot", false, "slot %v keeps %.1f workers of member %s busy, of %.1f in all. That is more than a fair "+
-				"share, and one slot cannot be divided: `rota status -o wide` names the objects that it is because of",
+				"share, and one slot cannot be divided: `rota status -o wide` names the objects that cause it",
 				s, load/1000, owner.ID, all/1000)
 		}
 	}
 }
 
-// planMoves plans moves that even loads out, if these have been uneven for a while.
+// planMoves plans moves that even out loads, if loads have been uneven for a while.
 func (p *proposer) planMoves() {
 	b, t := &p.loads, p.Table
 	fit, hold := p.fit(nil)
@@ -230,7 +232,7 @@ func (p *proposer) planMoves() {
 	p.planning.lookAt, p.planning.key = 0, ""
 }
 
-// isEven notes a look that found nothing to do, or that did not count.
+// isEven counts a read that found nothing to do, or that did not count.
 func (b *loads) isEven() {
 	b.uneven = 0
 	if b.even++; b.even >= evenLooks {
@@ -238,7 +240,7 @@ func (b *loads) isEven() {
 	}
 }
 
-// evenOut returns the owners of slots for a plan that evens loads out by so many moves, and which slots move for that.
+// evenOut returns the owners after at most so many moves that even out loads, and the slots that move for that.
 func (p *proposer) evenOut(
 	fit map[string]bool, moves int, begin bool,
 ) (owners []string, evened slot.Set) {
@@ -253,7 +255,7 @@ func (p *proposer) evenOut(
 	return p.assignPlaces(t, in, false, plan.AssignByLoad)
 }
 
-// movesTo returns where slots go.
+// movesTo returns the owners of a set of slots.
 func movesTo(owners []string, set slot.Set) map[slot.Slot]string {
 	out := map[slot.Slot]string{}
 	for _, s := range set.Slots() {
@@ -262,8 +264,8 @@ func movesTo(owners []string, set slot.Set) map[slot.Slot]string {
 	return out
 }
 
-// plansByLoad says that the members report that they plan by load. The error says that some do, and not all: those of
-// which there is no report may or may not.
+// plansByLoad reports whether the members plan by load. It returns an error if some report so and others do not.
+// Members without a report are ignored.
 func plansByLoad(t *table.Table, reports []LoadReport) (yes bool, err error) {
 	by := map[string]bool{}
 	for _, r := range reports {
@@ -286,8 +288,8 @@ func plansByLoad(t *table.Table, reports []LoadReport) (yes bool, err error) {
 	return with != "", nil
 }
 
-// believe takes loads for what they are said to be. Those of slots that move, or whose owners do not speak of them, are
-// not known.
+// believe uses the reported loads as they are. Loads are unknown for slots that move and for slots that their owner
+// does not report.
 func (b *loads) believe(t *table.Table, reports []LoadReport) {
 	b.slots = make([]slotLoad, t.Slots)
 	for _, r := range reports {
@@ -300,8 +302,8 @@ func (b *loads) believe(t *table.Table, reports []LoadReport) {
 	}
 }
 
-// significant says that loads differ by more than what is read of them varies by itself: those of the two members that
-// differ most among those that slots would move between.
+// significant reports whether loads differ by more than the noise in their reports. It compares the two members with
+// the largest difference among those that slots would move between.
 func (p *proposer) significant(owners []string, evened slot.Set) bool {
 	t := p.Table
 	type known struct{ load, variance float64 }
@@ -324,11 +326,11 @@ func (p *proposer) significant(owners []string, evened slot.Set) bool {
 	return false
 }
 
-// agreed says that all members plan by load. A planner by number would take back what this one plans.
+// agreed reports whether all members plan by load. A planner by number would undo what this one plans.
 func (p *proposer) agreed(reports []LoadReport) bool {
 	b, t := &p.loads, p.Table
 	if len(reports) == 0 {
-		return !b.differs // they could not be read
+		return !b.differs // the reports could not be read
 	}
 	i := slices.IndexFunc(reports, func(r LoadReport) bool {
 		other, ok := t.Member(r.ID)
@@ -344,34 +346,34 @@ func (p *proposer) agreed(reports []LoadReport) bool {
 	return !b.differs
 }
 
-// take takes in reports. It says whether all members have reported since the last look. What a member says of slots
-// that it does not own, has not had for long, or is about to hand over, does not count.
+// take handles reports, and returns whether all members have reported since the last read. It ignores slots that the
+// member does not own, has owned only for a short time, or is about to hand over.
 func (b *loads) take(now, period time.Duration, t *table.Table, reports []LoadReport) (complete bool) {
-	told := map[string]map[slot.Slot]int64{}
+	reported := map[string]map[slot.Slot]int64{}
 	b.reports, b.slots = maps.Clone(b.reports), slices.Clone(b.slots)
 	for _, r := range reports {
 		last, known := b.reports[r.ID]
 		b.reports[r.ID] = r.Serial
 		if loads := r.perSlot(int(t.Slots)); known && r.Serial > last && loads != nil {
-			told[r.ID] = loads
+			reported[r.ID] = loads
 		}
 	}
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l := &b.slots[s]
-		n, counts := told[r.Owner][s]
+		n, counts := reported[r.Owner][s]
 		if counts && r.Next == "" && now-l.since >= loadYouth {
 			l.pass(now, period, float64(n))
 		}
 	})
 	for _, other := range t.Members {
-		if !other.Leaving && told[other.ID] == nil {
+		if !other.Leaving && reported[other.ID] == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// calm says that nothing moves and nobody comes or goes, so that loads are what they will be.
+// calm reports whether nothing moves and no member comes or goes, so that loads are stable.
 func (p *proposer) calm() bool {
 	t := p.Table
 	for _, other := range t.Members {
@@ -387,7 +389,7 @@ func (p *proposer) calm() bool {
 	return !p.rollout()
 }
 
-// byLoad adds what is known of loads to the input of a plan. If little is, it adds nothing.
+// byLoad adds the known loads to the input of a plan, if enough is known.
 func (p *proposer) byLoad(in plan.Input) plan.LoadInput {
 	out := plan.LoadInput{Input: in}
 	known, sum := 0, 0.0
@@ -410,7 +412,7 @@ func (p *proposer) byLoad(in plan.Input) plan.LoadInput {
 	return out
 }
 
-// addMoves adds the moves that even out loads to a plan of the version of the table that they are for.
+// addMoves adds the moves that even out loads to a plan for their version of the table.
 func (p *proposer) addMoves(in plan.Input, owners []string) {
 	b := &p.loads
 	if b.version != p.Version || in.Only != "" || in.Tolerant {

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has how members enter the table, and leave it (rules R7 and R9).
+// This file implements how members enter and leave the table (rules R7 and R9).
 
 // join adds this member to the table. It removes the previous process of its container (rule R9).
 func (p *proposer) join(d *draft) {
@@ -44,9 +44,9 @@ func (p *proposer) join(d *draft) {
 	}
 }
 
-// Predecessor returns the member that ran in this container before it was restarted. If the replica was expelled lately
-// there is none: it may be crashing in a loop, and the planners expel it in time. Where work outlives processes there
-// is none either: the planners expel it once its work has ended.
+// Predecessor returns the member that ran in this container before a restart. There is none if the replica was expelled
+// lately: it may be crashing in a loop, so the planners expel it after a lease. There is also none if work outlives
+// processes: the planners expel it once its work has ended.
 func (v *View) Predecessor() (table.Member, bool) {
 	if v.Outlives || v.Self.PodUID == "" || v.Phase != Joining || expels(v.Table, v.Self.Pod, v.Wall) > 0 {
 		return table.Member{}, false
@@ -59,8 +59,8 @@ func (v *View) Predecessor() (table.Member, bool) {
 	return table.Member{}, false
 }
 
-// namesake is a member that has this member's identity and may still work. Processes of this very container do not
-// count, since it runs one at a time, nor do members that leave.
+// namesake returns a member that has this member's identity and may still be working. It ignores earlier processes of
+// this very container, which runs one at a time, and members that are leaving.
 func (p *proposer) namesake() (table.Member, bool) {
 	self := p.Self
 	for _, other := range p.Table.Members {
@@ -73,7 +73,7 @@ func (p *proposer) namesake() (table.Member, bool) {
 	return table.Member{}, false
 }
 
-// meet lets this member end if its namesake is alive. Until that is known it waits.
+// meet lets this member end if its namesake is alive. Until that is known the member waits.
 func (p *proposer) meet(other table.Member, d *draft) {
 	pod := p.Self.Pod
 	if !p.Alive(other.ID) {
@@ -114,7 +114,7 @@ func (p *proposer) leave(d *draft) {
 		d.edit().Put(self)
 		d.due = true
 	}
-	// If nobody can take the slots, they are drained and left without owner.
+	// If no member can take the slots, they are drained and left without an owner.
 	in := p.planInput(t, p.takesOver())
 	in.Only = id
 	in.Tolerant = p.rollout()
@@ -123,8 +123,8 @@ func (p *proposer) leave(d *draft) {
 	}
 }
 
-// takesOver returns a function that says whether a leaver's slots may go to a member: not to a drained one, unless
-// there are no others (rule R19).
+// takesOver returns a function that reports whether a leaver's slots may go to a member. They go to drained members
+// only if there are no others (rule R19).
 func (p *proposer) takesOver() func(table.Member) bool {
 	t := p.Table
 	there := func(other table.Member) bool {
@@ -144,7 +144,7 @@ func ownsNothing(t *table.Table, id string) bool {
 	return owned.Empty()
 }
 
-// moveAway sets the next owners of this member's slots to target. It is true if any changed.
+// moveAway sets the next owners of this member's slots to target. It reports whether any changed.
 func (p *proposer) moveAway(d *draft, target []string) bool {
 	self := p.Self.ID
 	changes := map[string]*slot.Set{}
@@ -159,10 +159,10 @@ func (p *proposer) moveAway(d *draft, target []string) bool {
 	return len(changes) > 0
 }
 
-// maxExpels is how many expels the table remembers.
+// maxExpels is how many expels the table keeps.
 const maxExpels = 64
 
-// expel removes members from the table, which remembers it (rule R9).
+// expel removes members from the table and records that in it (rule R9).
 func (p *proposer) expel(d *draft, dead []string) {
 	d.edit()
 	d.next.Expels = slices.DeleteFunc(d.next.Expels, func(e table.Expel) bool {
@@ -181,8 +181,8 @@ func (p *proposer) expel(d *draft, dead []string) {
 	}
 }
 
-// expelNote is the note for slots that are taken from members held dead. It makes the next owners wait for writes that
-// these members, and the owners before them, may have under way.
+// expelNote returns the note for slots that are taken from members held dead. It makes the next owners wait for writes
+// that these members, and owners before them, may still have in flight.
 func (p *proposer) expelNote(dead []string) table.Note {
 	note := table.Note{Cause: table.CauseExpelled}
 	for _, id := range dead {
@@ -202,7 +202,7 @@ func (p *proposer) noticeExpels(next *table.Table) {
 		_, before := p.Table.Member(id)
 		if _, after := next.Member(id); before && !after {
 			p.notice("Expelled", true,
-				"member %s did not renew its Lease, its container was restarted, or somebody deleted its Lease; its slots get new "+
+				"member %s did not renew its Lease, its container was restarted, or its Lease was deleted; its slots get new "+
 					"owners", id)
 		}
 	}

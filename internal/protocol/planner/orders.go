@@ -8,11 +8,11 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// This file has what people ask of the members by the table: to pause moves, to drain a member (rule R19), and to pin
-// slots (rule R22).
+// This file implements people's orders to the members, which are in the table: to pause moves, to drain a member (rule
+// R19), and to pin slots (rule R22).
 
-// orders ends orders that cannot stay: those that a process which wants to join cannot read, and the drain of a member
-// that was expelled and whose container did not come back. A planner does so.
+// orders ends orders that cannot stay, if this member is a planner: those that a process that wants to join cannot
+// read, and the drain of an expelled member whose container did not come back.
 func (p *proposer) orders(d *draft) {
 	t := p.Table
 	if p.Phase != Joined || p.Rank < 0 || !t.Ordered() {
@@ -35,8 +35,8 @@ func (p *proposer) orders(d *draft) {
 	}
 }
 
-// unreadable returns a process that wants to join and does not read the table because of orders, and the lowest format
-// of theirs that it does not read. The format is 0 if there is none.
+// unreadable returns a process that wants to join but cannot read the table because of its orders, and the lowest
+// format that these need and the process does not read. The format is 0 if there is no such process.
 func (p *proposer) unreadable() (id string, format int) {
 	for _, format := range []int{table.OrderFormat, table.PlaceFormat} {
 		if id := p.TooOld(format); id != "" && p.Table.Needs() >= format {
@@ -53,14 +53,14 @@ func (p *proposer) noticeOrders(next *table.Table) {
 	if format == 0 || !t.Ordered() || next.Needs() >= t.Needs() || len(next.Members) == 0 {
 		return
 	}
-	what := "that moves are paused or members are drained, as in the rollback of a release: moves go on, and drained " +
-		"members get slots again"
+	what := "a pause or drains in the table, as in the rollback of a release: moves go on, and drained members get " +
+		"slots again"
 	if t.Needs() >= table.PlaceFormat {
 		var pins []string
 		for _, pin := range t.Pins {
 			pins = append(pins, pin.Object+" to "+pin.Labels)
 		}
-		what = "of what people asked for, as in the rollback of a release. What ends with that: "
+		what = "orders in the table, as in the rollback of a release. These orders end: "
 		if t.Canary.On() {
 			what += "the canary of build " + t.Canary.Build + "; "
 		}
@@ -70,7 +70,7 @@ func (p *proposer) noticeOrders(next *table.Table) {
 		if format == table.OrderFormat {
 			what += "pauses and drained members; "
 		}
-		what += "ask for it again when all members are of a newer one"
+		what += "give them again when all members are of a newer release"
 	}
 	p.notice("OrdersEnded", true, "process %s wants to join and is too old to read %s", id, what)
 }
@@ -78,7 +78,7 @@ func (p *proposer) noticeOrders(next *table.Table) {
 // maxNamedPins is how many pins a message names.
 const maxNamedPins = 10
 
-// unwanted is true if the move of a run goes to a drained member. A leaver has no other.
+// unwanted reports whether a run moves to a drained member although other members could take it.
 func (p *proposer) unwanted(r table.Run) bool {
 	return p.Phase != Leaving && p.Table.Drained(r.Next)
 }
@@ -97,7 +97,7 @@ func (p *proposer) label(d *draft) {
 	}
 }
 
-// labels are those that this member should have in the table.
+// labels returns the labels that this member should have in the table.
 func (p *proposer) labels(t *table.Table) string {
 	if len(t.Pins) == 0 || !t.Reads(table.PlaceFormat) || p.Self.MaxFormat < table.PlaceFormat {
 		return ""
@@ -105,15 +105,15 @@ func (p *proposer) labels(t *table.Table) string {
 	return p.Self.Labels
 }
 
-// unmetPins is what a planner remembers of pins that no member can meet.
+// unmetPins is a planner's record of pins that no member can satisfy.
 type unmetPins struct {
 	// since is since when there have been some, or 0.
 	since time.Duration
-	// reported are the labels that were reported last.
+	// reported are the labels in the last report.
 	reported string
 }
 
-// lookAtPins reports pins that no member can meet, once they have been so for a lease.
+// lookAtPins reports pins that no member could satisfy for a whole lease.
 func (p *proposer) lookAtPins() {
 	t, memory := p.Table, &p.pins
 	var labels []string

@@ -8,11 +8,11 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file decides who may own the slots of a canary and pinned slots (rule R22). It concerns plans alone. If no
-// member there may own a slot, the others do.
+// This file decides which members may own the slots of a canary and pinned slots (rule R22). It affects only plans. If
+// none of these members can own a slot, the others do.
 
 // assign returns the next owners of all slots: hash slots by assignSlots, duties by plan.AssignDuties. in describes
-// both. hold says that slots of live members stay where they are.
+// both. With hold, slots of live members stay where they are.
 func (p *proposer) assign(t *table.Table, in plan.Input, hold bool) []string {
 	owners := in.Owners
 	in.Owners = owners[:t.Slots]
@@ -40,8 +40,7 @@ func (p *proposer) assign(t *table.Table, in plan.Input, hold bool) []string {
 	return append(target, out...)
 }
 
-// assignSlots returns the next owners of the slots that are not duties'. hold says that slots of live members stay
-// where they are.
+// assignSlots returns the next owners of hash slots. With hold, slots of live members stay where they are.
 func (p *proposer) assignSlots(t *table.Table, in plan.Input, hold bool) []string {
 	assign := func(in plan.LoadInput) ([]string, slot.Set) { return plan.Assign(in.Input), slot.Set{} }
 	all := plan.LoadInput{Input: in}
@@ -62,7 +61,7 @@ func (p *proposer) assignPlaces(
 ) (owners []string, evened slot.Set) {
 	stays := func(id string) bool {
 		owner, _ := t.Member(id)
-		return hold || p.Phase != Leaving && owner.Leaving // leavers plan for themselves
+		return hold || p.Phase != Leaving && owner.Leaving // leavers plan their own moves
 	}
 	all := plan.Part{Slots: t.Slots.All(), Has: func(string) bool { return true }}
 	pins := pinParts(t)
@@ -90,7 +89,7 @@ func (p *proposer) assignPlaces(
 	others := plan.Part{Slots: all.Slots.Minus(mine), Has: func(id string) bool { return !ofBuild(t, id) }}
 	switch back := t.Canary.State == table.CanaryBack; {
 	case !receives(false), !receives(true) && !back:
-		// Others are better than none. But those that are only slow keep what they have: they would get it again.
+		// Without such members, others get the slots. But members that are only slow keep theirs: they would get them again.
 		var kept slot.Set
 		for s, id := range in.Owners {
 			if _, there := t.Member(id); there && !receives(ofBuild(t, id)) {
@@ -109,13 +108,13 @@ func (p *proposer) assignPlaces(
 	return plan.AssignParts(in, withPins(parts, pins), stays, assign)
 }
 
-// ofBuild says that a member is of the canary's build.
+// ofBuild reports whether a member belongs to the canary's build.
 func ofBuild(t *table.Table, id string) bool {
 	other, ok := t.Member(id)
 	return ok && other.Build == t.Canary.Build
 }
 
-// pinParts returns a part for all slots that are pinned to the same labels, in their order.
+// pinParts returns a part for each set of labels in the pins, ordered by labels.
 func pinParts(t *table.Table) (parts []plan.Part) {
 	if len(t.Pins) == 0 {
 		return nil
@@ -136,7 +135,7 @@ func pinParts(t *table.Table) (parts []plan.Part) {
 	return parts
 }
 
-// withPins has the pins in each of the parts.
+// withPins adds the pins to each of the parts.
 func withPins(parts, pins []plan.Part) []plan.Part {
 	for i := range parts {
 		of := &parts[i]
@@ -160,8 +159,8 @@ func plain(t *table.Table) []table.Member {
 	return slices.DeleteFunc(slices.Clone(t.Members), t.Apart)
 }
 
-// dutyKinds returns the duties, by index, in two parts: those that users declared and the rota's own. Each part is
-// spread evenly by itself: of two users' duties each of two members has one, whatever it has of the rota's own.
+// dutyKinds returns the duties, by index, in two groups: users' duties and the rota's own. Each group is spread evenly
+// on its own. So of two users' duties each of two members gets one, however many of the rota's own it has.
 func dutyKinds(t *table.Table) [2][]int {
 	var out [2][]int
 	for i, name := range t.Duties {
@@ -174,18 +173,19 @@ func dutyKinds(t *table.Table) [2][]int {
 	return out
 }
 
-// rank of a member for duties: those of the lowest rank that can do a duty may get it.
+// Ranks of members for a duty. Of the members that can do it, those of the lowest rank may get it.
 const (
-	takesSlots   = iota // it gets slots, too
-	takesOnly           // it waits for its JoinDelay, or is on probation (rule R9): a duty does not wait for that
+	takesSlots   = iota // it also gets slots
+	takesOnly           // it is within its JoinDelay or on probation (rule R9), which does not matter for duties
 	yieldsSlots         // it gets slots, and yields duties; see yields
 	yieldsOnly          // it gets no slots, and yields duties
-	takesNothing        // none: it is late, or leaves
+	takesNothing        // it is late, or leaves
 	takerRanks   = takesNothing
 )
 
-// takers returns who may get which duties. A leaver asks only those that receive slots. Members that yield duties get
-// none that a member has which is only late.
+// takers returns the members for duties, and a function that reports which of them may get which duty. A leaver
+// considers only members that receive slots. Members that yield duties get none that is owned by a member that is only
+// late.
 func (p *proposer) takers(
 	t *table.Table, given []plan.Member, owners []string, hold bool,
 ) (takers []plan.Member, can func(member, duty int) bool) {
@@ -228,14 +228,14 @@ func (p *proposer) takers(
 	}
 }
 
-// takesDuties is true if a member may get a duty that nobody else can do.
+// takesDuties reports whether a member may get a duty that no other member can do.
 func (p *proposer) takesDuties(other table.Member) bool {
 	onTime := other.ID == p.Self.ID || p.OnTime(other.ID)
 	return p.Phase == Joined && onTime && !other.Leaving && !p.Dead(other.ID)
 }
 
-// dutiesToYield returns the owners for a plan, and what moves, without the duties that others can do of members that
-// are drained or set apart with a canary. Those that nobody else can do stay (rule R19).
+// dutiesToYield returns the owners and moving slots for a plan. It takes from members that are drained or set apart by
+// a canary the duties that others can do. The duties that no other member can do stay (rule R19).
 func (p *proposer) dutiesToYield(
 	t *table.Table, in plan.Input, owners []string, takers []plan.Member, can func(member, duty int) bool, hold bool,
 ) ([]string, slot.Set) {
@@ -267,7 +267,8 @@ func (p *proposer) dutiesToYield(
 	return owners, moving
 }
 
-// yields is true if a member has a duty only if nobody else can do it: it is drained, or set apart with a canary.
+// yields reports whether a member has a duty only if no other member can do it: it is drained, or set apart by a
+// canary.
 func (p *proposer) yields(t *table.Table, other plan.Member, hold bool) bool {
 	if hold {
 		return false

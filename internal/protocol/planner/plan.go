@@ -17,25 +17,25 @@ import (
 type planning struct {
 	// seen is when each member was first seen in the table.
 	seen map[string]time.Duration
-	// since is when this member first found something to plan; 0: there is nothing.
+	// since is when this member first found something to plan, or 0.
 	since time.Duration
 	// key and target cache the last assignment and its input.
 	key    string
 	target []string
-	// looked is the version of the table for which a plan was made last, and lookedDead how many members were to be
+	// looked is the version of the table for which the last plan was made, and lookedDead how many members were to be
 	// expelled then. lookAt is when to make a plan again in any case.
 	looked     string
 	lookedDead int
 	lookAt     time.Duration
-	// fresh is when a table without any owner was first seen; 0: never.
+	// fresh is when a table without any owner was first seen, or 0.
 	fresh time.Duration
-	// orders is since when there has been something to end of what people asked for; 0: there is nothing.
+	// orders is since when there have been orders to end, or 0.
 	orders time.Duration
-	// duties is since when there have been duties that nobody owns; 0: there are none.
+	// duties is since when there have been duties without an owner, or 0.
 	duties time.Duration
 }
 
-// plan does what a planner does for others: it expels the dead, assigns slots without owner, and evens out shares.
+// plan makes a planner's changes: it expels the dead, assigns slots without an owner, and evens out shares.
 func (p *proposer) plan(d *draft) {
 	memory := &p.planning
 	if p.Rank < 0 || p.Phase != Joined {
@@ -68,11 +68,11 @@ func (p *proposer) plan(d *draft) {
 	}
 }
 
-// target is the assignment that a planner wants. It is cached.
+// target returns the planner's assignment, which is cached.
 func (p *proposer) target(d *draft, dead []string) []string {
 	t := p.Table
 	eligible, hold := p.eligible(dead)
-	// By load, only the first planner takes slots from members that stay. It alone knows loads, and who plans by number.
+	// By load, only the first planner takes slots from members that stay, since only it reads the loads.
 	tolerant := p.rollout() || p.ByLoad && p.Rank > 0
 	suspended := p.suspended(d.next)
 	var key strings.Builder
@@ -98,7 +98,7 @@ func (p *proposer) target(d *draft, dead []string) []string {
 	if hold {
 		key.WriteString(" h")
 	}
-	if p.room.cut { // members may have room meanwhile
+	if p.room.cut { // members may have room later
 		key.WriteString(" m" + p.Now.String())
 		p.at(p.Now + p.RetryPeriod)
 	}
@@ -110,14 +110,14 @@ func (p *proposer) target(d *draft, dead []string) []string {
 	return p.planning.target
 }
 
-// assignment describes the table next, which is made from the view's, to plan.Assign. It leaves out the dead. With
+// assignment describes next, a table made from the view's, as input for plan.Assign. It leaves out dead members. With
 // hold, slots of live members stay where they are.
 func (p *proposer) assignment(
 	next *table.Table, dead []string, receives func(table.Member) bool, tolerant, hold bool,
 ) plan.Input {
 	t := p.Table
 	in := p.planInput(next, receives)
-	// Leavers plan for themselves. What they own is not touched. What moves already counts for its next owner.
+	// Leavers plan their own moves, so their slots stay. Slots that are already moving count for their next owner.
 	in.Members = slices.DeleteFunc(in.Members, func(other plan.Member) bool { return slices.Contains(dead, other.ID) })
 	stays := func(r table.Run) bool {
 		owner, ok := t.Member(r.Owner)
@@ -136,7 +136,7 @@ func (p *proposer) assignment(
 	return in
 }
 
-// fingerprint hashes who owns what, who can do what, and who should have what.
+// fingerprint hashes the part of the table that plans depend on.
 func fingerprint(t *table.Table) uint64 {
 	var h xxhash.Digest
 	h.Reset()
@@ -162,8 +162,8 @@ func fingerprint(t *table.Table) uint64 {
 	return h.Sum64()
 }
 
-// planInput describes the table to assign. Its slots include the slots of duties. receives is true for members that may
-// get slots. Leavers never do.
+// planInput describes the table for package plan. Its slots include those of duties. receives reports whether a member
+// may get slots. Leavers never do.
 func (p *proposer) planInput(t *table.Table, receives func(table.Member) bool) plan.Input {
 	in := plan.Input{Owners: make([]string, t.Total())}
 	eachSlot(t, func(table.Run) bool { return true }, func(s slot.Slot, r table.Run) {
@@ -188,13 +188,13 @@ func (p *proposer) planInput(t *table.Table, receives func(table.Member) bool) p
 	return in
 }
 
-// slow is true if this leaver should find another member for the slots of a run. The next owner is not ready, and it
-// does not renew on time.
+// slow reports whether this leaver should find another member for the slots of a run, since the next owner is not ready
+// and does not renew on time.
 func (p *proposer) slow(r table.Run) bool {
 	return p.Phase == Leaving && r.Owner == p.Self.ID && !r.Ready && !p.OnTime(r.Next)
 }
 
-// apply writes expels and moves into the draft. It is true if there were any.
+// apply adds expels and moves to the draft. It reports whether there were any.
 func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 	t := p.Table
 	var lost slot.Set
@@ -207,9 +207,9 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 			continue
 		}
 		if !p.room.waits.Has(s) {
-			return false // nobody could take them. The dead keep them, so that the fence wait is not forgotten
+			return false // no member could take the slots. The dead keep them, so that the fence wait is not lost
 		}
-		keep[t.At(s).Owner] = true // and so do those whose slots wait for memory
+		keep[t.At(s).Owner] = true // so do members whose slots wait for memory
 	}
 	note := p.expelNote(dead)
 	dead = slices.DeleteFunc(slices.Clone(dead), func(id string) bool { return keep[id] })
@@ -217,7 +217,7 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 		p.expel(d, dead)
 	}
 	gained, expelled, moves := map[string]*slot.Set{}, map[string]*slot.Set{}, map[string]*slot.Set{}
-	begin := p.waited(&p.planning.duties, unownedDuty(t), p.JoinDelay) // so that all have announced it
+	begin := p.waited(&p.planning.duties, unownedDuty(t), p.JoinDelay) // gives all members time to announce it
 	every := func(table.Run) bool { return true }
 	eachSlot(d.next, every, func(s slot.Slot, r table.Run) {
 		to := target[s]
@@ -231,7 +231,7 @@ func (p *proposer) apply(d *draft, dead []string, target []string) bool {
 		case r.Owner == "" && t.IsDuty(s) && !begin:
 			return
 		case r.Owner == "" && t.IsDuty(s):
-			group = expelled // nobody knows how its last owner lost it
+			group = expelled // it is unknown how its last owner lost it
 		case r.Owner == "":
 			group = gained
 		case r.Next != "":

@@ -1,7 +1,7 @@
-// Package planner decides how the table changes. [Propose] is a pure function: it takes what one member sees, and
-// returns the next table, if one must be written now, and when to look again. Any member proposes: what concerns its
-// own slots always, and what concerns others if it is one of the planners (rule R3). Package member looks, writes and
-// keeps the Memory. The rules that comments cite by number are in docs/protocol.md.
+// Package planner decides how the table changes. [Propose] is a pure function: it takes a member's view, and returns
+// the next table, if one must be written now, and when to call it again. Every member proposes changes for its own
+// slots. Planners also propose changes for others (rule R3). Package member collects the view, writes the table and
+// keeps the Memory. The numbered rules that comments cite are in docs/protocol.md.
 package planner
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Config is the part of a member's configuration that concerns the table. Its fields are described in member.Config.
+// Config is the part of a member's configuration that planners use. Its fields are described in member.Config.
 type Config struct {
 	Self                                           table.Member
 	Former                                         []string
@@ -29,14 +29,14 @@ type Config struct {
 // GoneRoom is how many bytes the names of deleted objects may take in a table.
 func (c *Config) GoneRoom() int { return c.MaxTable / 8 }
 
-// View is what a member sees when it proposes.
+// View is the input of Propose.
 type View struct {
 	*Config
 	Local
 	// Now is the monotonic clock. Wall is the wall clock in Unix seconds.
 	Now  time.Duration
 	Wall int64
-	// Table is the table that the member goes by, at that Version. It is never changed.
+	// Table is the table that the member uses, at that Version. It must not be changed.
 	Table   *table.Table
 	Version string
 	Phase   Phase
@@ -53,11 +53,11 @@ type View struct {
 	InDoubt, Sending bool
 	// Serial is the last serial that the member has used.
 	Serial uint64
-	// Memory is what the last proposal left.
+	// Memory is the Memory of the last proposal.
 	Memory
 }
 
-// Phase is where the member is in its life.
+// Phase is a stage in the life of a member.
 type Phase uint8
 
 // Phases. In phase Absent a member proposes nothing.
@@ -70,21 +70,22 @@ const (
 
 // Local answers questions about other members' Leases and about the member's own slots.
 type Local interface {
-	// Dead is true if the member holds another one dead (rule R1).
+	// Dead reports whether the member holds another one dead (rule R1).
 	Dead(id string) bool
-	// Renewing is true if the other one was lately seen to renew (rule R6), and OnTime if it misses no renewal.
+	// Renewing reports whether the other member was lately seen to renew (rule R6), and OnTime whether it misses no
+	// renewal.
 	Renewing(id string) bool
 	OnTime(id string) bool
-	// Seen is true once the watch has shown the other one's Lease, or that it is missing. Alive is true if it was seen to
-	// renew since.
+	// Seen reports whether the watch has shown the other member's Lease, or that it is missing. Alive reports whether the
+	// member was seen to renew after that.
 	Seen(id string) bool
 	Alive(id string) bool
-	// WritesEnd is how long from now a write of the other one may still be under way if its Lease announces long ones,
-	// otherwise 0 (rules R2 and R7).
+	// WritesEnd returns how long from now a long write of the other member may still be in flight, or 0 if its Lease
+	// announces no long writes (rules R2 and R7).
 	WritesEnd(id string) time.Duration
-	// TooOld returns a process that wants to join and does not read a format of the table, or "".
+	// TooOld returns a process that wants to join and does not read that format of the table, or "".
 	TooOld(format int) (id string)
-	// MemoryOf returns what a member last reported of its memory; the zero value: nothing.
+	// MemoryOf returns the member's last report of its memory, or the zero value if there is none.
 	MemoryOf(id string) MemoryReport
 	// Slot returns the state of a slot in this member.
 	Slot(s slot.Slot) Slot
@@ -96,13 +97,13 @@ type Slot struct {
 	Epoch uint64
 	// Loaded is true if the stores have been complete for the slot since that epoch.
 	Loaded bool
-	// Versions, Cause and Gone are what a drain left to the next owner.
+	// Versions, Cause and Gone are the results of a drain for the next owner.
 	Versions table.Versions
 	Cause    table.Cause
 	Gone     []table.Gone
 }
 
-// State is how far a slot is on its way to or from a member.
+// State is the state of a slot in this member, as in package member.
 type State uint8
 
 // States. A slot in the state Sent is drained, and its transfer was sent.
@@ -116,7 +117,7 @@ const (
 	Sent
 )
 
-// Memory is what a member has to remember between two proposals. It is a value: what it refers to is never changed.
+// Memory is a member's state between two proposals. It is a value. Nothing that it refers to may be changed.
 type Memory struct {
 	delays   delays
 	planning planning
@@ -131,15 +132,15 @@ type Memory struct {
 // delays are since when each kind of change has been waiting to be written, or 0.
 type delays struct{ ready, transfer, settle, abort, announce, label time.Duration }
 
-// Proposal is what a member does next.
+// Proposal is the result of Propose.
 type Proposal struct {
 	// Table is the table to write now, or nil. It differs from View.Table.
 	Table *table.Table
 	// Transfers are the slots of this member that Table gives to their next owners.
 	Transfers slot.Set
-	// Err says why a change that is due cannot be written: the result would be invalid.
+	// Err is the reason why a change that is due cannot be written: the result would be invalid.
 	Err error
-	// Namesake is the ID of a live member with this member's identity, or "". This member must end.
+	// Namesake is the ID of a live member with this member's identity, or "". If there is one, this member must end.
 	Namesake string
 	// Again is when to propose again, even if nothing else happens.
 	Again time.Duration
@@ -149,9 +150,9 @@ type Proposal struct {
 	Memory  Memory
 }
 
-// Notice is for people: a line in the log, and an event.
+// Notice is a message to people: a line in the log, and an event.
 type Notice struct {
-	// Reason is one word in CamelCase, as of a Kubernetes event.
+	// Reason is one word in CamelCase, like the reason of a Kubernetes event.
 	Reason  string
 	Message string
 	Warning bool
@@ -160,7 +161,7 @@ type Notice struct {
 // never is a time that never comes.
 const never = time.Duration(math.MaxInt64)
 
-// proposer makes one proposal. Its Memory begins as the view's, and is updated on the way.
+// proposer makes one proposal. Its Memory starts as the view's and is updated on the way.
 type proposer struct {
 	View
 	out Proposal
@@ -168,7 +169,7 @@ type proposer struct {
 
 func newProposer(v View) *proposer { return &proposer{View: v, out: Proposal{Again: never}} }
 
-// Propose returns what the member does to the table next, if anything.
+// Propose returns the member's next change of the table, if any.
 func Propose(v View) Proposal {
 	p := newProposer(v)
 	p.lookAtLoads()
@@ -192,7 +193,7 @@ func (p *proposer) proposal() Proposal {
 	return p.out
 }
 
-// read asks for the members' reports, under the serial that it returns.
+// read requests the members' reports, under the serial that it returns.
 func (p *proposer) read() uint64 {
 	p.Serial++
 	p.out.Reads = append(p.out.Reads, p.Serial)
@@ -203,9 +204,8 @@ func (p *proposer) notice(reason string, warning bool, format string, args ...an
 	p.out.Notices = append(p.out.Notices, Notice{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)})
 }
 
-// clockDistance is how many seconds a time that another member wrote is away from now, before or after. The other clock
-// may be wrong. So a time that lies ahead expires like one that lies behind, and a wrong clock makes nothing last
-// longer.
+// clockDistance is how many seconds a time that another member wrote is before or after now. The other clock may be
+// wrong. So a time in the future expires like one in the past, and a wrong clock makes nothing last longer.
 func clockDistance(now, wall int64) int64 { return max(now-wall, wall-now) }
 
 func (p *proposer) clockDistance(wall int64) int64 { return clockDistance(p.Wall, wall) }

@@ -8,23 +8,23 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file has plans that this member does not write.
+// This file makes plans that this member does not write.
 
-// Rebalance returns the table in which the moves have begun that planners would begin now if no rollout was under way,
-// and if all members had been there for long. It is the planners' own plan (rule R17), so that members that are on
-// probation or drained get nothing. It begins no moves of slots that nobody owns, or that move already, and none away
-// from members that leave: that is planned without being asked for. With a pause it begins none. wall is the time in
-// Unix seconds. loads are what members report. If all report that they plan by load, so does this (rule R21), without
-// its patience and with as many moves as it takes. The error says that some report so and others do not.
+// Rebalance returns the table after the moves that planners would begin now if there were no rollout and all members
+// had joined long ago. It is the planners' own plan (rule R17), so members that are on probation or drained get
+// nothing. It begins no moves of slots that have no owner or already move, and none from members that leave: planners
+// do these anyway. During a pause it begins none. wall is the time in Unix seconds. reports are the members' reports.
+// If all members report that they plan by load, so does Rebalance (rule R21), at once and with as many moves as needed.
+// It returns an error if some members report so and others do not.
 //
-// All members must renew their Leases. The result is t itself if there is nothing to move. It is sealed with the epoch
-// after that of t.
+// All members must renew their Leases. The result is t itself if there is nothing to move. Its epoch is the one after
+// t's.
 func Rebalance(t *table.Table, wall int64, reports []LoadReport) (*table.Table, error) {
 	byLoad, err := plansByLoad(t, reports)
 	if err != nil {
 		return t, err
 	}
-	// The proposer is a planner that is no member.
+	// The proposer is a planner that is not a member.
 	p := newProposer(View{Config: &Config{ByLoad: byLoad}, Local: allRenew{}, Wall: wall, Table: t, Phase: Joined})
 	fit, hold := p.fit(nil)
 	receives := func(other table.Member) bool { return fit[other.ID] }
@@ -44,7 +44,7 @@ func Rebalance(t *table.Table, wall int64, reports []LoadReport) (*table.Table, 
 	return d.next, nil
 }
 
-// allRenew is what a member sees where all others renew their Leases, and none of the slots is its own.
+// allRenew implements Local for a process that owns no slots while all members renew their Leases.
 type allRenew struct{}
 
 func (allRenew) Dead(string) bool               { return false }
@@ -66,9 +66,9 @@ func Guess(v View, silent []string) []string {
 	return p.assign(t, p.assignment(t, silent, receives, p.rollout(), t.Paused()), t.Paused())
 }
 
-// AwaitsPlan is true if this member has joined and waits for its share. It does not guess in a rollout, since the plan
-// will have changed by then. Nor does it while moves are paused, or while nobody owns anything, since many members join
-// at that time, nor if slots are planned by load, which it does not know.
+// AwaitsPlan reports whether this member has joined and waits for its share, so that it can guess it. It reports false
+// in a rollout, since the plan will have changed by then, while moves are paused, while no slot has an owner, since
+// many members join at that time, and if slots are planned by load, which the member does not know.
 func AwaitsPlan(v View) bool {
 	owned := false
 	for _, r := range v.Table.Runs {

@@ -6,19 +6,20 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// LoadReport is what a member reports of its slots' loads, and of a canary.
+// LoadReport is a member's report of its slots' loads, and of a canary.
 type LoadReport struct {
 	ID string
-	// Serial is higher in each report of a member.
+	// Serial rises with each report of a member.
 	Serial uint64
 	// ByLoad is the member's Config.ByLoad.
 	ByLoad bool
-	// Open are the slots that the report speaks of: those that the member had open.
+	// Open are the slots that the report covers: those that the member had open.
 	Open slot.Set
-	// Loads are the loads of slots, or of several slots together, of which it may not have all. Slots that are left out
-	// have none.
+	// Loads are the loads of slots, or of groups of slots. A group may contain slots outside Open. Slots that are left out
+	// have no load.
 	Loads []Busy
-	// Trial counts its reconciles in the present step of a canary. It is nil if the member did not see a step begin.
+	// Trial counts the member's reconciles in the current step of a canary. It is nil if the member did not see a step
+	// begin.
 	Trial *Trial
 }
 
@@ -28,8 +29,8 @@ type Busy struct {
 	Workers int64
 }
 
-// perSlot returns the load of each slot that the report speaks of; nil if it cannot be true: it names slots that there
-// are not, or twice, or loads that no slot has. n is the number of slots.
+// perSlot returns the load of each slot that the report covers. It returns nil if the report is impossible: it names
+// slots that do not exist, or twice, or loads out of range. n is the number of slots.
 func (r *LoadReport) perSlot(n int) map[slot.Slot]int64 {
 	out := map[slot.Slot]int64{}
 	for _, s := range r.Open.Slots() {
@@ -53,8 +54,8 @@ func (r *LoadReport) perSlot(n int) map[slot.Slot]int64 {
 	return out
 }
 
-// Trial is what a member reports of a step of a canary: what came of its reconciles since it saw the step begin, and
-// how many of its objects keep failing.
+// Trial is a member's report of a canary's step: the results of its reconciles since it saw the step begin, and how
+// many of its objects keep failing.
 type Trial struct {
 	Build string
 	Began int64

@@ -10,48 +10,48 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// MemoryReport is what a member reports of its memory, in bytes.
+// MemoryReport is a member's report of its memory, in bytes.
 type MemoryReport struct {
-	// Used is in use, Limit what the member may use; 0: it is not known. Base was in use when it last had no slot.
+	// Used is the memory in use, Limit what the member may use, or 0 if unknown. Base was in use when it last had no
+	// slots.
 	Used, Limit, Base int64
 }
 
-// Usable is how much of its memory a member may use for slots. The rest is for pages of lists, and for what reports are
-// too late to tell.
+// Usable is how much of its memory a member may use for slots. The rest is for pages of lists, and because reports lag.
 func (m MemoryReport) Usable() int64 { return m.Limit - m.Limit/10 }
 
-// room is what this member knows of how much memory slots take (rule R23).
+// room is this member's estimate of the memory that slots take (rule R23).
 type room struct {
 	growth map[string]growth
-	// cost is how many bytes a slot takes on average, by what members with settled slots report; 0: it is not known. Then
-	// share is how many slots each owner has on average.
+	// cost is the average memory of a slot in bytes, from the reports of members with settled slots, or 0 if unknown.
+	// share is the average number of slots per owner, if cost is known.
 	cost  float64
 	share int
-	// full is the largest part of its memory that a member with settled slots uses, and so can live with.
+	// full is the largest fraction of its memory that a member with settled slots uses without harm.
 	full float64
-	// waits are slots that no member has room for, as of the last plan. cut: that plan left something out for the sake of
-	// memory. told: the wait was reported.
-	waits     slot.Set
-	cut, told bool
+	// waits are slots that no member had room for in the last plan. cut is set if that plan left out something for lack of
+	// memory. reported is set once the wait was reported.
+	waits         slot.Set
+	cut, reported bool
 }
 
-// growth is how the slots of a member change.
+// growth tracks how the slots of a member change.
 type growth struct {
-	// slots are those in the table, counted those that the member's report includes.
+	// slots is the number in the table, counted the number that the member's report includes.
 	slots, counted int
 	// since is when they last changed.
 	since time.Duration
 }
 
-// growthPeriods is for how many renewals after its slots have settled a member's memory may grow because of them.
+// growthPeriods is how many renewals after its slots have settled a member's memory may still grow because of them.
 const growthPeriods = 5
 
-// settled reports whether what a member reports includes all of its slots.
+// settled reports whether a member's report includes all of its slots.
 func (p *proposer) settled(g growth) bool {
 	return g.slots == g.counted && p.Now-g.since >= growthPeriods*p.RetryPeriod
 }
 
-// lookAtRoom follows how the members' slots change, and what they report of their memory.
+// lookAtRoom tracks changes of the members' slots, and their reports of memory.
 func (p *proposer) lookAtRoom() {
 	r, t := &p.room, p.Table
 	if t == nil || !slices.ContainsFunc(t.Members, func(m table.Member) bool { return p.MemoryOf(m.ID).Limit > 0 }) {
@@ -80,7 +80,7 @@ func (p *proposer) lookAtRoom() {
 		n := slots[m.ID]
 		switch {
 		case !known && n == 0:
-			g.since = -growthPeriods * p.RetryPeriod // there is nothing to wait for
+			g.since = -growthPeriods * p.RetryPeriod // nothing to wait for
 		case !known:
 			g = growth{slots: n, counted: n, since: p.Now}
 		case n != g.slots || moving[m.ID]:
@@ -104,8 +104,8 @@ func (p *proposer) lookAtRoom() {
 	}
 }
 
-// roomOf returns how many slots more a member can take, by its last report; limited is false if that is not known. last
-// says that it has to take no more after them.
+// roomOf returns how many more slots a member can take, by its last report. limited is false if that is unknown. last
+// is true if the member need not take more slots after these.
 func (p *proposer) roomOf(id string, last bool) (n int, settled, limited bool) {
 	report, g := p.MemoryOf(id), p.room.growth[id]
 	if report.Limit == 0 {
@@ -128,11 +128,12 @@ func (p *proposer) roomOf(id string, last bool) (n int, settled, limited bool) {
 	return max(0, int(free/cost)-(g.slots-g.counted)), settled, true
 }
 
-// fitMemory returns the target of a plan without what members have no memory for (rule R23).
+// fitMemory reduces the target of a plan to what members have memory for (rule R23).
 //
-// If all that needs an owner fits by what is known, it goes at once. This goes for members that use nearly all of their
-// memory, too, as those with garbage do: they have half of the rest, and what others live with. Otherwise members get
-// half of what they have room for at a time, and no more until they report with that settled: work takes memory, too.
+// If everything that needs an owner fits, it goes at once. Members that use nearly all of their memory, perhaps for
+// garbage, also take slots then: they count with half of the rest, or with what other members live with. Otherwise
+// members get half of what they have room for at a time, and no more until their reports include that, since work also
+// takes memory.
 func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []string {
 	r := &p.room
 	r.waits, r.cut = slot.Set{}, false
@@ -157,7 +158,7 @@ func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []s
 		return sameSide && (!pinned || table.HasLabels(other.Labels, labels))
 	}
 	if r.cost == 0 && !slices.ContainsFunc(in.Owners, func(id string) bool { return id != "" && !stays[id] }) {
-		return target // a rota that begins
+		return target // a new rota
 	}
 	half := map[string]int{}
 	for _, id := range fit.Receives {
@@ -180,18 +181,18 @@ func (p *proposer) fitMemory(t *table.Table, in plan.Input, target []string) []s
 	return owners
 }
 
-// noticeRoom reports once that slots wait since no member has memory for them.
+// noticeRoom reports once that slots wait because no member has memory for them.
 func (p *proposer) noticeRoom() {
 	r := &p.room
-	if r.told = r.told && !r.waits.Empty(); !r.told && !r.waits.Empty() && p.Rank == 0 {
-		r.told = true
+	if r.reported = r.reported && !r.waits.Empty(); !r.reported && !r.waits.Empty() && p.Rank == 0 {
+		r.reported = true
 		p.notice("NoRoom", true, "slots %v have no owner for now: as members report their memory, none has room for all of "+
 			"them. They get owners as reports show that they fit. Start another member, or raise the memory limit", r.waits)
 	}
 }
 
-// Spare returns what the slots of a member take, and what room the others have for them if it goes: of the member for
-// which that is worst. ok is false with fewer than two members, or if some report no limit.
+// Spare returns the memory that a member's slots take, and the room that the others have for them if it goes, for the
+// member where the difference is worst. ok is false with fewer than two members, or if some report no limit.
 func Spare(members []MemoryReport) (need, room int64, ok bool) {
 	free := int64(0)
 	for _, m := range members {

@@ -12,22 +12,23 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// CanaryState says how far a canary has come.
+// CanaryState is the phase that a canary is in.
 type CanaryState uint8
 
 // States of a canary.
 const (
-	// CanaryRuns: members of its build own chosen slots, and no others.
+	// CanaryRuns: members of the canary's build own the canary's slots and no others.
 	CanaryRuns CanaryState = iota
-	// CanaryPromoted: its build takes over, as in a rollout. Its members give no slots to others any more.
+	// CanaryPromoted: the build takes over the other slots, as in a rollout. Its members no longer give slots to other
+	// builds.
 	CanaryPromoted
-	// CanaryBack: it has gone back. Members of its build own nothing as long as there are others.
+	// CanaryBack: the canary has gone back. Members of its build own nothing while there are members of other builds.
 	CanaryBack
 )
 
 var canaryStates = [...]string{CanaryRuns: "runs", CanaryPromoted: "promoted", CanaryBack: "back"}
 
-// String returns the state as the table has it.
+// String returns the state's word in the table's text.
 func (s CanaryState) String() string {
 	if int(s) < len(canaryStates) {
 		return canaryStates[s]
@@ -36,46 +37,47 @@ func (s CanaryState) String() string {
 }
 
 const (
-	// MaxCanarySteps is how many steps a canary may have.
+	// MaxCanarySteps is the highest number of steps of a canary.
 	MaxCanarySteps = 20
-	// MaxCanaryNamespaces is how many namespaces a canary may have.
+	// MaxCanaryNamespaces is the highest number of namespaces of a canary.
 	MaxCanaryNamespaces = 50
-	// MaxCanaryEvery is the longest time of a step, in seconds: 30 days.
+	// MaxCanaryEvery is the longest duration of a step, in seconds: 30 days.
 	MaxCanaryEvery = 30 * 24 * 3600
 	hundredPercent = 100
 )
 
-// Canary says that the members of a build own chosen slots, and no others (rule R22). The zero value is no canary.
+// Canary restricts the members of one build to chosen slots (rule R22). The zero value is no canary.
 type Canary struct {
-	// Build is that of its members (Member.Build); empty: there is no canary.
+	// Build is the Member.Build of the canary's members. It is empty if there is no canary.
 	Build string
 	State CanaryState
-	// Steps are its shares of the slots, in percent, rising. Its slots are those of one step and of Namespaces. A first
-	// step of 0 has those of Namespaces alone. A last one of 100 stands for that it is promoted: there would be nobody to
-	// compare it with.
+	// Steps are the canary's shares of the slots, in percent, rising. In each step the canary's slots are that share plus
+	// the slots of Namespaces. The first step may be 0, which leaves the slots of Namespaces. A last step of 100 means
+	// promotion: it cannot be run as a step, since there would be no other build to compare with.
 	Steps []int
-	// Step is the present one, an index of Steps. Began is when it began, in Unix seconds by the clock of the planner that
-	// saw it; 0: members of the build do not have its slots yet.
+	// Step is the index of the current step in Steps. Began is when the step began, in Unix seconds by the clock of the
+	// planner that saw it. It is 0 until members of the build own the step's slots.
 	Step  int
 	Began int64
-	// Every is how many seconds a step lasts at least, until planners go on to the next one by themselves; 0: they do not.
+	// Every is the shortest duration of a step, in seconds, before planners start the next one. If it is 0, people start
+	// each step.
 	Every int64
-	// Namespaces are sorted, and have all of their objects in the canary's slots. Only with slot.KeyNamespace.
+	// Namespaces are sorted. All their objects are in the canary's slots. They need slot.KeyNamespace.
 	Namespaces []string
-	// Verdict says why it went back, at most 256 bytes, or is empty.
+	// Verdict is the reason why the canary went back, in at most 256 bytes. It may be empty.
 	Verdict string
 	// Since, By and Reason are as in Pause.
 	Since      int64
 	By, Reason string
 }
 
-// On says whether there is a canary.
+// On reports whether there is a canary.
 func (c *Canary) On() bool { return c.Build != "" }
 
-// Runs says that there is one, and that it has neither been promoted nor gone back.
+// Runs reports whether there is a canary that was neither promoted nor taken back.
 func (c *Canary) Runs() bool { return c.On() && c.State == CanaryRuns }
 
-// Share is the canary's present share of the slots, in percent, without Namespaces.
+// Share returns the canary's current share of the slots, in percent, without the slots of Namespaces.
 func (c *Canary) Share() int {
 	if c.State != CanaryRuns || c.Step >= len(c.Steps) {
 		return 0
@@ -83,25 +85,25 @@ func (c *Canary) Share() int {
 	return c.Steps[c.Step]
 }
 
-// Last says that the present step is the last one.
+// Last reports whether the current step is the last one before promotion.
 func (c *Canary) Last() bool {
 	return c.Step+1 >= len(c.Steps) || c.Steps[c.Step+1] == hundredPercent
 }
 
-// Same says that two are the same canary in the same step, and that the step has begun in both or in neither.
+// Same reports whether two values are the same canary in the same step, and the step began at the same time.
 func (c *Canary) Same(other *Canary) bool { return c.SameStep(other) && c.Began == other.Began }
 
-// SameStep says that two are the same canary in the same step.
+// SameStep reports whether two values are the same canary in the same step.
 func (c *Canary) SameStep(other *Canary) bool {
 	return c.Build == other.Build && c.Since == other.Since && c.State == other.State && c.Step == other.Step
 }
 
-// Apart says that a member is of the canary's build and may own the canary's slots alone.
+// Apart reports whether a member belongs to the canary's build and is restricted to the canary's slots.
 func (t *Table) Apart(m Member) bool {
 	return t.Canary.On() && t.Canary.State != CanaryPromoted && m.Build == t.Canary.Build
 }
 
-// SlotOf returns the slot of an object as Pin.Object names it. With slot.KeyUID nobody can tell.
+// SlotOf returns the slot of an object that is named as in Pin.Object. With slot.KeyUID the result is meaningless.
 func (t *Table) SlotOf(object string) slot.Slot {
 	namespace, name, namespaced := strings.Cut(object, "/")
 	if !namespaced && t.Key != slot.KeyNamespace {
@@ -110,9 +112,9 @@ func (t *Table) SlotOf(object string) slot.Slot {
 	return t.Slots.Of(t.Key.Hash(namespace, name, ""))
 }
 
-// CanarySlots are the slots that members of the canary's build should own; none unless it runs. A share is a run of
-// slots that begins where the build's name says, and grows from there with each step: whatever happens to its members,
-// no other objects meet the build.
+// CanarySlots returns the slots that members of the canary's build should own. It is empty unless the canary runs. A
+// share is a run of slots that starts at the hash of the build's name and grows with each step. So the same objects
+// stay with the build, whatever happens to its members.
 func (t *Table) CanarySlots() (set slot.Set) {
 	c := &t.Canary
 	if !c.Runs() {
@@ -129,7 +131,7 @@ func (t *Table) CanarySlots() (set slot.Set) {
 	return set
 }
 
-// validCanary checks it but for who reads of it.
+// validCanary checks the canary. It does not check that every member reads PlaceFormat.
 func (t *Table) validCanary() error {
 	c := &t.Canary
 	if !c.On() {
@@ -151,7 +153,7 @@ func (t *Table) validCanary() error {
 	case c.Step < 0 || c.Step >= len(c.Steps):
 		return fmt.Errorf("canary: step %d, of %d", c.Step, len(c.Steps))
 	case c.Steps[c.Step] == hundredPercent:
-		return errors.New("canary: its present step has 100 %, with which there is nobody to compare it with")
+		return errors.New("canary: its current step has 100 %, which leaves no members to compare it with")
 	case c.Began < 0 || c.Every < 0 || c.Every > MaxCanaryEvery:
 		return fmt.Errorf("canary: began at %d, with steps of %d s: want Unix seconds, and at most %d s", c.Began, c.Every,
 			MaxCanaryEvery)
@@ -183,10 +185,11 @@ func (t *Table) validCanary() error {
 	return nil
 }
 
-// isName says that a text can be the name of an object or a namespace, in the table's text: no list has it as two.
+// isName reports whether s can be the name of an object or a namespace in the table's text. Names cannot contain
+// separators.
 func isName(s string) bool { return isWord(s) && s != None && !strings.ContainsAny(s, "/,%") }
 
-// columns returns the columns of the canary in its line, between the first word and by.
+// columns returns the columns of the canary's line, without the first word and without by and reason.
 func (c *Canary) columns() string {
 	steps := make([]string, len(c.Steps))
 	for i, percent := range c.Steps {
@@ -196,10 +199,10 @@ func (c *Canary) columns() string {
 		orNone(strings.Join(c.Namespaces, ",")), orNone(escapeAll(c.Verdict, "%")), c.Since)
 }
 
-// canaryColumns is how many there are.
+// canaryColumns is the number of columns that the method columns writes.
 const canaryColumns = 9
 
-// readCanary is the inverse of columns.
+// readCanary parses what the method columns wrote.
 func readCanary(w []string) (c Canary, err error) {
 	c.Build = w[0]
 	state := slices.Index(canaryStates[:], w[1])

@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// The table's text is a map of fields. Each member, run, note and expel has a line of words separated by one space, so
-// that `kubectl get configmap -o yaml` shows the text as it is:
+// The table's text is a map of fields. Each member, run, note and expel is a line of words that are separated by one
+// space, so that `kubectl get configmap -o yaml` shows the text as it is:
 //
 //	format: "1"           2 if there is a field gone, 3 if there are duties, 4 if there are orders
 //	uid: 7a0c…            metadata.uid of the ConfigMap
@@ -28,7 +28,7 @@ import (
 //	  128-255 -
 //	notes: |              epoch cause [kind=version or kind=list …] [wait=milliseconds]
 //	  41 handed websites.example.com=1234
-//	gone: |               slot kind namespace/name …; a name alone is of an object without namespace
+//	gone: |               slot kind namespace/name …; without a namespace, the name alone
 //	  131 websites.example.com default/a default/b
 //	duties: |             name slot owner [epoch [-> next [ready]] [unsettled]]; "-" for a slot without a duty
 //	  report 256 web-0-x7k2p 41
@@ -65,12 +65,12 @@ const (
 	fieldPins    = "pins"
 	fieldLabels  = "labels"
 	fieldOlder   = "older"
-	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table a member without one has
-	// a "-".
+	// FieldPodUIDs is the field with the members' POD_UIDs, separated by spaces. In a large table "-" stands for a member
+	// without one.
 	FieldPodUIDs = "podUIDs"
 )
 
-// ErrFormat is wrapped by the errors of Decode for a table that a newer program wrote.
+// ErrFormat is wrapped by Decode's error for a table that a newer program wrote.
 var ErrFormat = errors.New("unknown table format")
 
 // Encode returns the table's text. The table must be Valid.
@@ -139,7 +139,6 @@ func Encode(t *Table) map[string]string {
 	return data
 }
 
-// writeRun writes the line of a run.
 func writeRun(out *strings.Builder, r Run, a *abbreviations) {
 	fmt.Fprintf(out, "%s %s", r.Slots, orNone(a.name(r.Owner)))
 	if r.Owner != "" || r.Epoch != 0 {
@@ -171,14 +170,14 @@ func orEmpty(s string) string {
 	return s
 }
 
-// Decode reads a table's text and checks that it is Valid. It ignores fields that it does not know. Whoever writes the
-// next version drops them, so they must not matter to owners.
+// Decode parses a table's text and checks that the table is Valid. It ignores unknown fields. The next write drops
+// them, so owners must not depend on them.
 func Decode(data map[string]string) (*Table, error) {
 	text := data[fieldFormat]
 	f, err := strconv.Atoi(text)
 	switch {
 	case text == "":
-		return nil, errors.New("field format: missing; this is not a table, or somebody edited it")
+		return nil, errors.New("field format: missing; this is not a table, or it was edited")
 	case err != nil || text != formatInt(f) || f < OldestFormat || f > Format:
 		return nil, fmt.Errorf("field format: %q, but this program reads %d to %d: %w", text, OldestFormat, Format, ErrFormat)
 	}
@@ -254,11 +253,11 @@ type decoder struct {
 	err    error
 }
 
-// since says that tables of this format have a field that came with another one. It fails if the table has the field
-// and its format has not.
+// since reports whether tables of this format have the field, which was introduced with another format. It fails if an
+// older table has the field.
 func (d *decoder) since(format int, field string) bool {
 	if _, has := d.data[field]; has && d.format < format {
-		d.fail(field, 0, fmt.Errorf("a table of format %d has no %s; somebody edited it", d.format, field))
+		d.fail(field, 0, fmt.Errorf("a table of format %d has no %s; it was edited", d.format, field))
 	}
 	return d.format >= format
 }
@@ -292,7 +291,6 @@ func (d *decoder) lines(field string, parse func(words []string) error) {
 	}
 }
 
-// parseMember reads the line of the i-th member.
 func parseMember(w []string, a *abbreviations, podUIDs []string, i int) (Member, error) {
 	n := len(w)
 	if n > 0 && w[n-1] == "leaving" {
@@ -315,7 +313,7 @@ func parseMember(w []string, a *abbreviations, podUIDs []string, i int) (Member,
 	return m, errors.Join(errClass, errJoined)
 }
 
-// parseClass reads container build weight formats.
+// parseClass parses the columns container, build, weight and formats.
 func parseClass(m *Member, w []string) error {
 	low, high, _ := strings.Cut(w[3], "-")
 	m.Container, m.Build = orEmpty(w[0]), orEmpty(w[1])
@@ -365,7 +363,7 @@ func parseRun(w []string, a *abbreviations) (Run, error) {
 	return r, nil
 }
 
-// wordWait is Note.Wait. Releases that do not know it take it for a kind, and ignore it.
+// wordWait introduces Note.Wait. Older releases take it for a kind and ignore it.
 const wordWait = "wait"
 
 func parseNote(w []string) (uint64, Note, error) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A table of more members than this is written with abbreviations for what repeats in every line:
+// A table with more than longFormUpTo members is written with abbreviations for what is repeated in each line:
 //
 //	base: "1763712000"    +142 stands for base+142, in joined and in the epochs of runs
 //	names: |              letter prefix; a~x7k2p-k3j9x stands for web-7d9f8b6c5d-x7k2p-k3j9x
@@ -25,7 +25,7 @@ import (
 // POD_UIDs, instead of 128.
 const longFormUpTo = 64
 
-// longRunsUpTo is the same for runs. Many slots that move one by one make many runs.
+// longRunsUpTo is the same limit for runs: many slots that move one by one make many runs.
 const longRunsUpTo = 1024
 
 const (
@@ -34,7 +34,7 @@ const (
 	fieldClasses = "classes"
 )
 
-// abbreviations are the meanings of letters. nil has none.
+// abbreviations maps letters to what they stand for. A nil value abbreviates nothing.
 type abbreviations struct {
 	base     uint64
 	prefixes map[string]string // letter to prefix
@@ -49,7 +49,7 @@ func newAbbreviations() *abbreviations {
 	}
 }
 
-// abbreviate chooses the abbreviations for a table: the prefixes and classes that most members share.
+// abbreviate chooses abbreviations for the prefixes and classes that are most frequent in the table.
 func abbreviate(t *Table) *abbreviations {
 	if len(t.Members) <= longFormUpTo && len(t.Runs) <= longRunsUpTo {
 		return nil
@@ -85,7 +85,7 @@ func abbreviate(t *Table) *abbreviations {
 	return a
 }
 
-// frequent gives letters to the most frequent keys.
+// frequent assigns letters to the most frequent keys.
 func frequent[K comparable](counts map[K]int, compare func(a, b K) int) map[string]K {
 	keys := make([]K, 0, len(counts))
 	for key := range counts {
@@ -110,7 +110,7 @@ func podOf(id string) (string, bool) {
 	return id[:max(i, 0)], i > 0
 }
 
-// classOf returns the columns of a member that others share.
+// classOf returns the columns of a member that it shares with others.
 func classOf(m Member) Member {
 	return Member{Container: m.Container, Build: m.Build, Weight: m.Weight, MinFormat: m.MinFormat, MaxFormat: m.MaxFormat}
 }
@@ -141,7 +141,7 @@ func (a *abbreviations) number(n int64) string {
 	return formatInt(n)
 }
 
-// short returns a member's short line, without "leaving". It returns false if the member needs its long line.
+// short returns a member's short line, without "leaving", or false if the member needs a long line.
 func (a *abbreviations) short(m Member) (string, bool) {
 	if a == nil {
 		return "", false
@@ -151,7 +151,7 @@ func (a *abbreviations) short(m Member) (string, bool) {
 	return a.name(m.ID) + " " + letter + " " + a.number(m.Joined), known && ok && pod == m.Pod
 }
 
-// fields writes the meanings of the letters.
+// fields adds the fields that define the letters.
 func (a *abbreviations) fields(data map[string]string) {
 	if a == nil {
 		return
@@ -169,7 +169,7 @@ func (a *abbreviations) fields(data map[string]string) {
 	data[fieldNames], data[fieldClasses] = names.String(), classes.String()
 }
 
-// abbreviations reads what fields wrote. It returns nil if the table has none.
+// abbreviations parses what fields wrote. It returns nil if the table is not abbreviated.
 func (d *decoder) abbreviations() *abbreviations {
 	if _, ok := d.data[fieldBase]; !ok {
 		return nil
@@ -195,7 +195,7 @@ func (d *decoder) abbreviations() *abbreviations {
 	return a
 }
 
-// expand is the inverse of name.
+// expand undoes name.
 func (a *abbreviations) expand(word string) (string, error) {
 	letter, rest, short := strings.Cut(word, "~")
 	if !short {
@@ -209,7 +209,7 @@ func (a *abbreviations) expand(word string) (string, error) {
 	return "", fmt.Errorf("%q: field %s has no %q", word, fieldNames, letter)
 }
 
-// parse is the inverse of number.
+// parse undoes number.
 func (a *abbreviations) parse(word string) (int64, error) {
 	rest, short := strings.CutPrefix(word, "+")
 	if !short {

@@ -13,16 +13,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// maxDutyName is how long a duty's name may be, in bytes.
+// maxDutyName is the longest name of a duty, in bytes.
 const maxDutyName = 128
 
-// OwnDuties begin the names of the rota's own duties, such as the comparisons of rule R14.
+// OwnDuties is the prefix of the rota's own duties, such as the comparisons of rule R14.
 const OwnDuties = "rota.dev/"
 
-// OwnDuty says whether a duty is one of the rota's own, by its name.
+// OwnDuty reports whether the name is one of the rota's own duties.
 func OwnDuty(name string) bool { return strings.HasPrefix(name, OwnDuties) }
 
-// ValidDuty returns an error that says why a table cannot have a duty of that name, or nil.
+// ValidDuty returns an error if a duty cannot have this name.
 func ValidDuty(name string) error {
 	if !isWord(name) || name == None || len(name) > maxDutyName || strings.Contains(name, ",") {
 		return fmt.Errorf("duty %q: the name must be one printable word of at most %d characters, without a comma",
@@ -31,13 +31,13 @@ func ValidDuty(name string) error {
 	return nil
 }
 
-// JoinDuties returns names of duties in the form of Member.Duties.
+// JoinDuties returns the names in the form of Member.Duties.
 func JoinDuties(names ...string) string {
 	names = slices.Sorted(slices.Values(names))
 	return strings.Join(slices.Compact(names), ",")
 }
 
-// DutyNames visits the names of the duties that the member can do.
+// DutyNames iterates over the names of the duties that the member can do.
 func (m Member) DutyNames() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if m.Duties == "" {
@@ -51,13 +51,13 @@ func (m Member) DutyNames() iter.Seq[string] {
 	}
 }
 
-// Total is the number of slots, those of duties included.
+// Total is the number of slots, including those of duties.
 func (t *Table) Total() int { return int(t.Slots) + len(t.Duties) }
 
-// IsDuty says whether the slot is that of a duty, or may be in another version of the table.
+// IsDuty reports whether s is a duty's slot, in this version of the table or another one.
 func (t *Table) IsDuty(s slot.Slot) bool { return int(s) >= int(t.Slots) }
 
-// Duty returns the name of the duty whose slot it is. It is empty for other slots.
+// Duty returns the name of the duty in slot s. It is empty for hash slots and for slots without a duty.
 func (t *Table) Duty(s slot.Slot) string {
 	if i := int(s) - int(t.Slots); i >= 0 && i < len(t.Duties) {
 		return t.Duties[i]
@@ -65,13 +65,13 @@ func (t *Table) Duty(s slot.Slot) string {
 	return ""
 }
 
-// DutySlot returns the slot of the duty of that name, if the table has it.
+// DutySlot returns the slot of a duty, or false if the table does not have the duty.
 func (t *Table) DutySlot(name string) (s slot.Slot, ok bool) {
 	i := slices.Index(t.Duties, name)
 	return slot.Slot(int(t.Slots) + max(i, 0)), i >= 0 && name != ""
 }
 
-// Can returns a function that says whether a member can do the duty of a slot. Hash slots are everybody's.
+// Can returns a function that reports whether a member can own a slot. Every member can own hash slots.
 func (t *Table) Can() func(m Member, s slot.Slot) bool {
 	of := t.DutiesOf()
 	return func(m Member, s slot.Slot) bool {
@@ -83,8 +83,8 @@ func (t *Table) Can() func(m Member, s slot.Slot) bool {
 	}
 }
 
-// DutiesOf returns a function that returns the slots of the duties that a member can do. Most members have the list of
-// the member before, and a table has few different lists, so it reads each list once.
+// DutiesOf returns a function that returns the slots of the duties that a member can do. It parses each distinct list
+// of duties once, since most members have the same list.
 func (t *Table) DutiesOf() func(m Member) slot.Set {
 	lists := map[string]slot.Set{"": {}}
 	last, set := "", slot.Set{}
@@ -102,7 +102,7 @@ func (t *Table) DutiesOf() func(m Member) slot.Set {
 	}
 }
 
-// dutySet returns the slots of a list of duties, those that the table has.
+// dutySet returns the slots of the listed duties that are in the table.
 func (t *Table) dutySet(list string) (set slot.Set) {
 	for name := range (Member{Duties: list}).DutyNames() {
 		if s, known := t.DutySlot(name); known {
@@ -112,8 +112,7 @@ func (t *Table) dutySet(list string) (set slot.Set) {
 	return set
 }
 
-// addDuties gives slots to the duties that the member announces and that the table has not: the first ones that are
-// free.
+// addDuties assigns the first free slots to those of the member's duties that are not in the table yet.
 func (t *Table) addDuties(m Member) {
 	for name := range m.DutyNames() {
 		if _, known := t.DutySlot(name); known {
@@ -129,8 +128,8 @@ func (t *Table) addDuties(m Member) {
 	}
 }
 
-// dropDuties takes the names of duties that no member announces off their slots. Nobody owns these: only members that
-// announce a duty do. The other duties keep their slots.
+// dropDuties removes the duties that no member announces. Their slots have no owner, since only members that announce a
+// duty own it. The other duties keep their slots.
 func (t *Table) dropDuties() {
 	if len(t.Duties) == 0 {
 		return
@@ -175,7 +174,7 @@ func (t *Table) validDuties() error {
 			return err
 		}
 		if known[name] {
-			return fmt.Errorf("duty %s: it is there twice", name)
+			return fmt.Errorf("duty %s: listed twice", name)
 		}
 		known[name] = true
 	}
@@ -188,31 +187,30 @@ func (t *Table) validDuties() error {
 		lists[m.Duties] = true
 		for name := range m.DutyNames() {
 			if !known[name] {
-				return fmt.Errorf("member %s: can do duty %s, which the table has not", m.ID, name)
+				return fmt.Errorf("member %s: it announces duty %s, which is not in the table", m.ID, name)
 			}
 		}
 	}
 	return nil
 }
 
-// validDuty checks the run of a duty. Its owner and its next owner are members.
+// validDuty checks a duty's run. Its owner and next owner must announce the duty.
 func (t *Table) validDuty(r Run, can func(Member, slot.Slot) bool) error {
 	name := t.Duty(r.Slots.First)
 	if r.Slots.Len() != 1 {
-		return fmt.Errorf("run %v: each duty has a run of its own", r.Slots)
+		return fmt.Errorf("run %v: each duty must have its own run", r.Slots)
 	}
 	if name == "" && r != (Run{Slots: r.Slots}) {
-		return fmt.Errorf("run %v: there is no duty, so nobody can own it", r.Slots)
+		return fmt.Errorf("run %v: it has no duty, so it cannot have an owner", r.Slots)
 	}
 	for _, id := range []string{r.Owner, r.Next} {
 		if m, ok := t.Member(id); ok && !can(m, r.Slots.First) {
-			return fmt.Errorf("duty %s: member %s does not say that it can do it", name, id)
+			return fmt.Errorf("duty %s: member %s does not announce it", name, id)
 		}
 	}
 	return nil
 }
 
-// encodeDuties writes a line for each duty.
 func encodeDuties(t *Table, a *abbreviations) string {
 	var out strings.Builder
 	for _, r := range t.Runs {
@@ -224,7 +222,7 @@ func encodeDuties(t *Table, a *abbreviations) string {
 	return out.String()
 }
 
-// readDuty is the inverse of a line of encodeDuties.
+// readDuty parses a line of encodeDuties.
 func (t *Table) readDuty(w []string, a *abbreviations) error {
 	if len(w) < 3 {
 		return fmt.Errorf("%q: want name slot owner [epoch [-> next [ready]] [unsettled]]", strings.Join(w, " "))
@@ -240,11 +238,11 @@ func (t *Table) readDuty(w []string, a *abbreviations) error {
 	return nil
 }
 
-// everybodyElse stands for all members that the other lines of the field do not name.
+// everybodyElse stands for all members in no other line of the field.
 const everybodyElse = "*"
 
-// encodeAble writes which members can do which duties: a line for each list of duties, the most frequent one first. It
-// is for all members whom no other line names.
+// encodeAble writes which members can do which duties, with a line for each list of duties. The most frequent list
+// comes first and stands for all members in no other line.
 func encodeAble(t *Table, a *abbreviations) string {
 	by := map[string][]string{}
 	for i := range t.Members {
@@ -267,7 +265,7 @@ func encodeAble(t *Table, a *abbreviations) string {
 	return out.String()
 }
 
-// ableSize is how many bytes the text of encodeAble has at most.
+// ableSize returns an upper bound for the size of encodeAble's text, in bytes.
 func (t *Table) ableSize() (size int) {
 	seen := map[string]bool{}
 	for i := range t.Members {
@@ -281,7 +279,7 @@ func (t *Table) ableSize() (size int) {
 	return size
 }
 
-// readAble is the inverse of a line of encodeAble. named are the members of earlier lines.
+// readAble parses a line of encodeAble. named holds the members of earlier lines.
 func (t *Table) readAble(w []string, a *abbreviations, named map[string]string, rest *string) error {
 	if len(w) < 2 {
 		return fmt.Errorf("%q: want slots members", strings.Join(w, " "))
@@ -301,7 +299,7 @@ func (t *Table) readAble(w []string, a *abbreviations, named map[string]string, 
 	list := JoinDuties(names...)
 	if len(w) == 2 && w[1] == everybodyElse {
 		if *rest != "" {
-			return errors.New("two lines for everybody else")
+			return errors.New("two lines for all other members")
 		}
 		*rest = list
 		return nil
@@ -322,7 +320,7 @@ func (t *Table) readAble(w []string, a *abbreviations, named map[string]string, 
 	return nil
 }
 
-// readDuties reads both fields.
+// readDuties parses the fields duties and able.
 func (d *decoder) readDuties(t *Table, a *abbreviations) {
 	d.lines(fieldDuties, func(w []string) error { return t.readDuty(w, a) })
 	named, rest := map[string]string{}, ""
@@ -337,7 +335,6 @@ func (d *decoder) readDuties(t *Table, a *abbreviations) {
 	}
 }
 
-// parseOlder reads the field older.
 func (d *decoder) parseOlder() int64 {
 	text, ok := d.data[fieldOlder]
 	if !ok {

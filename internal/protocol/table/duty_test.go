@@ -127,7 +127,7 @@ func TestValidDuties(t *testing.T) {
 		want   string
 		change func(*table.Table)
 	}{
-		{"member web-0-x7k2p does not say that it can do it", func(tab *table.Table) {
+		{"member web-0-x7k2p does not announce it", func(tab *table.Table) {
 			tab.Update(slotOf(tab, "b"), func(r *table.Run) { r.Next = web0 })
 		}},
 		{"duty a: member web-0-x7k2p does not say", put("c")},
@@ -136,10 +136,10 @@ func TestValidDuties(t *testing.T) {
 		{"there twice", put("a,a,c")},
 		{"513 duties", put(table.JoinDuties(append(many[:slot.MaxDuties-2], "a", "c")...))},
 		{"not every member reads", func(tab *table.Table) { tab.Members[1].MaxFormat = 2 }},
-		{"it is there twice", func(tab *table.Table) { tab.Duties[1] = "a" }},
-		{"can do duty c, which the table has not", func(tab *table.Table) { tab.Duties[1] = "x" }},
+		{"listed twice", func(tab *table.Table) { tab.Duties[1] = "a" }},
+		{"it announces duty c, which is not in the table", func(tab *table.Table) { tab.Duties[1] = "x" }},
 		{"the last duty has no name", func(tab *table.Table) { tab.Duties[2] = "" }},
-		{"each duty has a run of its own", func(tab *table.Table) {
+		{"each duty must have its own run", func(tab *table.Table) {
 			n := len(tab.Runs)
 			tab.Runs = tab.Runs[:n-1]
 			tab.Runs[n-2].Slots.Last++
@@ -173,10 +173,10 @@ func TestDecodeRefusesDuties(t *testing.T) {
 		{"able", "256-257", "256-259", "there is no duty"},
 		{"able", "256,258", "258,256", "field able, line 1"},
 		{"able", "256,258 *", "256,258", "want slots members"},
-		{"able", "256-257 web-0-x7k2p", "256-257 *", "two lines for everybody else"},
+		{"able", "256-257 web-0-x7k2p", "256-257 *", "two lines for all other members"},
 		{"able", "256-257 web-0-x7k2p", "256-257 web-0-x7k2p web-0-x7k2p", "in two lines"},
 		{"able", "256-257 web-0-x7k2p", "256-257 web-7-x7k2p", "not a member"},
-		{"able", "256-257 web-0-x7k2p", "", "member web-0-x7k2p does not say that it can do it"},
+		{"able", "256-257 web-0-x7k2p", "", "member web-0-x7k2p does not announce it"},
 		{"format", "3", "2", "field duties: a table of format 2 has no duties"},
 		{"runs", "200-255 - 39", "200-256 - 39", "must tile the slots 0 to 255"},
 	} {

@@ -11,14 +11,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Gone is a deleted object whose deletion the former owner of its slot did not reconcile. The next owner does (rule
-// R15).
+// Gone is a deleted object whose deletion the former owner of its slot left to the next owner (rule R15).
 type Gone struct {
-	// Slot is the slot that the object was in.
 	Slot slot.Slot
 	// Kind has the form of schema.GroupKind, as in Versions.
 	Kind string
-	// Namespace is empty for objects without one.
+	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 }
 
@@ -30,13 +28,13 @@ func CompareGone(a, b Gone) int {
 	)
 }
 
-// Fits says whether a table can have it: its kind is a word, and it has a name.
+// Fits reports whether the table's text can hold g: the kind is a word, and the name is not empty or too long.
 func (g Gone) Fits() bool {
 	return isWord(g.Kind) && g.Kind != None && g.Name != "" && len(g.Namespace)+len(g.Name) <= 512
 }
 
-// words returns the name as the table's text has it. Most names are DNS names. Those of roles, for instance, may have
-// any characters but "/" and "%".
+// words returns the name in the form of the table's text. Most names are DNS names, but the names of roles, for
+// example, may contain any characters except "/" and "%".
 func (g Gone) words() string {
 	name := escape(g.Name)
 	if g.Namespace != "" {
@@ -45,10 +43,10 @@ func (g Gone) words() string {
 	return name
 }
 
-// escape makes a word of a name: "/", "%" and characters that a word cannot have become %XX.
+// escape turns a name into a word: "/", "%" and characters that are not allowed in a word become %XX.
 func escape(name string) string { return escapeAll(name, "/%") }
 
-// escapeAll makes a word of a text: the special characters and those that a word cannot have become %XX.
+// escapeAll turns a text into a word: special characters and those that are not allowed in a word become %XX.
 func escapeAll(text, special string) string {
 	var out strings.Builder
 	for i := range len(text) {
@@ -61,7 +59,7 @@ func escapeAll(text, special string) string {
 	return out.String()
 }
 
-// unescape is the inverse of escape.
+// unescape undoes escape and escapeAll.
 func unescape(word string) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(word); i++ {
@@ -79,7 +77,7 @@ func unescape(word string) (string, error) {
 	return out.String(), nil
 }
 
-// GoneSize is how many bytes of the table's text the names take, at most.
+// GoneSize returns an upper bound for the size of the names in the table's text, in bytes.
 func GoneSize(gone []Gone) int {
 	size := 0
 	for _, g := range gone {
@@ -95,12 +93,12 @@ func (t *Table) PutGone(gone []Gone) {
 	t.Gone = slices.Compact(t.Gone)
 }
 
-// DropGone drops the names of slot s from Gone.
+// DropGone removes the names of slot s from Gone.
 func (t *Table) DropGone(s slot.Slot) {
 	t.Gone = slices.DeleteFunc(t.Gone, func(g Gone) bool { return g.Slot == s })
 }
 
-// GoneIn returns the names of the slots in Gone.
+// GoneIn returns the names in Gone that are in the given slots.
 func (t *Table) GoneIn(set slot.Set) []Gone {
 	var out []Gone
 	for _, g := range t.Gone {
@@ -111,7 +109,7 @@ func (t *Table) GoneIn(set slot.Set) []Gone {
 	return out
 }
 
-// Reads says whether every member reads tables of that format.
+// Reads reports whether every member reads tables of the given format.
 func (t *Table) Reads(format int) bool {
 	return !slices.ContainsFunc(t.Members, func(m Member) bool { return m.MaxFormat < format || m.MinFormat > format })
 }
@@ -130,7 +128,7 @@ func (t *Table) validGone() error {
 			return fmt.Errorf("deletion of %s %q in slot %d: the kind is not a word, or the name is empty or too long",
 				g.Kind, g.Namespace+"/"+g.Name, g.Slot)
 		case t.IsDuty(g.Slot) || !unsettled.Has(g.Slot):
-			return fmt.Errorf("deletion of %s %s: slot %d is not on its way to anybody", g.Kind, g.words(), g.Slot)
+			return fmt.Errorf("deletion of %s %s: slot %d is not an unsettled hash slot", g.Kind, g.words(), g.Slot)
 		case i > 0 && CompareGone(t.Gone[i-1], g) >= 0:
 			return fmt.Errorf("deletion of %s %s: not in order", g.Kind, g.words())
 		}

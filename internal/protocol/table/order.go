@@ -9,47 +9,47 @@ import (
 	"strings"
 )
 
-// MaxOrderText is how long who asked, and why, may each be, in bytes.
+// MaxOrderText is the longest text of By and of Reason in an order, in bytes.
 const MaxOrderText = 256
 
-// Pause says that people paused moves between live members (rule R19). The zero value is no pause.
+// Pause is an order to pause moves between live members (rule R19). The zero value is no pause.
 type Pause struct {
-	// Since is when, by the clock of the machine that it was asked from, in Unix seconds; 0: moves are not paused.
+	// Since is when people asked, in Unix seconds by the clock of their machine. It is 0 if moves are not paused.
 	Since int64
-	// By is who asked, at most 256 bytes; Reason is why, at most 256 bytes with single spaces. Both may be empty.
+	// By is the user who asked, in at most 256 bytes. Reason is why, in at most 256 bytes with single spaces. Both may be
+	// empty.
 	By, Reason string
 }
 
-// Drain says that people want a member to give its slots and duties up, and to get none (rule R19). The mark is that of
-// a container: its next process inherits it.
+// Drain is an order for a member to give up its slots and duties and to get none (rule R19). It applies to a container:
+// the container's next process gets the same drain.
 type Drain struct {
-	// ID is the member's.
+	// ID is the member's ID.
 	ID string
-	// Pod, PodUID and Container are the member's, for its next process.
+	// Pod, PodUID and Container identify the member's container, so that its next process is recognized.
 	Pod, PodUID, Container string
 	// Since, By and Reason are as in Pause.
 	Since      int64
 	By, Reason string
-	// Lost is when the member was expelled, by the wall clock of the member that expelled it, in Unix seconds; 0: it was
-	// not. Its container may come back.
+	// Lost is when the member was expelled, in Unix seconds by the wall clock of the member that expelled it. Its
+	// container may come back. It is 0 if the member was not expelled.
 	Lost int64
 }
 
-// Paused says whether moves between live members are paused.
+// Paused reports whether moves between live members are paused.
 func (t *Table) Paused() bool { return t.Pause.Since != 0 }
 
-// Ordered says whether people have asked for something that lasts: a pause, that a member is drained, a canary, or
-// pins.
+// Ordered reports whether there is an order: a pause, a drain, a canary or a pin.
 func (t *Table) Ordered() bool { return t.held() || t.placed() }
 
-// held says whether the table has orders of OrderFormat.
+// held reports whether the table has orders that need OrderFormat.
 func (t *Table) held() bool { return t.Paused() || len(t.Drains) > 0 }
 
-// placed says whether it has orders of PlaceFormat.
+// placed reports whether the table has orders that need PlaceFormat.
 func (t *Table) placed() bool { return t.Canary.On() || len(t.Pins) > 0 }
 
-// Needs is the lowest format that can express the table. Pins of a table without members count for nothing: a program
-// that does not know of them may drop them.
+// Needs returns the lowest format that can express the table. Pins alone do not count while the table has no members:
+// an older program may drop them.
 func (t *Table) Needs() int {
 	switch {
 	case t.Canary.On() || t.labeled() || len(t.Pins) > 0 && len(t.Members) > 0:
@@ -64,7 +64,7 @@ func (t *Table) Needs() int {
 	return OldestFormat
 }
 
-// Drained says whether people want that member to have no slots and duties.
+// Drained reports whether people drained the member.
 func (t *Table) Drained(id string) bool {
 	_, ok := t.findDrain(id)
 	return ok
@@ -74,7 +74,7 @@ func (t *Table) findDrain(id string) (int, bool) {
 	return slices.BinarySearchFunc(t.Drains, id, func(d Drain, id string) int { return cmp.Compare(d.ID, id) })
 }
 
-// NotReading returns the members that do not read tables of that format.
+// NotReading returns the members that do not read tables of the given format.
 func (t *Table) NotReading(format int) (members []Member) {
 	for _, m := range t.Members {
 		if m.MaxFormat < format || m.MinFormat > format {
@@ -84,7 +84,7 @@ func (t *Table) NotReading(format int) (members []Member) {
 	return members
 }
 
-// PutDrain marks a member as one to drain, or replaces its mark. It does nothing if there is no member of that ID.
+// PutDrain drains a member, or replaces its drain. It does nothing if there is no such member.
 func (t *Table) PutDrain(id string, since int64, by, reason string) {
 	m, ok := t.Member(id)
 	if !ok {
@@ -104,7 +104,7 @@ func (t *Table) putDrain(d Drain) {
 	t.Drains = slices.Insert(t.Drains, i, d)
 }
 
-// DropDrain takes one mark away. It says whether there was one.
+// DropDrain removes the drain of one ID. It reports whether there was one.
 func (t *Table) DropDrain(id string) bool {
 	i, has := t.findDrain(id)
 	if has {
@@ -113,9 +113,9 @@ func (t *Table) DropDrain(id string) bool {
 	return has
 }
 
-// Undrain takes away the mark of a member, and those of earlier processes of its container, which the next one would
-// inherit. Outside a cluster, other members of the same Pod name keep theirs. It says whether there was a mark. The ID
-// may be that of a member that was expelled.
+// Undrain removes the drain of a member, and drains of earlier processes of its container, which its next process would
+// get. Outside a cluster, live members with the same Pod name keep their drains. The ID may be an expelled member's.
+// Undrain reports whether there was a drain.
 func (t *Table) Undrain(id string) bool {
 	m, ok := t.Member(id)
 	of := Drain{Pod: m.Pod, PodUID: m.PodUID, Container: m.Container}
@@ -133,13 +133,13 @@ func (t *Table) Undrain(id string) bool {
 	return len(t.Drains) < before
 }
 
-// sameContainer says that a mark is of that container. Outside a cluster, where there is no POD_UID, a container is
-// known by the names of Pod and container.
+// sameContainer reports whether the drain applies to that container. Outside a cluster, where there is no POD_UID, the
+// names of Pod and container identify it.
 func (d *Drain) sameContainer(pod, podUID, container string) bool {
 	return d.Pod == pod && d.PodUID == podUID && d.Container == container && pod+podUID != ""
 }
 
-// DropOrders ends what people asked for that a program cannot read which does not read that format.
+// DropOrders removes the orders that a program cannot read if it does not read the given format.
 func (t *Table) DropOrders(format int) {
 	if format <= PlaceFormat {
 		t.Canary, t.Pins = Canary{}, nil
@@ -149,15 +149,15 @@ func (t *Table) DropOrders(format int) {
 	}
 }
 
-// Lose notes that a member is about to be expelled at that time, in Unix seconds. Its mark, if it has one, then waits
-// for the container to come back.
+// Lose records that a member is about to be expelled, at a time in Unix seconds. Its drain, if any, is kept for the
+// container's next process.
 func (t *Table) Lose(id string, at int64) {
 	if i, has := t.findDrain(id); has {
 		t.Drains[i].Lost = at
 	}
 }
 
-// Inherit gives a member that joins the mark of an earlier process of its container, or of one of the IDs in former.
+// Inherit gives a joining member the drain of an earlier process of its container, or of one of the IDs in former.
 func (t *Table) Inherit(m Member, former []string) {
 	for _, d := range slices.Clone(t.Drains) {
 		same := d.sameContainer(m.Pod, m.PodUID, m.Container)
@@ -172,8 +172,8 @@ func (t *Table) Inherit(m Member, former []string) {
 	}
 }
 
-// dropEndedOrders drops the marks of members that have left. With the last member all orders end but pins, which are
-// for whoever comes.
+// dropEndedOrders removes the drains of members that left. When the last member leaves, all orders end except pins,
+// which apply to later members.
 func (t *Table) dropEndedOrders() {
 	if len(t.Members) == 0 {
 		t.Pause, t.Drains, t.Canary = Pause{}, nil, Canary{}
@@ -231,7 +231,7 @@ func (t *Table) validOrders() error {
 	return nil
 }
 
-// validOrder checks the columns that all orders have.
+// validOrder checks the columns that all orders share.
 func validOrder(since int64, by, reason string) error {
 	switch {
 	case since <= 0:
@@ -244,17 +244,17 @@ func validOrder(since int64, by, reason string) error {
 	return nil
 }
 
-// OneSpaced returns the words of a text with single spaces between them, as orders have reasons.
+// OneSpaced returns the words of a text with single spaces between them, which is the form of an order's reason.
 func OneSpaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Words of the field orders.
+// First words of the lines of the field orders.
 const (
 	wordPause  = "pause"
 	wordDrain  = "drain"
 	wordCanary = "canary"
 )
 
-// encodeOrders writes a line for the pause, each mark, and the canary.
+// encodeOrders writes a line for the pause, each drain, and the canary.
 func encodeOrders(t *Table) string {
 	var out strings.Builder
 	if t.Paused() {
@@ -282,7 +282,7 @@ func endOrder(out *strings.Builder, by, reason string) {
 	out.WriteByte('\n')
 }
 
-// readOrderEnd is the inverse of endOrder. There is a column at least.
+// readOrderEnd parses what endOrder wrote. w has at least one word.
 func readOrderEnd(w []string) (by, reason string, err error) {
 	words := make([]string, len(w))
 	for i, text := range w {
@@ -296,7 +296,7 @@ func readOrderEnd(w []string) (by, reason string, err error) {
 	return words[0], strings.Join(words[1:], " "), nil
 }
 
-// parseSince reads when an order was given.
+// parseSince parses the time at which an order was given.
 func parseSince(word string) (int64, error) {
 	since, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || since <= 0 {
@@ -305,9 +305,9 @@ func parseSince(word string) (int64, error) {
 	return since, nil
 }
 
-// readOrder is the inverse of a line of encodeOrders.
+// readOrder parses a line of encodeOrders.
 func (t *Table) readOrder(w []string, format int) error {
-	columns := map[string]int{wordPause: 2, wordDrain: 7, wordCanary: 1 + canaryColumns} // those before by
+	columns := map[string]int{wordPause: 2, wordDrain: 7, wordCanary: 1 + canaryColumns} // the columns before by
 	n, known := columns[strings.Join(w[:min(1, len(w))], "")]
 	if !known || len(w) <= n || w[0] == wordCanary && format < PlaceFormat {
 		return fmt.Errorf("%q: want pause since by [reason], drain ID pod podUID container since lost by [reason], or, in "+
@@ -344,7 +344,8 @@ func (t *Table) readOrder(w []string, format int) error {
 	return err
 }
 
-// orderSize is how many bytes of the table's text the orders take, at most. Characters that are escaped take three.
+// orderSize returns an upper bound for the size of the orders in the table's text, in bytes. An escaped character takes
+// 3 bytes.
 func (t *Table) orderSize() int {
 	size := 3*(len(t.Pause.By)+len(t.Pause.Reason)) + 48 + t.pinSize()
 	if c := &t.Canary; c.On() {

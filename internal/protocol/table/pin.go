@@ -10,21 +10,21 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// MaxPins is how many pins a table may have.
+// MaxPins is the highest number of pins in a table.
 const MaxPins = 200
 
-// Pin says that people want the slot of an object to be with members that have certain labels (rule R22).
+// Pin is an order to keep the slot of an object with members that have certain labels (rule R22).
 type Pin struct {
-	// Object is "namespace/name", or the name of an object without namespace; with slot.KeyNamespace, a namespace.
+	// Object is "namespace/name", or the name of a cluster-scoped object, or, with slot.KeyNamespace, a namespace.
 	Object string
-	// Labels are those that its member should have, all of them, as in Member.Labels.
+	// Labels are the labels that the slot's owner must have, in the form of Member.Labels.
 	Labels string
 	// Since, By and Reason are as in Pause.
 	Since      int64
 	By, Reason string
 }
 
-// JoinLabels returns labels as Member.Labels and Pin.Labels have them: "a=1,b=2", by rising name.
+// JoinLabels returns labels in the form of Member.Labels and Pin.Labels: "a=1,b=2", sorted by name.
 func JoinLabels(labels map[string]string) string {
 	out := make([]string, 0, len(labels))
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -33,7 +33,7 @@ func JoinLabels(labels map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// HasLabels says whether labels, as Member.Labels has them, have all of those wanted.
+// HasLabels reports whether labels, in the form of Member.Labels, contains all wanted labels.
 func HasLabels(labels, wanted string) bool {
 	for one := range strings.SplitSeq(wanted, ",") {
 		if !slices.Contains(strings.Split(labels, ","), one) {
@@ -43,7 +43,7 @@ func HasLabels(labels, wanted string) bool {
 	return true
 }
 
-// ValidLabels checks labels as JoinLabels returns them; empty ones are none.
+// ValidLabels checks labels in the form that JoinLabels returns. No labels are valid.
 func ValidLabels(labels string) error {
 	if labels == "" {
 		return nil
@@ -56,19 +56,19 @@ func ValidLabels(labels string) error {
 		name, value, ok := strings.Cut(one, "=")
 		switch {
 		case !ok || !isWord(name) || value != "" && !isWord(value) || strings.Contains(value, "="):
-			return fmt.Errorf("label %q: want name=value, without spaces, commas and other signs of equality", one)
+			return fmt.Errorf("label %q: want name=value, without spaces, commas and further equals signs", one)
 		case name <= last:
-			return fmt.Errorf("label %s: not in order, or there twice", name)
+			return fmt.Errorf("label %s: not in order, or listed twice", name)
 		}
 		last = name
 	}
 	return nil
 }
 
-// MaxLabels is how long the labels of a member may be, in bytes.
+// MaxLabels is the longest text of a member's labels, in bytes.
 const MaxLabels = 512
 
-// Pinned returns the pin of that object.
+// Pinned returns the pin of an object.
 func (t *Table) Pinned(object string) (Pin, bool) {
 	if i, has := t.findPin(object); has {
 		return t.Pins[i], true
@@ -80,7 +80,7 @@ func (t *Table) findPin(object string) (int, bool) {
 	return slices.BinarySearchFunc(t.Pins, object, func(p Pin, object string) int { return cmp.Compare(p.Object, object) })
 }
 
-// PutPin adds a pin, or replaces that of the same object.
+// PutPin adds a pin, or replaces the object's pin.
 func (t *Table) PutPin(p Pin) {
 	i, has := t.findPin(p.Object)
 	t.Pins = slices.Clone(t.Pins)
@@ -91,7 +91,7 @@ func (t *Table) PutPin(p Pin) {
 	t.Pins = slices.Insert(t.Pins, i, p)
 }
 
-// DropPin takes the pin of an object away. It says whether there was one.
+// DropPin removes the pin of an object. It reports whether there was one.
 func (t *Table) DropPin(object string) bool {
 	i, has := t.findPin(object)
 	if has {
@@ -100,8 +100,8 @@ func (t *Table) DropPin(object string) bool {
 	return has
 }
 
-// PinsBySlot returns the labels that the member of each slot should have. Of pins that want different ones in one slot,
-// the first counts, by the objects' names.
+// PinsBySlot returns the labels that the owner of each pinned slot must have. If pins of one slot differ, the pin whose
+// object has the first name counts.
 func (t *Table) PinsBySlot() map[slot.Slot]string {
 	out := map[slot.Slot]string{}
 	for _, p := range t.Pins {
@@ -112,8 +112,8 @@ func (t *Table) PinsBySlot() map[slot.Slot]string {
 	return out
 }
 
-// UnmetPins returns the pins of which no member is there that could have the slot: one that has the labels, does not
-// leave, is not drained, and that a canary lets have it.
+// UnmetPins returns the pins that no member can satisfy. The member must have the labels, must be neither leaving nor
+// drained, and a canary must allow it to have the slot.
 func (t *Table) UnmetPins() (out []Pin) {
 	if len(t.Pins) == 0 {
 		return nil
@@ -136,10 +136,10 @@ func (t *Table) UnmetPins() (out []Pin) {
 	return out
 }
 
-// stays says that a member can keep slots.
+// stays reports whether a member can keep slots.
 func (t *Table) stays(m Member) bool { return !m.Leaving && !t.Drained(m.ID) }
 
-// dropLabels forgets the labels of members when no pin asks for any.
+// dropLabels removes the members' labels if there are no pins.
 func (t *Table) dropLabels() {
 	if len(t.Pins) > 0 && t.Reads(PlaceFormat) {
 		return
@@ -149,7 +149,7 @@ func (t *Table) dropLabels() {
 	}
 }
 
-// labeled says whether the table has labels of members.
+// labeled reports whether any member has labels.
 func (t *Table) labeled() bool {
 	return slices.ContainsFunc(t.Members, func(m Member) bool { return m.Labels != "" })
 }
@@ -165,7 +165,7 @@ func (t *Table) validPins() error {
 		namespace, name, namespaced := strings.Cut(p.Object, "/")
 		switch {
 		case t.Key == slot.KeyUID:
-			return fmt.Errorf("pin of %s: objects are sharded by UID, so nobody knows the slot of a name", p.Object)
+			return fmt.Errorf("pin of %s: objects are sharded by UID, so the slot of a name is unknown", p.Object)
 		case !isName(namespace) || namespaced && !isName(name) || namespaced && t.Key == slot.KeyNamespace:
 			return fmt.Errorf("pin of %q: want namespace/name, a name without namespace, or, with the key %v, a namespace",
 				p.Object, slot.KeyNamespace)
@@ -181,7 +181,6 @@ func (t *Table) validPins() error {
 	return nil
 }
 
-// encodePins writes a line for each pin.
 func encodePins(t *Table) string {
 	var out strings.Builder
 	for _, p := range t.Pins {
@@ -191,7 +190,7 @@ func encodePins(t *Table) string {
 	return out.String()
 }
 
-// readPin is the inverse of a line of encodePins.
+// readPin parses a line of encodePins.
 func (t *Table) readPin(w []string) (err error) {
 	const columns = 3
 	if len(w) <= columns {
@@ -206,7 +205,6 @@ func (t *Table) readPin(w []string) (err error) {
 	return err
 }
 
-// encodeLabels writes a line for each member that has labels.
 func encodeLabels(t *Table, a *abbreviations) string {
 	var out strings.Builder
 	for _, m := range t.Members {
@@ -217,7 +215,7 @@ func encodeLabels(t *Table, a *abbreviations) string {
 	return out.String()
 }
 
-// readLabels is the inverse of a line of encodeLabels. The members are there.
+// readLabels parses a line of encodeLabels. The members must have been read before.
 func (t *Table) readLabels(w []string, a *abbreviations) error {
 	if len(w) != 2 {
 		return fmt.Errorf("%q: want ID labels", strings.Join(w, " "))
@@ -234,7 +232,7 @@ func (t *Table) readLabels(w []string, a *abbreviations) error {
 	return nil
 }
 
-// pinSize is how many bytes of the table's text pins and labels take, at most.
+// pinSize returns an upper bound for the size of pins and labels in the table's text, in bytes.
 func (t *Table) pinSize() (size int) {
 	for i := range t.Pins {
 		p := &t.Pins[i]

@@ -1,9 +1,9 @@
 package table
 
-// MaxSize is how many bytes of text a ConfigMap takes, and with it a table.
+// MaxSize is the largest size of a table's text, in bytes. It is the limit of a ConfigMap.
 const MaxSize = 1 << 20
 
-// NotesSize is how many bytes of text the notes take.
+// NotesSize returns the size of the notes in the table's text, in bytes.
 func (t *Table) NotesSize() int {
 	size := 0
 	for _, note := range t.Notes {
@@ -15,7 +15,7 @@ func (t *Table) NotesSize() int {
 	return size
 }
 
-// Size is how many bytes of a note's text the versions take.
+// Size returns the size of the versions in a note's text, in bytes.
 func (v Versions) Size() int {
 	size := 0
 	for kind, version := range v {
@@ -24,8 +24,8 @@ func (v Versions) Size() int {
 	return size
 }
 
-// Size is how many bytes the table takes as text. Far below limit it may return more than that, since writing the text
-// of every version would take long.
+// Size returns the size of the table's text, in bytes. Far below limit it may return an estimate that is too high,
+// since encoding every version would take long.
 func (t *Table) Size(limit int) int {
 	size := 256 + t.NotesSize() + GoneSize(t.Gone) + t.orderSize()
 	for i := range t.Members {

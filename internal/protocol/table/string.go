@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String returns the table in one line, for traces: its epoch, UID and members, and who owns what.
+// String returns the table in one line, for traces: its epoch, UID, members and runs.
 func (t *Table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "epoch=%d uid=%s members=", t.Epoch, t.UID)

@@ -10,72 +10,73 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Formats of the table's text that this program reads and writes (rule R4). A table is written in the lowest format
-// that can express it.
+// Formats of the table's text that this program reads and writes. A table is written in the lowest format that can
+// express it (rule R4).
 const (
 	// OldestFormat is the lowest format.
 	OldestFormat = 1
-	// GoneFormat is the lowest format with names of deleted objects: Table.Gone.
+	// GoneFormat is the lowest format with names of deleted objects (Table.Gone).
 	GoneFormat = 2
-	// DutyFormat is the lowest format with duties: Table.Duties.
+	// DutyFormat is the lowest format with duties (Table.Duties).
 	DutyFormat = 3
-	// OrderFormat is the lowest format with what people asked for: Table.Pause and Table.Drains.
+	// OrderFormat is the lowest format with a pause and drains (Table.Pause and Table.Drains).
 	OrderFormat = 4
-	// PlaceFormat is the lowest format with what people asked of where objects are: Table.Canary and Table.Pins.
+	// PlaceFormat is the lowest format with a canary and pins (Table.Canary and Table.Pins).
 	PlaceFormat = 5
 	// Format is the newest format.
 	Format = PlaceFormat
 )
 
-// Table is one version of who owns what.
+// Table is one version of the mapping from slots to members.
 //
 // Invariants, checked by Valid:
 //  1. Runs tile the slots 0 to Total()-1 exactly, in rising order, without gap or overlap. Each duty has its own run.
 //  2. Every Owner and Next is a member of Members, or empty; Next differs from Owner.
-//  3. A run without owner has no Next and is not Unsettled.
+//  3. A run without an owner has no Next and is not Unsettled.
 //  4. No run's Epoch lies above Epoch, and an owned run's Epoch is above 0.
 //  5. Members are sorted by ID, without duplicates; names are single words.
 //  6. There is a note for the epoch of every Unsettled run; Seal drops the others.
 //  7. Gone is sorted, without duplicates, and names objects of Unsettled runs only; Seal drops the others. If it is not
 //     empty, every member reads GoneFormat.
-//  8. Names of duties are unique. The owner of a duty, and its Next, announce it. Seal takes the names of duties that
-//     nobody announces off their slots. If there are duties, every member reads DutyFormat.
+//  8. Names of duties are unique. The owner of a duty, and its Next, announce it. Seal removes duties that no member
+//     announces. If there are duties, every member reads DutyFormat.
 //  9. Drains are sorted by ID, without duplicates. Seal drops those of members that have left, and the pause with the
 //     last member. If there is a pause or a drain, every member reads OrderFormat.
 //  10. Pins are sorted by Object, without duplicates. Members have labels only if there are pins. If there are members,
 //     and a canary or a pin, every member reads PlaceFormat. Seal drops the canary with the last member.
 type Table struct {
-	// UID is the metadata.uid of the object that holds the table, as the member that adopted it wrote it. It is empty in a
-	// new table. If it differs from the object's own UID, the table was restored from a copy (rule R16).
+	// UID is the metadata.uid of the object that held the table when a member adopted it. It is empty in a new table. If
+	// it differs from the object's own UID, the table was restored from a copy (rule R16).
 	UID string
-	// Epoch rises with every version ever written.
+	// Epoch rises with every version.
 	Epoch uint64
-	// Slots is the number of slots, Key what is hashed. Both are fixed for the life of a rota.
+	// Slots is the number of slots. Key is the part of an object that is hashed. Both are fixed for the life of a rota.
 	Slots slot.Count
 	Key   slot.Key
-	// Members are the members, sorted by ID.
+	// Members are sorted by ID.
 	Members []Member
-	// Duties are the names of duties. The slot of Duties[i] is Slots + i. It keeps its slot as long as a member announces
-	// it. An empty name is that of a slot without a duty.
+	// Duties are the names of duties. The slot of Duties[i] is Slots + i. A duty keeps its slot as long as a member
+	// announces it. The name is empty for a slot without a duty.
 	Duties []string
-	// Runs tile the slots, those of duties last.
+	// Runs tile the slots. Runs of duties come last.
 	Runs []Run
-	// Notes say, by the epoch at which slots changed hands, what their new owner has to wait for.
+	// Notes maps the epoch at which slots changed owners to what their new owner must wait for.
 	Notes map[uint64]Note
-	// Gone are the deletions that owners of Unsettled runs have yet to reconcile (rule R15), sorted by CompareGone.
+	// Gone lists the deletions that owners of Unsettled runs have yet to reconcile (rule R15), sorted by CompareGone.
 	Gone []Gone
 	// Expels are the latest expels, oldest first. They show members that crash in a loop (rule R9).
 	Expels []Expel
-	// Pause says whether people paused moves between live members, and Drains which members people want to have no slots
-	// (rule R19). Drains are sorted by ID.
+	// Pause is set while people pause moves between live members. Drains are the members that people want to have no
+	// slots, sorted by ID (rule R19).
 	Pause  Pause
 	Drains []Drain
-	// Canary says that the members of a build own chosen slots only, and Pins which objects are to be with members of
-	// certain labels (rule R22). Pins are sorted by Object.
+	// Canary restricts the members of one build to chosen slots. Pins restrict objects to members with certain labels.
+	// They are sorted by Object (rule R22).
 	Canary Canary
 	Pins   []Pin
-	// Older is when a process was last seen that wants to join and does not read DutyFormat, in Unix seconds by the wall
-	// clock of the member that saw it; 0: never. Members announce no duties for a while, so that it can (rule R18).
+	// Older is when a member last saw a process that wants to join and does not read DutyFormat, in Unix seconds by the
+	// member's wall clock. It is 0 if there was none. Members then announce no duties for a while, so that the process can
+	// join (rule R18).
 	Older int64
 }
 
@@ -83,58 +84,58 @@ type Table struct {
 type Member struct {
 	// ID is unique per process start.
 	ID string
-	// Pod is the name of the replica. It survives a restart, unlike ID.
+	// Pod is the name of the replica. Unlike ID, it survives a restart.
 	Pod string
-	// PodUID and Container tell a restarted container from a second replica. They are empty outside a cluster.
+	// PodUID and Container distinguish a restarted container from a second replica. They are empty outside a cluster.
 	PodUID, Container string
-	// Build names the version of the program. Members of one rollout share it. It may be empty.
+	// Build names the version of the program. Members of a rollout share it. It may be empty.
 	Build string
 	// Weight scales the member's fair share. It is at least 1.
 	Weight int
-	// Formats are the table formats that the member reads, lowest and highest.
+	// MinFormat and MaxFormat are the lowest and the highest table format that the member reads.
 	MinFormat, MaxFormat int
-	// Joined is when the member joined, by its own wall clock, in Unix seconds.
+	// Joined is when the member joined, in Unix seconds by its own wall clock.
 	Joined int64
-	// Leaving members get no slots.
+	// Leaving is set on members that are leaving. They get no slots.
 	Leaving bool
 	// Duties are the names of the duties that the member can do, sorted and separated by commas (JoinDuties). It is a
 	// string so that entries can be compared.
 	Duties string
-	// Labels are those that pins may ask for, as JoinLabels returns them. Members announce them while there are pins.
+	// Labels are the labels that pins ask for, in the form that JoinLabels returns. Members announce them while there are
+	// pins.
 	Labels string
 }
 
-// Run is a run of slots that share an owner and a state.
+// Run is a range of slots that share an owner and a state.
 type Run struct {
 	Slots slot.Range
-	// Owner is the ID of the owner; empty: nobody.
+	// Owner is the ID of the owner. It is empty if the slots have none.
 	Owner string
 	// Epoch is the table's epoch at which Owner got the slots.
 	Epoch uint64
-	// Next is the ID of the member to which the slots are moving; empty: they stay.
+	// Next is the ID of the member that the slots are moving to. It is empty if they are not moving.
 	Next string
-	// Ready says that Next holds the slots' objects and waits for the transfer (rule R6). Without Next: false.
+	// Ready is set once Next has loaded the slots' objects and waits for the transfer (rule R6).
 	Ready bool
-	// Unsettled says that Owner has not yet said that it is active. Notes[Epoch] tells what it waits for.
+	// Unsettled is set until Owner reports the slots as active. Notes[Epoch] is what Owner waits for.
 	Unsettled bool
 }
 
-// Cause says how slots came to their owner.
+// Cause is the reason why slots changed owners.
 type Cause uint8
 
 // Causes.
 const (
-	// CauseUnknown is no cause.
 	CauseUnknown Cause = iota
-	// CauseAssigned: the slots had no owner before, and nobody can still be writing for them.
+	// CauseAssigned: the slots had no owner, and no former owner can still be writing.
 	CauseAssigned
-	// CauseHanded: a live owner gave the slots up, and left the versions to reach (rule R8).
+	// CauseHanded: a live owner gave up the slots and left the versions that the new owner must reach (rule R8).
 	CauseHanded
-	// CauseExpelled: the slots were taken from a member held dead. The new owner waits FenceDelay (rule R7).
+	// CauseExpelled: the former owner was held dead. The new owner waits FenceDelay (rule R7).
 	CauseExpelled
 )
 
-// String returns the cause as the table has it.
+// String returns the cause's word in the table's text.
 func (c Cause) String() string {
 	switch c {
 	case CauseAssigned:
@@ -148,19 +149,19 @@ func (c Cause) String() string {
 	}
 }
 
-// Note is what the new owner of slots has to know.
+// Note is what the new owner of slots must wait for.
 type Note struct {
 	Cause Cause
-	// Versions are, per kind, the highest resourceVersion that the old owner saw or wrote in the slots (rule R8). Only
-	// with CauseHanded.
+	// Versions are the highest resourceVersions that the old owner saw or wrote in the slots, by kind (rule R8). They are
+	// set only with CauseHanded.
 	Versions Versions
-	// Wait is how long the new owner waits before it works, if that is longer than its FenceDelay (rule R7). Only with
+	// Wait is how long the new owner waits if that is longer than its FenceDelay (rule R7). It is set only with
 	// CauseExpelled.
 	Wait time.Duration
 }
 
-// Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion, which
-// is a decimal number, or to List.
+// Versions maps a kind in the form of schema.GroupKind ("Website.example.com", "ConfigMap") to a resourceVersion. The
+// version is a decimal number or List.
 type Versions map[string]string
 
 // Merge returns the higher version of every kind.
@@ -179,13 +180,13 @@ func (v Versions) Merge(other Versions) Versions {
 
 // Expel records that a replica was expelled.
 type Expel struct {
-	// Pod is the expelled member's Pod.
+	// Pod is the Pod of the expelled member.
 	Pod string
-	// At is when, by the wall clock of the member that expelled it, in Unix seconds.
+	// At is the time of the expel, in Unix seconds by the wall clock of the member that did it.
 	At int64
 }
 
-// New returns the first table of a rota: no members, no owners.
+// New returns the first table of a rota, without members and owners.
 func New(slots slot.Count, key slot.Key, epoch uint64) *Table {
 	return &Table{
 		Epoch: epoch, Slots: slots, Key: key,
@@ -201,7 +202,7 @@ func (t *Table) Clone() *Table {
 	c.Runs = slices.Clone(t.Runs)
 	c.Gone = slices.Clone(t.Gone)
 	c.Expels = slices.Clone(t.Expels)
-	c.Drains = slices.Clone(t.Drains) // Pins, and lists of the canary, are replaced when they change
+	c.Drains = slices.Clone(t.Drains) // Pins and the canary's lists are replaced, not changed
 	c.Notes = make(map[uint64]Note, len(t.Notes))
 	for epoch, note := range t.Notes {
 		note.Versions = maps.Clone(note.Versions)
@@ -210,7 +211,7 @@ func (t *Table) Clone() *Table {
 	return &c
 }
 
-// Member returns the member of that ID.
+// Member returns the member with the given ID.
 func (t *Table) Member(id string) (Member, bool) {
 	i, ok := t.find(id)
 	if !ok {
@@ -225,7 +226,7 @@ func (t *Table) find(id string) (int, bool) {
 	return i, i < len(t.Members) && t.Members[i].ID == id
 }
 
-// At returns the run that holds slot s, with Slots narrowed to s alone. Nobody owns a slot that the table has not.
+// At returns the run that contains slot s, with Slots narrowed to s alone. It has no owner if the table has no slot s.
 func (t *Table) At(s slot.Slot) Run {
 	if int(s) >= t.Total() {
 		return Run{Slots: slot.Range{First: s, Last: s}}
@@ -255,13 +256,12 @@ func (t *Table) where(match func(Run) bool) slot.Set {
 	return set
 }
 
-// Counts returns the number of slots that each member owns, 0 for members without slots. Slots without owner count
-// under "". Duties do not count.
+// Counts returns the number of hash slots that each member owns, which may be 0. Slots without an owner count under "".
 func (t *Table) Counts() map[string]int {
 	return t.counts(func(r Run) bool { return !t.IsDuty(r.Slots.First) })
 }
 
-// DutyCounts is Counts for duties alone.
+// DutyCounts returns the number of duties that each member owns.
 func (t *Table) DutyCounts() map[string]int {
 	return t.counts(func(r Run) bool { return t.Duty(r.Slots.First) != "" })
 }

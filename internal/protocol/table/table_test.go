@@ -91,7 +91,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"runs", "-> web-0-x7k2p ready", "ready", "field runs, line 3"},
 		{"runs", "-> web-0-x7k2p ready", "->", "field runs, line 3"},
 		{"members", "web-0-x7k2p", "\nweb-0-x7k2p", "field members, line 1"},
-		{"runs", "128-199 -", "128-199 - 5 unsettled", "nobody owns it"},
+		{"runs", "128-199 -", "128-199 - 5 unsettled", "it has no owner"},
 		{"runs", "x7k2p 41 unsettled", "x7k2p 0", "epoch 0"},
 		{"runs", "unsettled", "unsettled unsettled", "field runs, line 1"},
 		{"runs", "128-199 -", "", "field runs, line 4"},

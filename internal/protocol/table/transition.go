@@ -6,7 +6,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// The transitions below change the table that they are called on: call them on a Clone, then Seal it.
+// The transitions below change their table. Call them on a Clone, then call Seal.
 
 // Put adds the member, or replaces the one with the same ID. It adds the duties that the member announces.
 func (t *Table) Put(m Member) {
@@ -19,7 +19,7 @@ func (t *Table) Put(m Member) {
 	t.Members = slices.Insert(t.Members, i, m)
 }
 
-// Remove takes the member out of Members and out of every Next. Its slots, if it has any, lose their owner.
+// Remove removes the member from Members and from every Next. Its slots lose their owner.
 func (t *Table) Remove(id string) {
 	if i, ok := t.find(id); ok {
 		t.Members = slices.Delete(t.Members, i, i+1)
@@ -35,8 +35,8 @@ func (t *Table) Remove(id string) {
 	}
 }
 
-// Update changes the state of the slots in set. change gets a run of one or more slots with the same state, and must
-// not change Slots.
+// Update changes the state of the slots in set. It calls change for runs of slots that share a state. change must not
+// modify Slots.
 func (t *Table) Update(set slot.Set, change func(*Run)) {
 	if set.Empty() {
 		return
@@ -70,17 +70,16 @@ func (t *Table) Update(set slot.Set, change func(*Run)) {
 	t.Runs = out
 }
 
-// Seal raises the epoch to the given one, which must be above the table's. It merges runs with the same state, and
-// drops notes and names of deleted objects that nobody waits for, duties that nobody announces, orders that have ended,
-// and labels that no pin asks for.
-// It forgets Older once a member is in the table that does not read DutyFormat.
+// Seal sets the epoch, which must be above the table's. It merges runs with the same state. It drops notes and
+// deletions that no unsettled run needs, duties that no member announces, orders that have ended, and labels if there
+// are no pins. It clears Older once a member that does not read DutyFormat is in the table.
 func (t *Table) Seal(epoch uint64) {
 	t.Epoch = epoch
 	t.dropDuties()
 	t.dropEndedOrders()
 	t.dropLabels()
 	if !t.Reads(DutyFormat) {
-		t.Older = 0 // it has joined
+		t.Older = 0 // the process has joined
 	}
 	merged := t.Runs[:0:0]
 	for _, r := range t.Runs {

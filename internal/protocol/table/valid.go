@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// MaxEpoch is the highest epoch of a table. Epochs start at the wall clock, in milliseconds. Only an epoch written by
-// hand comes near it.
+// MaxEpoch is the highest valid epoch. Epochs start at the wall clock in milliseconds, so only an epoch written by hand
+// comes near it.
 const MaxEpoch = 1 << 62
 
 // Valid returns an error that names the first broken invariant, or nil (rule R4).
@@ -22,7 +22,7 @@ func (t *Table) Valid() error {
 		return errors.New("key: unknown")
 	}
 	if t.Epoch > MaxEpoch {
-		return fmt.Errorf("epoch %d: above %d, to which no rota comes by itself", t.Epoch, uint64(MaxEpoch))
+		return fmt.Errorf("epoch %d: above %d, which no rota reaches unless it is edited", t.Epoch, uint64(MaxEpoch))
 	}
 	if err := t.validMembers(); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (t *Table) Valid() error {
 }
 
 func (t *Table) validMembers() error {
-	valid := map[string]bool{"": true} // lists of duties; most members have the same
+	valid := map[string]bool{"": true} // lists of duties, checked once each
 	for i, m := range t.Members {
 		if m.Labels != "" && len(t.Pins) == 0 {
 			return fmt.Errorf("member %s: it has labels, and no pin asks for any", m.ID)
@@ -87,7 +87,7 @@ func (t *Table) validMembers() error {
 	return nil
 }
 
-// ValidMember returns an error that says what a table cannot have of a member's entry.
+// ValidMember returns an error if the table's text cannot hold the member's entry.
 func ValidMember(m Member) error {
 	if !isWord(m.ID) || m.ID == None || strings.Contains(m.ID, "~") {
 		return fmt.Errorf("member %q: the ID must be one printable word without a tilde", m.ID)
@@ -114,7 +114,7 @@ func ValidMember(m Member) error {
 			return fmt.Errorf("member %s: %w", m.ID, err)
 		}
 		if name <= last {
-			return fmt.Errorf("member %s: its duties are not in order, or one is there twice", m.ID)
+			return fmt.Errorf("member %s: its duties are not in order, or one is listed twice", m.ID)
 		}
 		last = name
 	}
@@ -140,10 +140,10 @@ func (t *Table) validRuns() error {
 			}
 		}
 		if r.Owner == "" && (r.Next != "" || r.Ready || r.Unsettled) {
-			return fmt.Errorf("run %v: nobody owns it, so it cannot move or be unsettled", r.Slots)
+			return fmt.Errorf("run %v: it has no owner, so it cannot move or be unsettled", r.Slots)
 		}
 		if r.Next == "" && r.Ready {
-			return fmt.Errorf("run %v: ready to move to nobody", r.Slots)
+			return fmt.Errorf("run %v: ready, but it has no next owner", r.Slots)
 		}
 		for _, id := range []string{r.Owner, r.Next} {
 			if _, ok := t.Member(id); id != "" && !ok {

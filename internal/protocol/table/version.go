@@ -7,13 +7,12 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// List replaces, in a note, a version that is not a decimal number, as those of some aggregated API servers. Nobody can
-// tell whether such a version was reached, so the new owner lists the objects of that kind. List is above every
-// version.
+// List replaces a version in a note that is not a decimal number, as with some aggregated API servers. The new owner
+// cannot compare such a version, so it lists the objects of that kind. List is above every version.
 const List = resourceversion.List
 
-// Readable returns the versions as a note can have them: one that is not a decimal number becomes List. If a note
-// cannot have the name of a kind, Readable returns no versions, and ok is false.
+// Readable returns the versions in the form of a note: a version that is not a decimal number becomes List. If a note
+// cannot hold the name of a kind, Readable returns no versions, and ok is false.
 func (v Versions) Readable() (out Versions, ok bool) {
 	for kind, version := range v {
 		if !isWord(kind) || strings.Contains(kind, "=") {

@@ -2,20 +2,22 @@ package trial
 
 import "time"
 
-// Objects are a Tally that knows its objects. The zero value has none. Methods must not be called concurrently.
+// Objects is a Tally that counts each object once. The zero value is ready to use. Methods must not be called
+// concurrently.
 type Objects[K comparable] struct {
 	Tally
 	seen map[K]seen
 }
 
-// seen says what was counted of an object.
+// seen records what was counted for an object.
 type seen struct{ arrived, changed, failed bool }
 
-// MostObjects is how many objects are told apart. Tries of others do not count: a step may last for weeks.
+// MostObjects is the largest number of objects that are tracked. Tries of further objects do not count, since a step
+// may last for weeks.
 const MostObjects = 1 << 16
 
-// Try counts a try of an object: whether a handover brought it, how long it took beside how many others, and whether it
-// failed.
+// Try counts a try of an object. arrived is set if a handover brought the object, took is how long the try took, and
+// beside is how many other tries ran at the same time.
 func (o *Objects[K]) Try(key K, arrived bool, took time.Duration, beside int, failed bool) {
 	of, known := o.seen[key]
 	switch {

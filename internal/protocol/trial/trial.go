@@ -1,4 +1,4 @@
-// Package trial compares how reconciles of a canary's members go with how those of the others do (rule R22).
+// Package trial compares the reconciles of a canary's members with the other members' (rule R22).
 package trial
 
 import (
@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Side is what members of one sort report.
+// Side is the report of one side of the comparison: the canary's members, or the others.
 type Side struct {
-	// Tally is of a step of the canary.
+	// Tally counts one step of the canary.
 	Tally
-	// Objects is how many they have now. The last reconcile of Ailing of these failed, and Failing of them keep failing,
-	// or hang.
+	// Objects is how many objects the members have now. The last reconcile of Ailing of them failed. Failing of them keep
+	// failing, or hang.
 	Objects, Ailing, Failing int64
 }
 
@@ -24,7 +24,7 @@ func (s Side) Plus(other Side) Side {
 	}
 }
 
-// Possible says that a side can be true.
+// Possible reports whether the figures of a side are plausible.
 func (s Side) Possible() bool {
 	for _, n := range []int64{s.Objects, s.Ailing, s.Failing} {
 		if n < 0 || n >= most {
@@ -34,36 +34,36 @@ func (s Side) Possible() bool {
 	return s.Tally.Possible()
 }
 
-// most is more than there ever is of anything.
+// most is above any plausible count.
 const most = 1 << 50
 
-// Tally is what came of tries: reconciles, but for those of objects whose last one failed. All but Tries counts
-// objects, each once: one that is tried a thousand times says no more of a build than one that is tried once. The zero
-// value has no tries. Objects counts one.
+// Tally counts the results of tries. A try is a reconcile of an object whose last reconcile did not fail. All fields
+// except Tries count each object once, since a thousand tries of one object are no more evidence about a build than
+// one. The zero value has no tries. Objects counts one.
 type Tally struct {
-	// Tries are of Seen objects.
+	// Tries is the number of tries, Seen the number of their objects.
 	Tries, Seen int64
-	// Arrived objects were reconciled since a handover brought them, and ArrivedFailed of them failed then. These come all
-	// at once, and of the objects that fail with every build each fails once more.
+	// Arrived objects were reconciled after a handover brought them, and ArrivedFailed of them failed then. They all come
+	// at once, and objects that fail with every build fail here once more.
 	Arrived, ArrivedFailed int64
-	// Changed objects were reconciled because of a change, and Failed of them failed at one change or more.
+	// Changed objects were reconciled because of a change, and Failed of them failed at least once.
 	Changed, Failed int64
-	// Times are how long the first of these reconciles took of each that Changed counts, by how many the member worked on
-	// beside it: none, up to 2, up to 6, more.
+	// Times are the durations of the first such reconcile of each Changed object, by how many tries ran beside it on the
+	// member: none, up to 2, up to 6, more.
 	Times [Sorts]Times
 }
 
-// Sorts is how many sorts of tries there are, by how many are worked on beside them.
+// Sorts is the number of groups of tries, by how many others run beside them.
 const Sorts = 4
 
-// Times are how long tries took. Seconds is the sum, Squares that of the squares. Logs and LogSquares are of the
-// natural logarithms: of a mean that a few long ones do not change.
+// Times sums up durations of tries: their sum, in seconds, and the sum of their squares, and the same for their natural
+// logarithms. The mean of the logarithms is not distorted by a few long tries.
 type Times struct {
 	N                                  int64
 	Seconds, Squares, Logs, LogSquares float64
 }
 
-// shortest is how long a try takes at least, so that it has a logarithm.
+// shortest is the shortest duration of a try that is counted, so that it has a logarithm.
 const shortest = time.Microsecond
 
 // arrive counts another object that a handover brought.
@@ -74,7 +74,8 @@ func (t *Tally) arrive(failed bool) {
 	}
 }
 
-// Add counts another object that changed, and its try: how long it took, beside how many others, and whether it failed.
+// Add counts another object that changed, with the duration of its try, how many other tries ran beside it, and whether
+// it failed.
 func (t *Tally) Add(took time.Duration, beside int, failed bool) {
 	t.Tries++
 	t.Seen++
@@ -127,7 +128,7 @@ func (t Tally) Plus(other Tally) Tally {
 	return t
 }
 
-// Possible says that a tally can be true.
+// Possible reports whether the figures of a tally are plausible.
 func (t Tally) Possible() bool {
 	timed := int64(0)
 	for _, of := range t.Times {
@@ -141,41 +142,41 @@ func (t Tally) Possible() bool {
 }
 
 const (
-	// Enough is how many tries of the canary's, and of the others', a verdict needs that it is good; and of how many
-	// objects, or of half of those that the members have. Of so many objects of a build that fails with 2 % of all, two or
-	// more fail in 98 of 100 cases.
+	// Enough is how many tries, both of the canary and of the others, a good verdict needs, and of how many objects, or of
+	// half of the objects that the members have. If a build fails for 2 % of all objects, two or more of so many objects
+	// fail in 98 of 100 cases.
 	Enough = 300
-	// few is how many objects that changed a verdict needs, that it takes longer and that it does not.
+	// few is how many changed objects a verdict about durations needs.
 	few = 30
-	// worse is by how much the part of objects that fail must be larger to matter, slower by which factor tries must take
-	// longer, and longer by how much at least.
+	// worse is by how much the fraction of failing objects must be larger to matter. slower is by which factor tries must
+	// take longer, and longer by how much at least.
 	worse, slower, longer = 0.005, 2, 5 * time.Millisecond
-	// sure is the probability of chance below which the canary is bad, and sureBy the same in standard deviations: there
-	// are many looks at it. suspect and suspectBy are those from which on it is not good.
+	// sure is the probability of chance below which the canary is bad, and sureBy the same in standard deviations. They
+	// are strict, since the canary is judged many times. From suspect and suspectBy on, it is not good.
 	sure, suspect     = 1e-4, 0.05
 	sureBy, suspectBy = 4, 2
 )
 
-// Verdict is what a comparison comes to.
+// Verdict is the result of a comparison.
 type Verdict struct {
-	// Bad says that the canary fails more often or takes longer. Good: there are enough tries, and nothing speaks against
-	// it. Neither: not yet.
+	// Bad is set if the canary fails more often or takes longer. Good is set if there are enough tries and nothing speaks
+	// against the canary. Neither is set if it is too early to tell.
 	Bad, Good bool
-	// Text has the figures that were compared, in one line.
+	// Text contains the compared figures in one line.
 	Text string
 }
 
-// Compare compares the canary's tries with those of the others meanwhile.
+// Compare compares the canary's tries with the others' in the same step.
 //
-// Two parts are compared: of the objects that keep failing now, and of those that changed and failed. The former
+// It compares two fractions: of the objects that keep failing now, and of those that changed and failed. The former
 // shows a build that fails for certain objects, however often the others are reconciled, and the latter one that fails
-// now and then for any. They are compared by the conditional test of two Poisson rates (Przyborowski and Wilenski,
-// 1940): of all failures, the canary has as many by chance as a binomial distribution says. Means of how long tries
-// take, and of their logarithms, are compared by Welch's statistic (1947), stratified. All of these are tests of
-// figures that do not depend on each other, which is why each object counts once.
+// now and then for any. The test is the conditional test of two Poisson rates (Przyborowski and Wilenski, 1940): by
+// chance, the canary's part of all failures has a binomial distribution. Mean durations, and means of their logarithms,
+// are compared by Welch's statistic (1947), stratified. All of these tests need independent figures, which is why each
+// object counts once.
 //
-// Objects that failed when a handover brought them are compared with those of the others whose last reconcile failed. A
-// canary is suspected for them alone: a first reconcile may fail more often than others do, with any build.
+// Objects that failed when a handover brought them are compared with the other side's objects whose last reconcile
+// failed. That alone only makes the canary suspect: a first reconcile may fail more often than others, with any build.
 func Compare(canary, others Side) Verdict {
 	c := compare(&canary.Times, &others.Times)
 	v := Verdict{Text: texts(canary, others, c)}
@@ -210,7 +211,7 @@ func Compare(canary, others Side) Verdict {
 	return v
 }
 
-// enough is of how many objects a verdict needs tries.
+// enough is how many objects with tries a good verdict needs.
 func (s Side) enough() int64 {
 	if s.Objects == 0 {
 		return Enough
@@ -218,8 +219,8 @@ func (s Side) enough() int64 {
 	return min(Enough, (s.Objects+1)/2)
 }
 
-// chanceOf is the probability that k or more of n are so by chance where l of m others are; 1 if the difference does
-// not matter.
+// chanceOf returns the probability that k or more of n objects fail by chance if l of m others do, or 1 if the
+// difference does not matter.
 func chanceOf(k, n, l, m int64) float64 {
 	k, l = min(k, n), min(l, m)
 	if part(k, n)-part(l, m) <= worse {
@@ -228,17 +229,17 @@ func chanceOf(k, n, l, m int64) float64 {
 	return tail(k+l, k, part(n, n+m))
 }
 
-// compared is what comes of comparing times.
+// compared is the result of comparing durations.
 type compared struct {
-	// n is how many of the canary's could be compared with others'. took and other are the means in seconds.
+	// n is how many of the canary's tries could be compared with others'. took and other are the means in seconds.
 	n           int64
 	took, other float64
-	// by is by how many standard deviations the canary's take longer; 0 if the difference does not matter.
+	// by is by how many standard deviations the canary's tries take longer, or 0 if the difference does not matter.
 	by float64
 }
 
-// compare compares times sort by sort, and weighs the differences by how many there are of both: a try takes longer
-// beside many others, with any build (stratification, as by Mantel and Haenszel, 1959).
+// compare compares durations group by group, and weights the differences by the number of tries on both sides: with any
+// build, a try takes longer beside many others (stratification, as by Mantel and Haenszel, 1959).
 func compare(canary, others *[Sorts]Times) (c compared) {
 	var weights, means, otherMeans, variance, logs, otherLogs, logVariance float64
 	for i := range canary {
@@ -271,12 +272,12 @@ func compare(canary, others *[Sorts]Times) (c compared) {
 	return c
 }
 
-// tiny is in place of a variance of 0.
+// tiny replaces a variance of 0.
 const tiny = 1e-24
 
 func part(k, n int64) float64 { return float64(k) / float64(max(n, 1)) }
 
-// texts are how people read two sides. What neither of them has is left out.
+// texts formats two sides for people, without the figures that neither has.
 func texts(canary, others Side, c compared) string {
 	text := func(s Side, arrived string, mean float64) string {
 		all := "no reconciles"
@@ -302,7 +303,7 @@ func texts(canary, others Side, c compared) string {
 	return text(canary, came, c.took) + "; others: " + text(others, fail, c.other)
 }
 
-// rounded leaves out what does not matter.
+// rounded rounds d for display.
 func rounded(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:
@@ -313,7 +314,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// longerBy returns a statistic if the means that it is of differ enough to matter, and 0 otherwise.
+// longerBy returns the statistic if its means differ enough to matter, and 0 otherwise.
 func longerBy(mean, other, statistic float64) float64 {
 	if mean < slower*other || mean-other < longer.Seconds() {
 		return 0
@@ -326,7 +327,7 @@ func moments(n, sum, squares float64) (mean, variance float64) {
 	return mean, math.Max(squares-n*mean*mean, 0) / (n - 1)
 }
 
-// tail returns the probability that k or more of n have what each has with probability p. p is above 0 if k is.
+// tail returns the probability of k or more successes in n trials with probability p each. p must be above 0 if k is.
 func tail(n, k int64, p float64) (sum float64) {
 	if k <= 0 {
 		return 1
@@ -339,13 +340,13 @@ func tail(n, k int64, p float64) (sum float64) {
 		return l
 	}
 	if mean := p * float64(n); float64(k) <= mean {
-		return 1 // more than chance would have; the exact figure does not matter
+		return 1 // below the mean, where the exact figure does not matter
 	}
 	for i := k; i <= n; i++ {
 		term := math.Exp(logs(n) - logs(i) - logs(n-i) + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p))
 		sum += term
 		if term < sum*1e-9 {
-			break // above the mean, each is smaller than the one before
+			break // above the mean, each term is smaller than the one before
 		}
 	}
 	return math.Min(sum, 1)
