@@ -1,5 +1,5 @@
-// Package cmdline reads and changes the command line of a Kubernetes component: a program and its flags. What it does
-// not change stays as it was written.
+// Package cmdline reads and changes the command line of a Kubernetes component: a program and its flags. Unchanged
+// parts stay as they were written.
 package cmdline
 
 import (
@@ -20,12 +20,12 @@ type Line struct {
 type Flag struct {
 	Name  string // without dashes, with hyphens
 	Value string
-	Bare  bool     // it has no value: a boolean flag
+	Bare  bool     // without a value: a boolean flag
 	words []string // as written: one word, or two
 }
 
-// Parse reads the command line of the named program. A value that stands alone and begins with a hyphen belongs to a
-// flag only if the flag's name is one of dashed.
+// Parse reads the command line of the named program. A separate word that begins with a hyphen is the value of a flag
+// only if the flag's name is in dashed.
 func Parse(program string, words []string, dashed ...string) (Line, error) {
 	if len(words) == 0 {
 		return Line{}, fmt.Errorf("the command line is empty: it has to begin with %s", program)
@@ -43,7 +43,7 @@ func Parse(program string, words []string, dashed ...string) (Line, error) {
 		f := Flag{Name: strings.ReplaceAll(name, "_", "-"), Value: value, words: rest[:1:1]}
 		rest = rest[1:]
 		if !ok {
-			// Of the flags that matter here only booleans stand alone.
+			// Of the flags that matter here, only booleans have no value.
 			if len(rest) > 0 && (!strings.HasPrefix(rest[0], "-") || slices.Contains(dashed, f.Name)) {
 				f.Value, f.words = rest[0], []string{word, rest[0]}
 				rest = rest[1:]
@@ -92,7 +92,7 @@ func (l Line) Values(name string) []string {
 	return values
 }
 
-// List returns all values of a flag that takes a list with commas. Where such a flag is repeated its lists add up.
+// List returns all values of a flag that takes a comma-separated list. The lists of repeated flags are concatenated.
 func (l Line) List(name string) []string {
 	var list []string
 	for _, value := range l.Values(name) {
@@ -103,7 +103,7 @@ func (l Line) List(name string) []string {
 	return list
 }
 
-// Bool returns the value of a boolean flag. One that cannot be read is false.
+// Bool returns the value of a boolean flag. A malformed value counts as false.
 func (l Line) Bool(name string, absent bool) bool {
 	value := absent
 	for _, f := range l.Flags {
@@ -115,8 +115,8 @@ func (l Line) Bool(name string, absent bool) bool {
 	return value
 }
 
-// With returns the line with a flag once for each value, in the place of its first occurrence, or at the end. All other
-// occurrences are gone.
+// With returns the line with a flag once for each value, in the place of the flag's first occurrence, or at the end.
+// All other occurrences are removed.
 func (l Line) With(name string, values ...string) Line {
 	flags := make([]Flag, 0, len(values))
 	for _, value := range values {

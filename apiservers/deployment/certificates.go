@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// A pair is a certificate with its key, and what it is for.
+// A pair is a certificate with its key, and its usage.
 type pair struct {
 	cert, key string
 	usage     x509.ExtKeyUsage
@@ -31,7 +31,7 @@ var pairs = []pair{
 		"renew it: kubeadm certs renew front-proxy-client"},
 }
 
-// soon is how long before its end a certificate is worth a note.
+// soon is the remaining lifetime from which a certificate is noted.
 const soon = 30 * 24 * time.Hour
 
 // checkCertificates refuses certificates that cannot be used.
@@ -55,7 +55,7 @@ func (p *planner) checkCertificates() {
 	p.checkAccounts()
 }
 
-// bundle reads a file of certificate authorities. nil means that there is none.
+// bundle parses the file of certificate authorities of a flag. It returns nil if the flag is not given.
 func (p *planner) bundle(name string) []*x509.Certificate {
 	f := p.file(p.line.Value(name))
 	if f == nil || p.line.Value(name) == "" {
@@ -85,7 +85,7 @@ func (p *planner) checkPair(pair pair) *x509.Certificate {
 	}
 	cert, key := p.file(p.line.Value(pair.cert)), p.file(p.line.Value(pair.key))
 	if cert == nil || key == nil {
-		return nil // collect has said so
+		return nil // reported by collect
 	}
 	object := "--" + pair.cert + "=" + cert.path
 	certs, err := parseCertificates(cert.text)
@@ -116,7 +116,7 @@ func (p *planner) checkPair(pair pair) *x509.Certificate {
 	return leaf
 }
 
-// intermediates are the certificates of a file after the first.
+// intermediates returns the certificates of a file after the first.
 func (p *planner) intermediates(flag string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	certs, _ := parseCertificates(p.file(p.line.Value(flag)).text) // checkPair has read it
@@ -128,10 +128,10 @@ func (p *planner) intermediates(flag string) *x509.CertPool {
 	return pool
 }
 
-// frontName is the name by which `rota front` checks API servers unless it is told another.
+// frontName is the default server name with which `rota front` checks API servers.
 const frontName = "kubernetes"
 
-// checkServing refuses a certificate that does not hold the names by which clients come.
+// checkServing refuses a certificate without the names that clients use.
 func (p *planner) checkServing(leaf *x509.Certificate) {
 	var missing []string
 	for _, name := range p.serverNames() {
@@ -153,7 +153,7 @@ func (p *planner) checkServing(leaf *x509.Certificate) {
 		strings.Join(missing, ", "), strings.Join(holds(leaf), ", "))
 }
 
-// bracket writes an address as VerifyHostname takes it.
+// bracket formats an address for VerifyHostname.
 func bracket(name string) string {
 	if net.ParseIP(name) != nil {
 		return "[" + name + "]"
@@ -173,12 +173,12 @@ func holds(leaf *x509.Certificate) []string {
 }
 
 // serverNames are the names by which clients reach the API servers: as the Service of the Deployment, as the Service
-// that every Pod has in its environment, and by those that the user gives.
+// that every Pod has in its environment, and as the names that the user gives.
 func (p *Plan) serverNames() []string {
 	return append([]string{"kubernetes.default.svc", p.o.Name + "." + p.o.Namespace + ".svc"}, p.o.Names...)
 }
 
-// checkProxy refuses a client certificate that extension API servers would not believe.
+// checkProxy refuses a client certificate that extension API servers would not accept.
 func (p *planner) checkProxy(leaf *x509.Certificate, intermediates *x509.CertPool) {
 	authorities := p.bundle("requestheader-client-ca-file")
 	object := "--proxy-client-cert-file=" + p.line.Value("proxy-client-cert-file")
@@ -204,7 +204,7 @@ func (p *planner) checkProxy(leaf *x509.Certificate, intermediates *x509.CertPoo
 	}
 }
 
-// checkAccounts refuses a key whose tokens no API server would accept.
+// checkAccounts refuses a key whose tokens would not be accepted by any API server.
 func (p *planner) checkAccounts() {
 	signing := p.file(p.line.Value("service-account-signing-key-file"))
 	if signing == nil || p.line.Value("service-account-signing-key-file") == "" {
@@ -225,7 +225,7 @@ func (p *planner) checkAccounts() {
 	for _, name := range p.line.Values("service-account-key-file") {
 		f := p.file(name)
 		if f == nil {
-			return // collect has said so
+			return // reported by collect
 		}
 		keys, err := keyutil.ParsePublicKeysPEM(f.text)
 		if err != nil {

@@ -22,14 +22,14 @@ import (
 const deploymentComment = `API servers that scale, beside the static ones.
 replicas is left out: the autoscaler sets it. Files are where the static Pods have them, from Secrets and a ConfigMap.`
 
-// templates has what the objects have whatever the static Pod is.
+// templates contains the parts of the objects that do not depend on the static Pod.
 //
 //go:embed templates
 var templates embed.FS
 
 var parsed = template.Must(template.ParseFS(templates, "templates/*"))
 
-// render fills in an object by its template. That a template fits is certain: a test writes all objects.
+// render fills in an object from its template. The template always fits: a test writes all objects.
 func (p *Plan) render(name string, object any) {
 	var text bytes.Buffer
 	err := parsed.ExecuteTemplate(&text, name+".yaml", map[string]any{
@@ -45,7 +45,7 @@ func (p *Plan) render(name string, object any) {
 	}
 }
 
-// object returns an object that has nothing of the static Pod.
+// object returns an object that does not depend on the static Pod.
 func (p *Plan) object(name string) (fields map[string]any) {
 	p.render(name, &fields)
 	return fields
@@ -70,7 +70,7 @@ func (p *Plan) meta(suffix string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: p.o.Namespace, Labels: p.labels()}
 }
 
-// labels are none of those of kubeadm's static Pods, whose tools would take these Pods for static ones.
+// labels differ from the labels of kubeadm's static Pods, whose tools would mistake these Pods for static ones.
 func (p *Plan) labels() map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/name":      program,
@@ -79,7 +79,7 @@ func (p *Plan) labels() map[string]string {
 	}
 }
 
-// server has a container run what the static Pod's runs.
+// server makes a container run what the static Pod's container runs.
 func (p *Plan) server(c *corev1.Container) {
 	c.Image, c.ImagePullPolicy, c.Command = p.container.Image, p.container.ImagePullPolicy, p.line.Words()
 	for _, e := range p.container.Env {
@@ -109,7 +109,7 @@ func (p *Plan) server(c *corev1.Container) {
 	}
 }
 
-// takeOver has a probe be another one over HTTP, for the Pod's own address.
+// takeOver copies a probe over HTTP, for the Pod's own address.
 func takeOver(probe, given *corev1.Probe) {
 	if given != nil && given.HTTPGet != nil {
 		get := probe.HTTPGet
@@ -166,7 +166,7 @@ func projection(name, in string) *corev1.VolumeProjection {
 	return &corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: object}}
 }
 
-// digest changes with each file. It tells nothing of short secrets, because there are keys among the files.
+// digest changes with each file. It does not reveal short secrets, because the files contain keys.
 func (p *Plan) digest() string {
 	h := sha256.New()
 	for _, f := range p.files {

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// A file is one that the API server reads.
+// A file is a file that the API server reads.
 type file struct {
-	path string // in the container, and in the Pods that are written
-	by   string // who names it: a flag, or another file
+	path string // in the container and in the Deployment's Pods
+	by   string // the flag or file that refers to it
 	text []byte
-	in   string // the object that has it: a suffix of its name
+	in   string // the object that holds it: a suffix of its name
 	key  string // in that object
 }
 
-// Objects that have files. What lets its reader act as somebody is in a Secret.
+// Objects that hold files. Files that are credentials are in Secrets.
 const (
 	inServing     = "serving"
 	inEtcd        = "etcd-client"
@@ -33,10 +33,10 @@ const (
 	inConfig      = "config" // the only ConfigMap
 )
 
-// A home says where a flag's file goes.
+// A home is the place for a flag's file.
 type home struct {
 	in, key string // an empty key means the file's name
-	// names finds the files that this file names.
+	// names collects the files that this file refers to.
 	names func(*planner, *file)
 }
 
@@ -79,15 +79,15 @@ var homes = map[string]home{
 	"requestheader-allowed-names":      {},
 	"etcd-prefix":                      {},
 	"etcd-servers-overrides":           {},
-	"audit-log-path":                   {}, // checkFlags refuses those that are files
-	"cert-dir":                         {}, // unused where there is --tls-cert-file
+	"audit-log-path":                   {}, // checkFlags refuses files
+	"cert-dir":                         {}, // unused with --tls-cert-file
 	"service-account-jwks-uri":         {},
 	"cors-allowed-origins":             {},
 	"debug-socket-path":                {},
 	"service-account-signing-endpoint": {},
 }
 
-// collect reads all files that the flags name, and those that these name.
+// collect reads all files that the flags name, and the files that these refer to.
 func (p *planner) collect() {
 	for _, f := range p.line.Flags {
 		h, known := homes[f.Name]
@@ -101,14 +101,14 @@ func (p *planner) collect() {
 		case known:
 			p.add(f.Value, "--"+f.Name, h)
 		case strings.HasPrefix(f.Value, "/"):
-			p.add(f.Value, "--"+f.Name, home{in: inFiles}) // a flag that is not known here: it may be a secret
+			p.add(f.Value, "--"+f.Name, home{in: inFiles}) // an unknown flag: it may be a secret
 		}
 	}
 	slices.SortFunc(p.files, func(a, b *file) int { return strings.Compare(a.path, b.path) })
 	p.checkFolders()
 }
 
-// add reads a file, unless it is there already.
+// add reads a file, unless it has been read.
 func (p *planner) add(name, by string, h home) {
 	if !path.IsAbs(name) {
 		p.refuse(by+"="+name, "give the whole path", "it is no absolute path")
@@ -148,7 +148,7 @@ func (p *planner) add(name, by string, h home) {
 	}
 }
 
-// invalidKey is what a key of a Secret cannot have.
+// invalidKey matches characters that are not allowed in a key of a Secret.
 var invalidKey = regexp.MustCompile(`[^-._a-zA-Z0-9]`)
 
 func (p *Plan) file(name string) *file {
@@ -162,7 +162,7 @@ func (p *Plan) taken(in, key string) bool {
 	return slices.ContainsFunc(p.files, func(f *file) bool { return f.in == in && f.key == key })
 }
 
-// local returns where a file of the container is read.
+// local returns the path from which a file of the container is read.
 func (p *planner) local(name, by string) (string, bool) {
 	host := name
 	if m, rest, ok := p.mountOf(name); ok {
@@ -198,10 +198,10 @@ func (p *planner) checkFolders() {
 	}
 }
 
-// folders returns where volumes are mounted: the folders of all files, without those below others.
+// folders returns where volumes are mounted: the folders of all files, except folders inside others.
 func (p *Plan) folders() []string {
 	var out []string
-	for _, f := range p.files { // by path, so that outer folders need not come first
+	for _, f := range p.files { // sorted by path, so an outer folder may come later
 		dir := path.Dir(f.path)
 		if slices.ContainsFunc(out, func(o string) bool { _, in := below(o, dir); return in }) {
 			continue
@@ -213,7 +213,7 @@ func (p *Plan) folders() []string {
 	return out
 }
 
-// maxBytes is what a Secret or a ConfigMap can have.
+// maxBytes is the size limit of a Secret or a ConfigMap.
 const maxBytes = 1 << 20
 
 func (p *planner) checkSizes() {

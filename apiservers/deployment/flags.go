@@ -9,33 +9,34 @@ import (
 	"time"
 )
 
-// managed are flags that this package sets, so that they cannot be given.
+// managed are flags that this package sets, so users cannot.
 var managed = []string{
 	"advertise-address", "bind-address", "endpoint-reconciler-type", "apiserver-count", "cert-dir",
 	"peer-advertise-ip", "peer-advertise-port",
 }
 
-// Managed returns the flags that Options.Set and Unset cannot have.
+// Managed returns the flags that are not allowed in Options.Set and Unset.
 func Managed() []string { return slices.Clone(managed) }
 
-// repeatable are flags that take one value at a time: several values are several flags. Other lists have commas.
+// repeatable are flags that take one value at a time: several values are several flags. Other lists are
+// comma-separated.
 var repeatable = []string{
 	"service-account-key-file", "service-account-issuer", "tls-sni-cert-key", "oidc-required-claim",
 }
 
-// Repeatable reports whether a flag of kube-apiserver can have several values of Options.Set.
+// Repeatable reports whether a flag of kube-apiserver may have several values in Options.Set.
 func Repeatable(name string) bool { return slices.Contains(repeatable, name) }
 
 const (
 	defaultPort = 6443
-	// shutdownDelay is how long an API server goes on after it was told to end, while /readyz already says so. A proxy
+	// shutdownDelay is how long an API server continues after it was asked to end, while /readyz already fails. A proxy
 	// must have noticed by then.
 	shutdownDelay = 15 * time.Second
-	// watchGrace is how long it then takes to end its watches, at a rate that its peers bear.
+	// watchGrace is how long the API server then takes to end its watches, at a rate that its peers can handle.
 	watchGrace = 15 * time.Second
 	// requestTimeout is the default of --request-timeout.
 	requestTimeout = 60 * time.Second
-	// goaway is the share of requests after which a client is told to connect anew.
+	// goaway is the fraction of requests after which a client is asked to reconnect.
 	goaway = "0.001"
 )
 
@@ -108,7 +109,7 @@ func (p *planner) checkPort() {
 	p.port = int32(n)
 }
 
-// checkEtcd refuses etcds that only the host reaches, and those that ask for a certificate that is not given.
+// checkEtcd refuses etcd servers that only the host reaches, and those that need a certificate that is not given.
 func (p *planner) checkEtcd() {
 	list := p.line.List("etcd-servers")
 	if len(list) == 0 {
@@ -155,7 +156,7 @@ func (p *planner) checkEtcdServer(object, server string) (secure bool) {
 	return err == nil && u.Scheme == "https"
 }
 
-// duration returns the value of a flag, or what it is without.
+// duration returns the value of a flag, or absent if the flag is not given.
 func (p *Plan) duration(name string, absent time.Duration) (time.Duration, error) {
 	text := p.line.Value(name)
 	if text == "" {
@@ -164,7 +165,7 @@ func (p *Plan) duration(name string, absent time.Duration) (time.Duration, error
 	return time.ParseDuration(text)
 }
 
-// finishFlags sets what differs in a Deployment.
+// finishFlags sets the flags that differ in a Deployment.
 func (p *planner) finishFlags() {
 	for _, name := range managed {
 		p.line = p.line.Without(name)
@@ -187,9 +188,9 @@ func (p *planner) finishFlags() {
 	}
 }
 
-// gracePeriod is how long a Pod has to end: the delay, then what is left of its requests and watches, and some time.
+// gracePeriod is how long a Pod has to end: the delay, the remaining time of its requests and watches, and a margin.
 func (p *Plan) gracePeriod() time.Duration {
-	delay, _ := p.duration("shutdown-delay-duration", 0) // checkFlags has read them
+	delay, _ := p.duration("shutdown-delay-duration", 0) // checkFlags has parsed it
 	requests, _ := p.duration("request-timeout", requestTimeout)
 	watches, _ := p.duration("shutdown-watch-termination-grace-period", 0)
 	return (delay + max(requests, watches) + 15*time.Second).Round(time.Second)

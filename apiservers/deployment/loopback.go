@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// isLoopback tells whether only the host itself reaches a name or an address. Who connects to the unspecified address
-// gets to the host, too.
+// isLoopback reports whether a name or an address is reachable only from the host itself. Clients that connect to the
+// unspecified address also reach their own host.
 func isLoopback(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -22,8 +22,8 @@ func isLoopback(host string) bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// hostOf returns the host of a URL, of HOST:PORT, of HOST alone, or of a target of gRPC such as dns:///HOST:PORT. It is
-// "" for what is none of them, and "localhost" where the host is left out: a client then dials its own.
+// hostOf returns the host in a URL, in HOST:PORT, in HOST alone, or in a gRPC target such as dns:///HOST:PORT. It
+// returns "" for anything else, and "localhost" if the host is left out, since a client then dials its own.
 func hostOf(address string) string {
 	u, err := url.Parse(address)
 	switch {
@@ -41,7 +41,7 @@ func hostOf(address string) string {
 	return cmp.Or(u.Hostname(), "localhost")
 }
 
-// refuseLoopback refuses an address that Pods do not reach: what listens there runs beside the static Pod only.
+// refuseLoopback refuses an address that Pods cannot reach, since only the static Pod runs beside what listens there.
 func (p *planner) refuseLoopback(object, what, address string) {
 	if isLoopback(hostOf(address)) {
 		p.refuse(object, "have it listen where Pods reach it and name that address; else keep this API server static",
@@ -49,7 +49,7 @@ func (p *planner) refuseLoopback(object, what, address string) {
 	}
 }
 
-// anonymous is an address without the user and the password that it may have.
+// anonymous returns an address without its user and password.
 func anonymous(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
@@ -70,7 +70,7 @@ func (p *planner) checkLoopback() {
 	}
 }
 
-// usedClusters are those that a client of a kubeconfig connects to: the current context's, or all if there is none.
+// usedClusters are the clusters that a client of a kubeconfig connects to: the current context's, or all without one.
 func usedClusters(config *api.Config) map[string]*api.Cluster {
 	if c := config.Contexts[config.CurrentContext]; c != nil && config.Clusters[c.Cluster] != nil {
 		return map[string]*api.Cluster{c.Cluster: config.Clusters[c.Cluster]}
@@ -92,7 +92,7 @@ func tracingNames(p *planner, f *file) {
 			"it has no endpoint, so that spans go to a collector at localhost:4317, on each API server's own host only")
 		return
 	}
-	// As gRPC reads it, also without the slashes.
+	// gRPC also accepts it without the slashes.
 	if scheme, _, _ := strings.Cut(config.Endpoint, ":"); scheme == "unix" || scheme == "unix-abstract" {
 		p.refuse(f.by+"="+f.path, "give endpoint an address that Pods reach, or give --unset tracing-config-file",
 			"the collector %s is a socket on the host", config.Endpoint)

@@ -14,13 +14,13 @@ import (
 
 const program = "kube-apiserver"
 
-// mirror is the annotation of the kubelet on its copy of a static Pod in the API server.
+// mirror is the kubelet's annotation on its copy of a static Pod in the API server.
 const mirror = "kubernetes.io/config.mirror"
 
-// oldest is the minor version before which flags and fields that are written do not exist.
+// oldest is the oldest minor version that has all flags and fields that are written.
 const oldest = 27
 
-// readManifest reads the static Pod. It reports false if there is none, so that nothing else can be said.
+// readManifest reads the static Pod. It returns false if there is none, so that no other check makes sense.
 func (p *planner) readManifest(text []byte) bool {
 	const cure = "give the file that the kubelet reads, such as /etc/kubernetes/manifests/kube-apiserver.yaml"
 	wrong := func(format string, args ...any) bool {
@@ -65,7 +65,7 @@ func (p *planner) readManifest(text []byte) bool {
 	return true
 }
 
-// noteFields says which fields of the static Pod are left out, though somebody has set them.
+// noteFields notes the fields of the static Pod that were set but are left out.
 func (p *planner) noteFields() {
 	s := p.spec
 	for _, f := range []struct {
@@ -96,7 +96,7 @@ func (p *planner) readVersion() {
 	}
 }
 
-// A mount is where a volume of the static Pod is in its container.
+// A mount is the mount of a volume in the static Pod's container.
 type mount struct {
 	at, host, volume string // host is "" if the volume is not on the host
 }
@@ -115,7 +115,7 @@ func (p *planner) mounts() []mount {
 	return out
 }
 
-// below returns the path of a file below a folder; "" is the folder itself.
+// below returns the path of a file relative to a folder, which is "" for the folder itself.
 func below(folder, file string) (rest string, ok bool) {
 	if file == folder {
 		return "", true
@@ -123,7 +123,7 @@ func below(folder, file string) (rest string, ok bool) {
 	return strings.CutPrefix(file, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// mountOf returns the mount that has a file of the container, the innermost one.
+// mountOf returns the innermost mount that contains a file of the container.
 func (p *planner) mountOf(file string) (found mount, rest string, ok bool) {
 	for _, m := range p.mounts() {
 		if r, in := below(m.at, file); in && (!ok || len(m.at) > len(found.at)) {
@@ -139,7 +139,7 @@ var authorities = []string{
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
 }
 
-// checkVolumes refuses volumes of which nothing says what the API server does with them.
+// checkVolumes refuses volumes whose use by the API server is unknown.
 func (p *planner) checkVolumes() {
 	used := map[string]bool{}
 	for _, f := range p.files {
@@ -156,7 +156,7 @@ func (p *planner) checkVolumes() {
 		case isAuthorities(v.HostPath.Path):
 			own = append(own, v.HostPath.Path)
 		case v.HostPath.Path == "/etc/kubernetes/pki":
-			// All that kubeadm mounts; no flag names a file in it.
+			// kubeadm mounts all of it; no flag names a file in it.
 		default:
 			p.refuse("volume "+v.Name, "remove it from the manifest given, if the API server can do without; "+
 				"else keep this API server static",
@@ -178,7 +178,7 @@ func isAuthorities(folder string) bool {
 	return false
 }
 
-// checkVolume has volumes that are empty at first go along.
+// checkVolume keeps volumes that start empty.
 func (p *planner) checkVolume(v corev1.Volume) {
 	if v.EmptyDir == nil {
 		p.refuse("volume "+v.Name, "remove it from the manifest given",

@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What configuration files name: other files, which go along, and sockets and programs of the host, which cannot.
+// Configuration files refer to other files, which are copied too, and to sockets and programs of the host, which cannot
+// be.
 
 func kubeconfigNames(p *planner, f *file) {
 	config, err := clientcmd.Load(f.text)
@@ -36,7 +37,7 @@ func kubeconfigNames(p *planner, f *file) {
 	}
 }
 
-// addNamed adds a file that another one names, relative to that one.
+// addNamed adds a file that another file refers to, relative to that file.
 func (p *planner) addNamed(f *file, name string, h home) {
 	if name == "" {
 		return
@@ -47,7 +48,7 @@ func (p *planner) addNamed(f *file, name string, h home) {
 	p.add(name, f.path, h)
 }
 
-// walk calls visit for each string of a YAML file, with the key that it has.
+// walk calls visit for each string of a YAML file, with its key.
 func (p *planner) walk(f *file, visit func(key, value string)) {
 	var doc any
 	if err := yaml.Unmarshal(f.text, &doc); err != nil {
@@ -75,7 +76,7 @@ func walkStrings(key string, v any, visit func(key, value string)) {
 func admissionNames(p *planner, f *file) {
 	p.walk(f, func(key, value string) {
 		switch key {
-		case "path": // of a plugin
+		case "path": // a plugin's configuration
 			p.addNamed(f, value, home{in: inConfig, names: admissionNames})
 		case "kubeConfigFile":
 			p.addNamed(f, value, home{in: inFiles, names: kubeconfigNames})
@@ -113,8 +114,8 @@ func encryptionNames(p *planner, f *file) {
 	})
 }
 
-// authenticationNames checks that probes may ask and that issuers are reached. Files are not named: certificates are in
-// the file itself.
+// authenticationNames checks that probes are allowed and issuers are reachable. It collects no files, since
+// certificates are in the file itself.
 func authenticationNames(p *planner, f *file) {
 	var config struct {
 		Anonymous *struct {

@@ -15,10 +15,10 @@ const serviceComment = "its EndpointSlices tell `rota front agent` which API ser
 const autoscalerComment = `more API servers while they work hard, fewer when that has long been over.
 Each that leaves ends its watches, which all begin anew elsewhere: so one goes at a time.`
 
-// A Store is a Secret or the ConfigMap that files are in.
+// A Store is a Secret or ConfigMap that holds files.
 type Store struct {
 	Kind, Name, Type string
-	// Keys are those of its data, with the path of each file.
+	// Keys are the keys of its data, with the path of each file.
 	Keys map[string]string
 }
 
@@ -28,7 +28,7 @@ func (s Store) SortedKeys() []string { return slices.Sorted(maps.Keys(s.Keys)) }
 // Command returns the command line of the API servers.
 func (p *Plan) Command() []string { return p.line.Words() }
 
-// Stores returns where the files are, in order of the names.
+// Stores returns the Secrets and the ConfigMap, sorted by name.
 func (p *Plan) Stores() []Store {
 	byName := map[string]*Store{}
 	for _, f := range p.files {
@@ -76,7 +76,7 @@ func (p *Plan) secrets() []*corev1.Secret {
 	return out
 }
 
-// config returns the ConfigMap, or nil without configuration.
+// config returns the ConfigMap, or nil without configuration files.
 func (p *Plan) config() *corev1.ConfigMap {
 	var m *corev1.ConfigMap
 	for _, f := range p.files {
@@ -95,7 +95,7 @@ func (p *Plan) config() *corev1.ConfigMap {
 	return m
 }
 
-// Summary says in a few words what is planned.
+// Summary describes the plan in a few words.
 func (p *Plan) Summary() string {
 	version := p.Version
 	if version == "" {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A File is a file to be written, with its path below a folder.
+// A File is a file to write, with its path relative to a folder.
 type File struct {
 	Path string
 	Text []byte
@@ -17,15 +17,15 @@ type File struct {
 
 const header = "# Written by `rota apiservers`"
 
-// Written tells whether a file is one of ours.
+// Written reports whether `rota apiservers` wrote a file.
 func Written(text []byte) bool { return bytes.Contains(text, []byte(header)) }
 
-// Secrets is the folder of files that must not be read by everybody. The others can be in a repository.
+// Secrets is the folder of files that must be kept private. The others may be committed to a repository.
 const Secrets = "secrets"
 
 const namespaceFile = "manifests/00-namespace.yaml"
 
-// Files returns the manifests. Those below Secrets have keys in them.
+// Files returns the manifests. Those in Secrets contain keys.
 func (p *Plan) Files() ([]File, error) {
 	var files []File
 	var err error
@@ -49,7 +49,7 @@ func (p *Plan) Files() ([]File, error) {
 		files = append(files, File{name, b.Bytes()})
 	}
 	if p.o.Namespace != "kube-system" {
-		// kubectl takes the files of a folder by name, and what is in a namespace comes after it.
+		// kubectl applies the files of a folder by name, and a namespace must come before its objects.
 		add(namespaceFile, "the API servers have a namespace of their own.", p.object("namespace"))
 	}
 	if config := p.config(); config != nil {
@@ -85,7 +85,7 @@ func document(o any) ([]byte, error) {
 	return yaml.Marshal(prune(fields))
 }
 
-// prune removes fields that hold nothing: the types have some that are always written.
+// prune removes empty fields, since some types always write them.
 func prune(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

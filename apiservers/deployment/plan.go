@@ -13,45 +13,45 @@ import (
 	"github.com/rota-dev/rota/apiservers/cmdline"
 )
 
-// Options say what to make of a static Pod.
+// Options configure a Plan.
 type Options struct {
 	// From names the manifest in findings.
 	From string
-	// Root is the folder that stands for the host's "/". Empty means "/".
+	// Root is the folder that represents the host's "/". Default "/".
 	Root string
-	// PKI is the folder that stands for the host's /etc/kubernetes/pki. Empty means the one below Root.
+	// PKI is the folder that represents the host's /etc/kubernetes/pki. Default: the one below Root.
 	PKI string
 
-	// Name is that of the Deployment, the Service and all else; Namespace is where they are.
+	// Name is the name of the Deployment, the Service and the other objects. Namespace is their namespace.
 	Name, Namespace string
-	// Set and Unset change flags of the static Pod's kube-apiserver, by their names without dashes. The values of Set
-	// replace all that a flag has. Several are for flags that are Repeatable.
+	// Set and Unset change flags of the static Pod's kube-apiserver, by their names without dashes. The values in Set
+	// replace all values of a flag. Only Repeatable flags may have several.
 	Set   map[string][]string
 	Unset []string
 
 	// Min and Max are the bounds of the autoscaler, 2 ≤ Min ≤ Max.
 	Min, Max int32
-	// CPU is the average use of the API servers at which the autoscaler adds one.
+	// CPU is the average CPU use of the API servers above which the autoscaler adds one.
 	CPU resource.Quantity
-	// JoinKubernetes has the API servers be endpoints of the Service "kubernetes", beside the static ones.
+	// JoinKubernetes makes the API servers endpoints of the Service "kubernetes", like the static ones.
 	JoinKubernetes bool
-	// Names are further names and addresses by which clients reach the API servers.
+	// Names are additional names and addresses by which clients reach the API servers.
 	Names []string
-	// NodeSelector and Tolerations are those of the Pods.
+	// NodeSelector and Tolerations are for the Pods.
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
-	// ReferenceSecrets leaves the Secrets out: somebody else makes them.
+	// ReferenceSecrets leaves out the Secrets, which the user then creates.
 	ReferenceSecrets bool
 
-	// Now is the time at which certificates have to be valid.
+	// Now is the time at which certificates must be valid.
 	Now time.Time
 }
 
-// A Plan is what becomes of a static Pod.
+// A Plan is the Deployment planned for a static Pod.
 type Plan struct {
-	// Version is that of the image's tag, or "".
+	// Version is the version in the image's tag, or "".
 	Version string
-	// Notes are what the operator should know.
+	// Notes are messages to the operator.
 	Notes []string
 
 	o         Options
@@ -63,10 +63,10 @@ type Plan struct {
 	files     []*file
 }
 
-// A Finding is one thing that cannot work, and what to do about it.
+// A Finding is a problem that prevents the Deployment from working, with a remedy.
 type Finding struct{ Object, Wrong, Cure string }
 
-// A RefusedError is the error of a static Pod of which no Deployment can be made. It has all findings.
+// A RefusedError is returned for a static Pod that cannot become a Deployment. It contains all findings.
 type RefusedError struct{ Findings []Finding }
 
 func (r *RefusedError) Error() string {
@@ -77,7 +77,7 @@ func (r *RefusedError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// A planner makes a plan, and collects what is wrong.
+// A planner makes a plan and collects findings.
 type planner struct {
 	*Plan
 	findings []Finding
@@ -94,8 +94,8 @@ func (p *planner) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// New plans a Deployment from the manifest of a static Pod. The error is a *RefusedError with everything that is wrong.
-// It reads the files that the manifest names, and nothing else.
+// New plans a Deployment from the manifest of a static Pod. The error is a *RefusedError with all findings. New reads
+// the files that the manifest refers to, and no others.
 func New(manifest []byte, o Options) (*Plan, error) {
 	p := &planner{Plan: &Plan{o: o}}
 	if p.readManifest(manifest) {
@@ -114,7 +114,7 @@ func New(manifest []byte, o Options) (*Plan, error) {
 	return p.Plan, nil
 }
 
-// changeFlags applies what the user sets and unsets.
+// changeFlags applies the user's Set and Unset.
 func (p *planner) changeFlags() {
 	for _, name := range slices.Sorted(maps.Keys(p.o.Set)) {
 		before, values := p.line.Values(name), p.o.Set[name]
@@ -132,7 +132,7 @@ func (p *planner) changeFlags() {
 	}
 }
 
-// without returns what is in a list and not in the other.
+// without returns the elements of list that are not in other.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// parseAddress reads IP:PORT. Names are refused: at a cold start there may be nobody to resolve them.
+// parseAddress parses IP:PORT. It refuses names, since at a cold start there may be no DNS.
 func parseAddress(text string) (netip.AddrPort, error) {
 	a, err := netip.ParseAddrPort(text)
 	switch {
@@ -22,7 +22,8 @@ func parseAddress(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
 }
 
-// meets reports whether who connects to an address gets to who listens on another, as far as the addresses tell.
+// meets reports whether a client that connects to the address to reaches a server that listens on listen, as far as the
+// addresses show.
 func meets(listen, to netip.AddrPort) bool {
 	if !listen.IsValid() || !to.IsValid() || listen.Port() != to.Port() {
 		return false
@@ -31,8 +32,8 @@ func meets(listen, to netip.AddrPort) bool {
 	return listen.Addr() == to.Addr() || all && (to.Addr().IsLoopback() || to.Addr().IsUnspecified())
 }
 
-// Admit returns those of the servers that the front may use, sorted by address, and says why it may not use the others.
-// local are the host's own addresses. An address that is also a static server's is that of the static server.
+// Admit returns the servers that the front may use, sorted by address, and the reasons why it may not use the others.
+// local are the host's own addresses. An address that is also a static server's counts as the static server.
 func (f *Front) Admit(servers []Server, local []netip.Addr) (admitted []Server, refused []error) {
 	refuse := func(s Server, why string) {
 		refused = append(refused, fmt.Errorf("endpoint %s of service %s is left out: %s", s.Address, f.Service, why))
@@ -57,7 +58,7 @@ func (f *Front) Admit(servers []Server, local []netip.Addr) (admitted []Server, 
 			refuse(s, "the front itself listens there")
 		case static[a]:
 			refuse(s, "it is a static server")
-		case again: // in two slices, while it goes from one to the other
+		case again: // in two slices, while it moves between them
 			admitted[seen[a]].Draining = admitted[seen[a]].Draining && s.Draining
 		default:
 			seen[a] = len(admitted)
@@ -68,8 +69,8 @@ func (f *Front) Admit(servers []Server, local []netip.Addr) (admitted []Server, 
 	return admitted, refused
 }
 
-// Circle is the error of a static server at the front itself, on a host with the local addresses. Validate knows those
-// cases that need no host.
+// Circle returns an error if a static server is the front itself, on a host with the local addresses. Validate finds
+// the cases that do not depend on the host.
 func (f *Front) Circle(local []netip.Addr) error {
 	listen, _ := parseAddress(f.Listen)
 	for _, text := range f.Static {

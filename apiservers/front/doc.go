@@ -1,7 +1,7 @@
-// Package front writes the configuration of the proxy that stands on a host before the API servers: HAProxy's or
-// Envoy's. It passes TCP through, so that clients' certificates reach the API server. The servers of a Deployment come
-// first, the static ones stand in.
+// Package front writes the configuration of a proxy on each host in front of the API servers: HAProxy's or Envoy's. It
+// passes TCP through, so that clients' certificates reach the API server. The servers of a Deployment come first. The
+// static servers are the fallback.
 //
-// The package is pure: a Front and a list of servers go in, files come out, and the same input always gives the same
-// bytes. Package proxy/agent keeps the list current.
+// The package is pure: it turns a Front and a list of servers into files, and the same input always gives the same
+// bytes. Package agent keeps the list current.
 package front

@@ -13,11 +13,11 @@ import (
 // Files and names of Envoy.
 const (
 	EnvoyFile = "envoy.yaml"
-	// EndpointsFile has the servers. Envoy reads it again when it is replaced.
+	// EndpointsFile contains the servers. Envoy rereads it when it is replaced.
 	EndpointsFile = "endpoints.yaml"
 )
 
-// Envoy is the text of envoy.yaml, the bootstrap. It names the file with the endpoints and has none itself.
+// Envoy returns the text of envoy.yaml, the bootstrap, which refers to the file with the endpoints.
 func (f *Front) Envoy() ([]byte, error) {
 	mark, fields, err := renderYAML(EnvoyFile, f.view(nil, ""))
 	if err != nil {
@@ -27,7 +27,7 @@ func (f *Front) Envoy() ([]byte, error) {
 	return append(mark, text...), err
 }
 
-// EnvoyEndpoints is the text of endpoints.yaml. servers are as Admit returns them.
+// EnvoyEndpoints returns the text of endpoints.yaml. servers must be as Admit returns them.
 func (f *Front) EnvoyEndpoints(servers []Server) ([]byte, error) {
 	mark, fields, err := renderYAML(EndpointsFile, f.view(servers, ""))
 	if err != nil {
@@ -43,15 +43,15 @@ func (f *Front) EnvoyEndpoints(servers []Server) ([]byte, error) {
 	return append(mark, text...), err
 }
 
-// seconds writes a duration as the JSON of Protocol Buffers has it.
+// seconds formats a duration as in the JSON of Protocol Buffers.
 func seconds(d metav1.Duration) string { return fmt.Sprintf("%gs", d.Seconds()) }
 
-// socket is an address of Envoy, as YAML.
+// socket formats an address for Envoy, as YAML.
 func socket(address string) string {
 	a, _ := parseAddress(address)
 	more := ""
 	if a.Addr() == netip.IPv6Unspecified() {
-		more = ", ipv4_compat: true" // as HAProxy does
+		more = ", ipv4_compat: true" // like HAProxy
 	}
 	return fmt.Sprintf("{socket_address: {address: %q, port_value: %d%s}}", a.Addr(), a.Port(), more)
 }

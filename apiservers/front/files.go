@@ -10,7 +10,7 @@ import (
 
 // Forms in which a front runs on a host.
 const (
-	// FormFiles are the proxy's files alone.
+	// FormFiles is only the proxy's files.
 	FormFiles = "files"
 	// FormStaticPod adds the manifest of a static Pod with the proxy and the agent.
 	FormStaticPod = "static-pod"
@@ -18,20 +18,20 @@ const (
 	FormSystemd = "systemd"
 )
 
-// Programs are those that the forms start.
+// Programs are the programs that the forms start.
 type Programs struct {
-	// Image is that of the proxy, and AgentImage that of the command rota, for the static Pod.
+	// Image is the proxy's image, and AgentImage the image with the command rota, for the static Pod.
 	Image, AgentImage string
-	// Binary is the path of the proxy, and AgentBinary that of the command rota, for systemd.
+	// Binary is the path of the proxy, and AgentBinary the path of the command rota, for systemd.
 	Binary, AgentBinary string
-	// Kubeconfig is the path, on the host, of the one that the agent uses. Its server does not matter.
+	// Kubeconfig is the agent's kubeconfig on the host. The server in it does not matter.
 	Kubeconfig string
 }
 
 // KubeletConfig is the kubeconfig of a host's kubelet, as kubeadm writes it.
 const KubeletConfig = "/etc/kubernetes/kubelet.conf"
 
-// DefaultPrograms are those of a proxy. There is no image of the agent.
+// DefaultPrograms returns the default programs for a proxy. There is no default image of the agent.
 func DefaultPrograms(proxy string) Programs {
 	p := Programs{
 		Image: "docker.io/library/haproxy:3.0", Binary: "/usr/sbin/haproxy",
@@ -49,7 +49,7 @@ type File struct {
 	Text []byte
 }
 
-// Files are those of a front. servers are as Admit returns them; there are none before the agent runs.
+// Files returns the files of a front. servers must be as Admit returns them. Before the agent runs, there are none.
 func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -106,13 +106,13 @@ func (f *Front) Files(form string, p Programs, servers []Server) ([]File, error)
 	}
 }
 
-// ServersFile is the agent's own: the servers that it knew last. ServersMark is its first line.
+// ServersFile is the agent's file with the last known servers. ServersMark is its first line.
 const (
 	ServersFile = "servers.yaml"
 	ServersMark = "# The API servers that `rota front agent` knew last.\n"
 )
 
-// Current is the file that changes with the servers. certificates are as for Description.
+// Current returns the file that changes with the servers. certificates are as for Description.
 func (f *Front) Current(servers []Server, certificates string) (File, error) {
 	if f.Proxy == Envoy {
 		text, err := f.EnvoyEndpoints(servers)

@@ -19,48 +19,49 @@ const (
 	Envoy   = "envoy"
 )
 
-// A Front says what the proxy on a host does. Its YAML is the file front.yaml, which the agent reads.
+// A Front describes the proxy on a host. Its YAML is the file front.yaml, which the agent reads.
 type Front struct {
 	// Proxy is HAProxy or Envoy.
 	Proxy string `json:"proxy"`
-	// Listen is the address, IP:PORT, that clients connect to.
+	// Listen is the IP:PORT that clients connect to.
 	Listen string `json:"listen"`
-	// Admin is the address, IP:PORT, of the proxy's own metrics and health. It has no authentication.
+	// Admin is the IP:PORT of the proxy's own metrics and health. It has no authentication.
 	Admin string `json:"admin"`
-	// Static are the addresses, IP:PORT, of the static API servers. There is at least one. They get connections while no
-	// server of the Deployment is up.
+	// Static are the IP:PORTs of the static API servers. There is at least one. They get connections while no server of
+	// the Deployment is up.
 	Static []string `json:"static"`
-	// Service, NAMESPACE/NAME, is that of the Deployment's API servers. Its EndpointSlices say where they are.
+	// Service is the NAMESPACE/NAME of the Service of the Deployment's API servers. Its EndpointSlices contain their
+	// addresses.
 	Service string `json:"service"`
 	// PortName is the port of the Service to use.
 	PortName string `json:"portName"`
-	// CA is the path, on the host, of the certificate authorities that sign the API servers' certificates, in PEM.
+	// CA is the path, on the host, of a PEM file with the authorities that sign the API servers' certificates.
 	CA string `json:"ca"`
-	// ServerName is the name that all API servers' certificates are valid for.
+	// ServerName is a name in all API servers' certificates.
 	ServerName string `json:"serverName"`
-	// Client is the path, on the host, of a client's certificate and key in one PEM file, with which the proxy asks for
-	// /readyz. "" if anonymous requests may, as by default in Kubernetes.
+	// Client is the path, on the host, of a PEM file with a client's certificate and key, with which the proxy requests
+	// /readyz. It is empty if anonymous requests are allowed, which is the default in Kubernetes.
 	Client string `json:"client,omitempty"`
-	// Dir is the folder of the configuration on the host, and RunDir that of sockets and process ids.
+	// Dir is the folder of the configuration on the host, and RunDir the folder of sockets and process IDs.
 	Dir    string `json:"dir"`
 	RunDir string `json:"runDir"`
-	// MaxConnections bounds the clients' connections. From 10 to 1,000,000.
+	// MaxConnections limits the clients' connections, from 10 to 1,000,000.
 	MaxConnections int `json:"maxConnections"`
 	// Interval is the time between two checks of a server, and Timeout how long TCP and TLS of a check may take. A server
-	// is down when two checks in a row fail, of which the second follows after a tenth of a second. So a server that does
+	// is down when two checks in a row fail. The second follows a tenth of a second after the first. So a server that does
 	// not answer at all is down after at most Interval + 2 Timeout + 0.1 s. One that stops while a check waits for its
-	// answer is down after AnswerTimeout + Timeout + 0.1 s. From 100 ms to a minute. With HAProxy, Timeout is at most
-	// Interval.
+	// answer is down after AnswerTimeout + Timeout + 0.1 s. Both are from 100 ms to a minute. With HAProxy, Timeout is at
+	// most Interval.
 	Interval metav1.Duration `json:"interval"`
 	Timeout  metav1.Duration `json:"timeout"`
-	// AnswerTimeout is how long a server that speaks TLS may take to answer a check. An API server waits up to 2 s for
-	// each etcd, twice, before it says that it is not ready. Envoy has no such time: Timeout is that of the whole check.
+	// AnswerTimeout is how long a server may take to answer a check once TLS is up. An API server waits up to 2 s for each
+	// etcd, twice, before it reports that it is not ready. Envoy has no such time: its Timeout is for the whole check.
 	// From 100 ms to a minute.
 	AnswerTimeout metav1.Duration `json:"answerTimeout"`
-	// SlowStart is how long a server that comes back gets less than its share. From 0 to an hour.
+	// SlowStart is how long a server that comes back gets less than its share, from 0 to an hour.
 	SlowStart metav1.Duration `json:"slowStart"`
-	// IdleTimeout ends connections on which nothing was sent for that long. Watches of client-go send a ping every 30 s,
-	// sessions of kubectl exec may not. From a minute.
+	// IdleTimeout closes connections on which nothing was sent for that long. Watches of client-go send a ping every 30 s,
+	// but sessions of kubectl exec may not. At least a minute.
 	IdleTimeout metav1.Duration `json:"idleTimeout"`
 }
 
@@ -68,11 +69,11 @@ type Front struct {
 type Server struct {
 	// Address is IP:PORT.
 	Address string `json:"address"`
-	// Draining servers get no new connections, and keep those that they have.
+	// Draining servers get no new connections and keep their connections.
 	Draining bool `json:"draining,omitempty"`
 }
 
-// Default is a front with everything but Static.
+// Default returns a front with defaults for all fields except Static.
 func Default() *Front {
 	return &Front{
 		Proxy: HAProxy, Listen: "127.0.0.1:7443", Admin: "127.0.0.1:7444",
@@ -86,13 +87,13 @@ func Default() *Front {
 	}
 }
 
-// FrontFile is the name of the file that has the Front.
+// FrontFile is the name of the file with the Front.
 const FrontFile = "front.yaml"
 
 // frontMark is the first line of that file.
 const frontMark = "# What the proxy before the API servers does. Written by `rota front`, and read by its agent.\n"
 
-// ParseFront reads a front.yaml. from names it in errors.
+// ParseFront parses a front.yaml. from names it in errors.
 func ParseFront(from string, text []byte) (*Front, error) {
 	f := &Front{}
 	if err := yaml.UnmarshalStrict(text, f); err != nil {
@@ -107,7 +108,7 @@ func ParseFront(from string, text []byte) (*Front, error) {
 	return f, nil
 }
 
-// YAML is the text of front.yaml.
+// YAML returns the text of front.yaml.
 func (f *Front) YAML() ([]byte, error) {
 	text, err := yaml.Marshal(f)
 	return append([]byte(frontMark), text...), err
@@ -116,11 +117,11 @@ func (f *Front) YAML() ([]byte, error) {
 var (
 	serviceForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	nameForm    = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?$`)
-	// The proxies' formats have characters of their own; paths keep out of their way.
+	// Paths must not contain characters that are special in the proxies' formats.
 	pathForm = regexp.MustCompile(`^/[-A-Za-z0-9._/@+=]*$`)
 )
 
-// Validate says what is wrong with a front. All of it is in one error.
+// Validate returns all mistakes of a front in one error.
 func (f *Front) Validate() error {
 	var bad []string
 	refuse := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }

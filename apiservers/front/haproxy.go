@@ -11,22 +11,23 @@ import (
 // Files and names of HAProxy.
 const (
 	HAProxyFile = "haproxy.cfg"
-	// Backend is the name of the backend with all API servers, and Unchecked that of the one with the same servers, but
-	// without checks, which gets new connections while no server of the first passes its checks.
+	// Backend is the name of the backend with all API servers. Unchecked is the backend with the same servers without
+	// checks. It gets new connections while no server of Backend passes its checks.
 	Backend   = "apiservers"
 	Unchecked = "unchecked"
-	// AdminSocket and MasterSocket are in RunDir. The agent changes servers by the first, and reloads by the second.
+	// AdminSocket and MasterSocket are in RunDir. The agent changes servers over the first, and reloads over the second.
 	AdminSocket  = "admin.sock"
 	MasterSocket = "master.sock"
 )
 
-// HAProxy is the text of haproxy.cfg. servers are as Admit returns them; certificates as for Description.
+// HAProxy returns the text of haproxy.cfg. servers must be as Admit returns them. certificates are as for Description.
 func (f *Front) HAProxy(servers []Server, certificates string) []byte {
 	return f.haproxy(servers, f.Description(certificates))
 }
 
-// Description is the one word by which a running HAProxy tells what it has read: all of haproxy.cfg but the servers of
-// the Deployment, and certificates, a digest of the files that haproxy.cfg names. "" if nobody has read those.
+// Description is a word that shows which configuration a running HAProxy has read: everything in haproxy.cfg except the
+// servers of the Deployment, and certificates, a digest of the files that haproxy.cfg refers to. certificates is "" if
+// these files were not read.
 func (f *Front) Description(certificates string) string {
 	sum := sha256.Sum256(fmt.Appendf(f.haproxy(nil, ""), "%s %s", f.ServerLine(Server{}), certificates))
 	return "rota-front-" + hex.EncodeToString(sum[:8])
@@ -36,7 +37,7 @@ func (f *Front) haproxy(servers []Server, description string) []byte {
 	return render(HAProxyFile, f.view(servers, description))
 }
 
-// ServerLine is what follows the address of a server of the Deployment, in the file and in `add server`. Draining
+// ServerLine is the text after the address of a server of the Deployment, in the file and in `add server`. Draining
 // servers have weight 0.
 func (f *Front) ServerLine(s Server) string {
 	line := s.weight() + " " + f.check() + " on-marked-up shutdown-backup-sessions"
@@ -53,8 +54,8 @@ func (s Server) weight() string {
 	return "weight 1"
 }
 
-// check is how a server is checked: every now and then, and at once when two clients could not connect to it. When it
-// is down, clients lose their connections to it.
+// check returns the options for checks of a server: at intervals, and at once when two clients could not connect to it.
+// When it is down, clients lose their connections to it.
 func (f *Front) check() string {
 	line := fmt.Sprintf("check check-ssl verify required ca-file %s check-sni %s verifyhost %[2]s", f.CA, f.ServerName)
 	if f.Client != "" {
@@ -65,7 +66,7 @@ func (f *Front) check() string {
 		span(f.Interval.Duration))
 }
 
-// ServerIDPrefix begins the names of the Deployment's servers in HAProxy.
+// ServerIDPrefix is the prefix of the names of the Deployment's servers in HAProxy.
 const ServerIDPrefix = "deployment_"
 
 // ServerID is the name of a server of the Deployment in HAProxy.
@@ -80,7 +81,7 @@ func flat(address string) string {
 	return fmt.Sprintf("%s_%d", a.Addr(), a.Port())
 }
 
-// bind writes an address to listen on. Brackets are for Envoy and people: HAProxy takes the last colon.
+// bind formats an address to listen on. Brackets are for Envoy and people: HAProxy takes the last colon.
 func bind(address string) string {
 	a, _ := parseAddress(address)
 	if a.Addr().Is6() {
@@ -89,5 +90,5 @@ func bind(address string) string {
 	return a.String()
 }
 
-// span writes a duration in milliseconds, which all of HAProxy's versions read.
+// span formats a duration in milliseconds, which all versions of HAProxy accept.
 func span(d time.Duration) string { return fmt.Sprintf("%dms", d.Milliseconds()) }

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// A hostPath is a folder of the host in the Pod, or a file alone.
+// A hostPath is a folder of the host in the Pod, or a single file.
 type hostPath struct {
 	Name, Path string
 	File       bool
 }
 
-// shared are folders that hold other keys, too: on a host with a static API server those of the whole cluster.
+// shared are folders that also hold other keys: on a host with a static API server, the whole cluster's.
 var shared = []string{"/etc/kubernetes", "/etc/kubernetes/pki"}
 
-// hostPathOf is what the Pod needs to see a file. That is its folder, because a file that is renamed into its place is
-// seen through the folder only. What is in a shared folder is mounted alone: kubeadm writes those in place.
+// hostPathOf returns the mount that the Pod needs to see a file. It is the file's folder, because a file that is
+// renamed into place is visible only through its folder. Files in shared folders are mounted alone, since kubeadm
+// writes those in place.
 func hostPathOf(name, file string) hostPath {
 	if slices.Contains(shared, path.Dir(file)) {
 		return hostPath{name, file, true}
@@ -26,7 +27,7 @@ func hostPathOf(name, file string) hostPath {
 	return hostPath{name, path.Dir(file), false}
 }
 
-// outermost leaves out those that others have in them.
+// outermost removes mounts that are inside others.
 func outermost(all ...hostPath) []hostPath {
 	var out []hostPath
 	for i, h := range all {
@@ -40,7 +41,7 @@ func outermost(all ...hostPath) []hostPath {
 	return out
 }
 
-// checkPod is the error of files that the Pod would not see as they change.
+// checkPod returns an error for files whose changes the Pod would not see.
 func (f *Front) checkPod(p Programs) error {
 	for _, file := range []string{f.CA, f.Client, p.Kubeconfig} {
 		if path.Dir(file) == "/" {
@@ -61,8 +62,8 @@ func (f *Front) privileged() bool {
 	return listen.Port() < 1024 || admin.Port() < 1024
 }
 
-// pod is the manifest of the static Pod. Both containers are root, for files and sockets of root, without capabilities
-// but that for a port below 1024.
+// pod returns the manifest of the static Pod. Both containers run as root, to access root's files and sockets, and
+// without capabilities, except the one for ports below 1024.
 func (f *Front) pod(p Programs) []byte {
 	command := []string{
 		"haproxy", "-W", "-db", "-S", path.Join(f.RunDir, MasterSocket), "-f", path.Join(f.Dir, HAProxyFile),
@@ -80,7 +81,7 @@ func (f *Front) pod(p Programs) []byte {
 	if p.Kubeconfig == KubeletConfig {
 		agents = append(agents, hostPath{Name: "kubelet-pki", Path: "/var/lib/kubelet/pki"}) // its kubeconfig refers to it
 	}
-	// The front's own folder is mounted by itself: the agent writes to it.
+	// The front's own folder is mounted separately: the agent writes to it.
 	isFront := func(o hostPath) bool { return o.Path == front.Path }
 	proxys = slices.DeleteFunc(outermost(proxys...), isFront)
 	agents = slices.DeleteFunc(outermost(agents...), isFront)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// checkUnits is the error of files that the units do not see.
+// checkUnits returns an error for files that the units cannot see.
 func (f *Front) checkUnits(p Programs) error {
 	for _, file := range []string{p.Binary, p.AgentBinary, p.Kubeconfig, f.CA, f.Client, f.Dir} {
 		for _, hidden := range []string{"/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/"} {
@@ -18,10 +18,10 @@ func (f *Front) checkUnits(p Programs) error {
 	return nil
 }
 
-// units are those of the proxy and of the agent. Both start again forever: before the host has joined its cluster there
-// are no certificates, and systemd would give up after five starts in 10 s. The proxy needs no network that is online:
-// the addresses are numbers, and checks go on. The units see the host's files read-only, but for the folder of sockets,
-// and nothing of users' folders.
+// units returns the units of the proxy and of the agent. Both restart forever: before the host has joined its cluster
+// there are no certificates, and systemd would give up after five starts in 10 s. The proxy does not wait for the
+// network to be online: it uses numeric addresses, and keeps checking. The units see the host's files read-only, except
+// the folder of sockets, and do not see users' folders.
 func (f *Front) units(p Programs) []File {
 	config := path.Join(f.Dir, HAProxyFile)
 	if f.Proxy == Envoy {

@@ -10,9 +10,9 @@ import (
 	"github.com/rota-dev/rota/internal/nearest"
 )
 
-// A Catalog is the controllers of one version of kube-controller-manager.
+// A Catalog lists the controllers of one version of kube-controller-manager.
 type Catalog struct {
-	// Version is what the controllers are of, for messages.
+	// Version is the version that the controllers are from, for messages.
 	Version string
 	names   []string
 	off     []string // off by default
@@ -21,13 +21,13 @@ type Catalog struct {
 // Names returns the names of the controllers in order.
 func (c Catalog) Names() []string { return slices.Clone(c.names) }
 
-// OffByDefault tells whether "*" leaves the controller out.
+// OffByDefault reports whether "*" leaves out the controller.
 func (c Catalog) OffByDefault(name string) bool { return slices.Contains(c.off, name) }
 
 var minorVersion = regexp.MustCompile(`^v?(\d+\.\d+)\.`)
 
-// CatalogOf returns the built-in catalog for a version such as v1.36.3. Controllers come and go with minor versions,
-// so it serves every patch of the minor version that was verified, and is an error for others.
+// CatalogOf returns the built-in catalog for a version such as v1.36.3. Controllers come and go with minor versions, so
+// it covers every patch of the minor version that was verified, and returns an error for others.
 func CatalogOf(version string) (Catalog, error) {
 	m := minorVersion.FindStringSubmatch(version)
 	if m == nil {
@@ -47,8 +47,8 @@ func CatalogOf(version string) (Catalog, error) {
 	return c, nil
 }
 
-// ParseHelp reads the catalog from what `kube-controller-manager --help` of a version prints. from names the text in
-// errors and messages.
+// ParseHelp parses the catalog from the output of `kube-controller-manager --help`. from names the text in errors and
+// messages.
 func ParseHelp(from, text string) (Catalog, error) {
 	c := Catalog{Version: from}
 	scan := bufio.NewScanner(strings.NewReader(text))
@@ -84,7 +84,7 @@ func names(list string) []string {
 	return slices.Compact(out)
 }
 
-// resolve returns the version's name of a controller that may be written as an alias, or "".
+// resolve returns the version's name of a controller, given its name or an alias, or "".
 func (c Catalog) resolve(name string) string {
 	for _, s := range spellings(name) {
 		if slices.Contains(c.names, s) {
@@ -94,12 +94,12 @@ func (c Catalog) resolve(name string) string {
 	return ""
 }
 
-// unknown is the error for a name that the version does not know.
+// unknown returns the error for a name that the version does not have.
 func (c Catalog) unknown(name string) error {
 	return fmt.Errorf("no controller of %s is called %q; the nearest name is %s", c.Version, name, c.nearest(name))
 }
 
-// nearest returns the controller whose name, or alias, takes the fewest edits to become name.
+// nearest returns the controller whose name or alias takes the fewest edits to become name.
 func (c Catalog) nearest(name string) string {
 	best, least := "", -1
 	for _, candidate := range c.names {

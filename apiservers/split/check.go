@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Process is a kube-controller-manager that runs, or will when a kubelet reads its manifest.
+// A Process is a kube-controller-manager that is running, or will be when a kubelet reads its manifest.
 type Process struct {
-	// Source says where it was found. Host is the same for processes of one machine.
+	// Source is where it was found. Host is the same for processes on one machine.
 	Source, Host string
-	// Version is that of its image, or "".
+	// Version is its image's version, or "".
 	Version string
 	Command Command
 }
 
-// ParseProcesses finds the processes in a file: a manifest, or command lines such as `ps -eo args` prints them. Other
-// Pods and other commands are passed over.
+// ParseProcesses finds the processes in a file: a manifest, or command lines such as `ps -eo args` prints. It ignores
+// other Pods and commands.
 func ParseProcesses(from, host string, text []byte) ([]Process, error) {
 	var pod map[string]any
 	err := yaml.Unmarshal(text, &pod)
@@ -70,16 +70,16 @@ func podProcesses(from, host string, pod map[string]any) ([]Process, error) {
 	return out, nil
 }
 
-// Compare says in what the processes differ from the plan: controllers that run nowhere, twice or elsewhere, and
-// groups that are not there. Processes with one Lease are replicas of one another.
+// Compare returns the differences between the processes and the plan: controllers that run nowhere, twice or elsewhere,
+// and missing groups. Processes with the same Lease are replicas.
 func Compare(p *Plan, processes []Process) []string {
 	var findings []string
 	add := func(format string, args ...any) { findings = append(findings, fmt.Sprintf(format, args...)) }
 
 	type leader struct {
 		name    string   // as in messages
-		first   []string // what its first replica runs
-		runs    []string // what any of its replicas runs
+		first   []string // the controllers of its first replica
+		runs    []string // the controllers of any of its replicas
 		sources []string
 	}
 	leaders := map[string]*leader{}
@@ -122,7 +122,7 @@ func Compare(p *Plan, processes []Process) []string {
 		l.runs = append(l.runs, runs...)
 	}
 
-	in := map[string][]string{} // controller → who runs it
+	in := map[string][]string{} // controller → the processes that run it
 	for _, key := range slices.Sorted(maps.Keys(leaders)) {
 		slices.Sort(leaders[key].runs)
 		for _, name := range slices.Compact(leaders[key].runs) {
@@ -161,7 +161,7 @@ func minor(version string) string {
 	return ""
 }
 
-// difference lists what only one of two lists has.
+// difference describes the elements that only one of two lists has.
 func difference(a, b []string) string {
 	var parts []string
 	for _, side := range []struct {
@@ -183,17 +183,17 @@ func difference(a, b []string) string {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// A LeaseState is what a cluster has of a Lease.
+// A LeaseState is the state of a Lease in a cluster.
 type LeaseState struct {
 	Holder string
-	// Age is the time since the last renewal, Duration that after which another may take the Lease.
+	// Age is the time since the last renewal. Duration is the age at which another process may take the Lease.
 	Age, Duration time.Duration
 }
 
 func (s LeaseState) led() bool { return s.Holder != "" && s.Holder != Holder && s.Age <= s.Duration }
 
-// CompareLeases says where the Leases of a cluster, by name, are not as in a cluster that has migrated to the plan:
-// every group has a leader, and the undivided kube-controller-manager can have none.
+// CompareLeases returns where a cluster's Leases, by name, differ from those of a cluster that has migrated to the
+// plan: every group has a leader, and the undivided kube-controller-manager cannot have one.
 func CompareLeases(p *Plan, leases map[string]LeaseState) []string {
 	var findings []string
 	add := func(format string, args ...any) { findings = append(findings, fmt.Sprintf(format, args...)) }

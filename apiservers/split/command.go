@@ -15,7 +15,7 @@ const program = "kube-controller-manager"
 // A Command is the command line of a kube-controller-manager: the program and its flags.
 type Command struct{ cmdline.Line }
 
-// ParseCommand reads a command line. Of the values that stand alone, only the list of controllers may begin with a
+// ParseCommand parses a command line. Of the values in separate words, only the list of controllers may begin with a
 // hyphen.
 func ParseCommand(words []string) (Command, error) {
 	line, err := cmdline.Parse(program, words, "controllers")
@@ -28,7 +28,7 @@ func (c Command) with(name, value string) Command { return Command{c.With(name, 
 // without returns the command without a flag.
 func (c Command) without(name string) Command { return Command{c.Without(name)} }
 
-// controllers returns the list of --controllers.
+// controllers returns the list in --controllers.
 func (c Command) controllers() ([]string, error) {
 	var list []string
 	found := false
@@ -52,9 +52,9 @@ func (c Command) controllers() ([]string, error) {
 	return list, nil
 }
 
-// runs returns the controllers that a process with this command runs when it leads, in order, as
-// kube-controller-manager decides it: the first mention in --controllers counts. The token controller is not asked: it
-// runs wherever there is a key to sign tokens with.
+// runs returns, in order, the controllers that a process with this command runs when it leads. As in
+// kube-controller-manager, the first mention in --controllers counts. The list does not control the token controller,
+// which runs wherever there is a key to sign tokens with.
 func (c Command) runs(cat Catalog) ([]string, error) {
 	list, err := c.controllers()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c Command) runs(cat Catalog) ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
-// lease returns the name of the Lease for which processes with this command compete, or "" if they do not.
+// lease returns the name of the Lease that processes with this command compete for, or "" if they do not.
 func (c Command) lease() string {
 	if !c.Bool("leader-elect", true) {
 		return ""
@@ -127,7 +127,7 @@ func (c Command) port() (int, error) {
 	return p, nil
 }
 
-// gate returns what --feature-gates says of a gate, and whether it does.
+// gate returns the value of a gate in --feature-gates, and whether it is set.
 func (c Command) gate(name string) (on, set bool) {
 	for _, f := range c.Flags {
 		if f.Name != "feature-gates" {
@@ -144,8 +144,7 @@ func (c Command) gate(name string) (on, set bool) {
 	return on, set
 }
 
-// Words splits a command line as a shell does, with quotes and backslashes, but without variables, globs and
-// anything else.
+// Words splits a command line like a shell, with quotes and backslashes, but without variables, globs or anything else.
 func Words(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

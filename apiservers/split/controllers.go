@@ -8,17 +8,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Controller is what is known of one controller of kube-controller-manager.
+// Controller describes one controller of kube-controller-manager.
 type Controller struct {
 	Name string `json:"name"`
 	// Aliases are older names, which --controllers accepts.
 	Aliases []string `json:"aliases"`
-	// OffByDefault: "*" in --controllers does not start it.
+	// OffByDefault is set if "*" in --controllers does not start it.
 	OffByDefault bool `json:"offByDefault"`
-	// Cloud: kube-controller-manager knows the name, but never starts it. It moved to cloud-controller-manager.
+	// Cloud is set if kube-controller-manager knows the name but never starts it, since it moved to
+	// cloud-controller-manager.
 	Cloud bool `json:"cloud"`
-	// Gates are feature gates without which it is not started although --controllers names it. Gates that are locked to
-	// on in this version are left out.
+	// Gates are feature gates without which it is not started even if --controllers names it. Gates that are locked to on
+	// in this version are left out.
 	Gates []string `json:"gates"`
 }
 
@@ -27,7 +28,7 @@ const (
 	collector       = "garbage-collector-controller"
 	migrator        = "storage-version-migrator-controller"
 
-	// Verified is the version whose sources and binary the table and the rules of this package were compared with.
+	// Verified is the version whose sources and binary the table and the rules of this package were verified against.
 	Verified = "v1.36.3"
 )
 
@@ -37,7 +38,7 @@ var controllersYAML []byte
 // known are the controllers of version Verified.
 var known = func() (list []Controller) {
 	if err := yaml.UnmarshalStrict(controllersYAML, &list); err != nil {
-		panic(err) // it is part of the program
+		panic(err) // it is embedded
 	}
 	return list
 }()
@@ -57,7 +58,7 @@ var knownNames = func() map[string]string {
 	return m
 }()
 
-// spellings are the names under which a version may know a controller: before v1.27 today's aliases were the names.
+// spellings are the names that a version may have for a controller: before v1.27 today's aliases were the names.
 func spellings(name string) []string {
 	canonical, ok := knownNames[name]
 	if !ok {
@@ -73,7 +74,7 @@ type rule struct {
 	why      string
 }
 
-// rules are what must stay together.
+// rules are the controllers that must stay together.
 var rules = []rule{{
 	together: []string{collector, migrator},
 	why: "the migrator looks objects up in the collector's graph, which exists only in the collector's process; " +
@@ -86,7 +87,7 @@ type need struct {
 	flag string
 }
 
-// needs names flags that controllers need beyond --controllers.
+// needs are flags that controllers need in addition to --controllers.
 var needs = map[string]need{
 	tokenController: {isSet("service-account-private-key-file"), "--service-account-private-key-file"},
 	"node-ipam-controller": {

@@ -1,7 +1,7 @@
-// Package split divides one kube-controller-manager into several, each with some of its controllers and a leader of
-// its own. It computes: it reads and writes no files and talks to no cluster.
+// Package split divides one kube-controller-manager into several, each with some of its controllers and its own leader
+// election. It only computes: it does not access files or a cluster.
 //
-// A Command is how a kube-controller-manager is started, a Catalog the controllers of its version, and a Group some of
-// them. New makes a Plan of these, which gives every controller to exactly one group, or says by name why it cannot.
-// Compare says in what running processes differ from a plan.
+// A Command is the command line of a kube-controller-manager, a Catalog the controllers of its version, and a Group
+// some of them. New turns these into a Plan, which assigns every controller to exactly one group, or returns an error
+// that names the problems. Compare returns the differences between running processes and a plan.
 package split

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Group is the controllers that one kube-controller-manager shall run.
+// A Group is the set of controllers for one kube-controller-manager.
 type Group struct {
 	Name string `json:"name"`
-	// Lease is the name of the Lease that the group's replicas compete for. Empty means one made of the group's name.
+	// Lease is the name of the Lease that the group's replicas compete for. Default: derived from the group's name.
 	Lease string `json:"lease,omitempty"`
-	// SecurePort is the group's --secure-port. 0 means 10257 for the first group, and 10 more for each further one.
+	// SecurePort is the group's --secure-port. Default: 10257 for the first group, and 10 more for each further one.
 	SecurePort  int      `json:"securePort,omitempty"`
 	Controllers []string `json:"controllers"`
 }
@@ -29,12 +29,12 @@ var defaultGroups []byte
 func DefaultGroups() (text []byte, groups []Group) {
 	groups, err := ParseGroups("the default grouping", defaultGroups)
 	if err != nil {
-		panic(err) // it is part of the program, and a test parses it
+		panic(err) // it is embedded, and a test parses it
 	}
 	return bytes.Clone(defaultGroups), groups
 }
 
-// ParseGroups reads a grouping. It refuses fields that it does not know. from names the text in errors.
+// ParseGroups parses a grouping. It refuses unknown fields. from names the text in errors.
 func ParseGroups(from string, text []byte) ([]Group, error) {
 	var file struct {
 		Groups []Group `json:"groups"`
@@ -49,7 +49,7 @@ func ParseGroups(from string, text []byte) ([]Group, error) {
 	return file.Groups, nil
 }
 
-// only returns the groups without controllers that the version does not have. It is for the default grouping.
+// only removes controllers that the version does not have. It is for the default grouping.
 func only(groups []Group, cat Catalog) []Group {
 	groups = slices.Clone(groups)
 	for i := range groups {
@@ -65,8 +65,8 @@ var taken = map[int]string{
 	10250: "kubelet", 10255: "kubelet", 10256: "kube-proxy", 10258: "cloud-controller-manager", 10259: "kube-scheduler",
 }
 
-// settle checks names, leases and ports of the groups, fills in those that are not given, and has the controllers
-// under the version's names.
+// settle checks names, leases and ports of the groups, fills in missing ones, and replaces the names of controllers by
+// the version's names.
 func settle(groups []Group, cat Catalog, lease string, port int) ([]Group, error) {
 	groups = slices.Clone(groups)
 	var errs []error

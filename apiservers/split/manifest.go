@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Manifest is the static Pod of a kube-controller-manager. It keeps fields that this package does not know.
+// A Manifest is the static Pod of a kube-controller-manager. It keeps unknown fields.
 type Manifest struct {
 	from      string
 	pod       map[string]any
@@ -21,7 +21,7 @@ type Manifest struct {
 	inArgs    bool // the flags are in args, not in command
 }
 
-// mirror is the annotation of the kubelet on its copy of a static Pod in the API server.
+// mirror is the kubelet's annotation on its copy of a static Pod in the API server.
 const mirror = "kubernetes.io/config.mirror"
 
 // ParseManifest reads the manifest of a static Pod. from names it in errors.
@@ -74,7 +74,7 @@ func versionOf(image string) string {
 	return ""
 }
 
-// divide returns the manifest of one group, whose command and port are given.
+// divide returns the manifest of one group with the given command and port.
 func (m *Manifest) divide(group string, command Command, before, after int) ([]byte, error) {
 	pod := clone(m.pod).(map[string]any)
 	metadata := field[map[string]any](pod, "metadata")
@@ -110,7 +110,7 @@ func (m *Manifest) divide(group string, command Command, before, after int) ([]b
 // LabelGroup is the label of the Pods with the name of their group.
 const LabelGroup = "rota.dev/kcm-group"
 
-// movePorts has the container's ports and probes follow --secure-port.
+// movePorts changes the container's ports and probes to --secure-port.
 func movePorts(c map[string]any, before, after int) error {
 	named := map[string]int{}
 	ports, _ := c["ports"].([]any)
@@ -158,7 +158,7 @@ func movePorts(c map[string]any, before, after int) error {
 	return errors.Join(errs...)
 }
 
-// field returns what is at a path of nested maps, or the zero value.
+// field returns the value at a path of nested maps, or the zero value.
 func field[T any](m map[string]any, path ...string) T {
 	var zero T
 	for _, key := range path[:len(path)-1] {
@@ -183,7 +183,7 @@ func number(v any) (int, bool) {
 	return 0, false
 }
 
-// words returns a list of strings; nothing is an empty one.
+// words returns a list of strings. A missing value is an empty list.
 func words(v any) ([]string, bool) {
 	if v == nil {
 		return nil, true
@@ -217,7 +217,7 @@ func clone(v any) any {
 	return v
 }
 
-// script returns a shell script that becomes the command.
+// script returns a shell script that executes the command.
 func script(c Command) []byte {
 	var b strings.Builder
 	list := c.Words()

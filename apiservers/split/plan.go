@@ -13,31 +13,30 @@ import (
 type Plan struct {
 	Catalog Catalog
 	Groups  []Planned
-	// Off are the controllers that the undivided process does not run, so that no group does.
+	// Off are the controllers that the undivided process does not run, so no group does.
 	Off []string
-	// Notes are what the operator should know of this plan.
+	// Notes are messages to the operator.
 	Notes []string
 
 	undivided Command
-	manifest  *Manifest // nil: it was a command line
+	manifest  *Manifest // nil if the input was a command line
 }
 
-// Planned is a Group with what it will run. Its Lease, SecurePort and Controllers are filled in.
+// Planned is a Group with its command. Its Lease, SecurePort and Controllers are filled in.
 type Planned struct {
 	Group
-	// On are those of the Controllers that run. The others are off.
+	// On are the Controllers that run. The others are off.
 	On      []string
 	Command Command
 }
 
-// Input is the kube-controller-manager to divide: a Manifest, or else a Command.
+// Input is the kube-controller-manager to divide: a Manifest, or otherwise a Command.
 type Input struct {
 	Manifest *Manifest
 	Command  Command
 }
 
-// New divides a kube-controller-manager. No groups means the default grouping. The error names everything that is
-// wrong.
+// New divides a kube-controller-manager. Without groups it uses the default grouping. The error contains all mistakes.
 func New(in Input, groups []Group, cat Catalog) (*Plan, error) {
 	c := in.Command
 	if in.Manifest != nil {
@@ -86,7 +85,7 @@ func New(in Input, groups []Group, cat Catalog) (*Plan, error) {
 	return p, errors.Join(errs...)
 }
 
-// divisible says why a command cannot be divided.
+// divisible returns an error if a command cannot be divided.
 func divisible(c Command) error {
 	var errs []error
 	if !c.Bool("leader-elect", true) {
@@ -110,7 +109,7 @@ func divisible(c Command) error {
 	return errors.Join(errs...)
 }
 
-// note writes down what does not show in the groups.
+// note adds notes about what the groups do not show.
 func (p *Plan) note(c Command, on []string) {
 	add := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
 	if p.Catalog.Version != Verified {
@@ -139,19 +138,19 @@ func (p *Plan) note(c Command, on []string) {
 	}
 }
 
-// A File is a file to be written, with its path below a folder.
+// A File is a file to write, with its path relative to a folder.
 type File struct {
 	Path string
 	Text []byte
 }
 
-// header begins each file that is written, so that it can be recognized.
+// header is the first line of each file that is written, so that it can be recognized.
 const header = "# Written by `rota split kcm`"
 
-// Written tells whether a file is one of ours.
+// Written reports whether `rota split kcm` wrote a file.
 func Written(text []byte) bool { return strings.Contains(string(text), header) }
 
-// Files returns what an operator needs to migrate to the plan and back.
+// Files returns the files that an operator needs to migrate to the plan and back.
 func (p *Plan) Files() ([]File, error) {
 	port, err := p.undivided.port()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits of delays between attempts.
+// Limits of the delay between attempts.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = 10 * time.Second
@@ -16,19 +16,19 @@ const (
 // backoff delays the next attempt after failures.
 type backoff struct{ delay time.Duration }
 
-// next returns how long to wait after an error. random is in [0,1).
+// next returns the wait after an error. random is in [0,1).
 func (b *backoff) next(err error, random float64) time.Duration {
 	b.delay = min(max(2*b.delay, firstDelay), maxDelay)
 	var p *Problem
 	if errors.As(err, &p) && p.RetryAfter > 0 {
-		return p.RetryAfter + time.Duration(random*float64(p.RetryAfter)/4) // never before
+		return p.RetryAfter + time.Duration(random*float64(p.RetryAfter)/4) // never earlier
 	}
 	return b.delay/2 + time.Duration(random*float64(b.delay)/2)
 }
 
 // wait waits for the next attempt. It returns false if ctx ended.
 func (b *backoff) wait(ctx context.Context, err error) bool {
-	return sleep(ctx, b.next(err, rand.Float64())) // jitter is no secret
+	return sleep(ctx, b.next(err, rand.Float64())) // jitter is not a secret
 }
 
 // sleep returns false if ctx ended.

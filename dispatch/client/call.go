@@ -14,10 +14,10 @@ func (p *panicError) Error() string { return fmt.Sprintf("the handler panicked: 
 
 var errGoexit = errors.New("the handler called runtime.Goexit")
 
-// call calls the handler. A panic is an error; so is runtime.Goexit, which ends the goroutine.
+// call calls the handler. It turns a panic, and runtime.Goexit, which ends the goroutine, into an error.
 func (r *running) call(ctx context.Context, t *Take) (result Result, err error) {
 	done := make(chan struct{})
-	go func() { // its own goroutine, so that Goexit does not end the caller's
+	go func() { // a separate goroutine, so that Goexit does not end the caller's
 		defer close(done)
 		err = errGoexit
 		defer func() {

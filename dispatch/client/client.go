@@ -19,35 +19,35 @@ import (
 	"github.com/rota-dev/rota/internal/elapsed"
 )
 
-// Options say where the dispatchers are, and how to reach them.
+// Options configure a Client: where the dispatchers are and how to reach them.
 type Options struct {
-	// URLs are those of dispatchers, or one of a Service in front of them. Any dispatcher will do for any request: another
-	// URL is used when one does not answer. There must be one.
+	// URLs are the URLs of dispatchers, or of a Service in front of them. There must be at least one. Any dispatcher can
+	// handle any request, so the client uses another URL when one does not answer.
 	URLs []string
-	// TokenFile has the bearer token. It is read again when it is some seconds old, and when a dispatcher refuses the
-	// token. Empty: none is sent.
+	// TokenFile is a file with the bearer token. It is reread when its content is some seconds old, and when a dispatcher
+	// refuses the token. Without it, no token is sent.
 	TokenFile string
-	// CAFile has the certificates of the authorities, in PEM. It is read again when a connection is opened. Empty: those
-	// of the system.
+	// CAFile is a file with the certificate authorities in PEM. It is reread when a connection is opened. Default: the
+	// system's authorities.
 	CAFile string
-	// HTTP replaces the HTTP client. CAFile must be empty then. Its Timeout must be 0: polls and streams wait.
+	// HTTP replaces the HTTP client. CAFile must then be empty. Its Timeout must be 0, since polls and streams wait.
 	HTTP *http.Client
-	// Logger tells of attempts that failed, and of the worker's keys. The default discards it.
+	// Logger logs failed attempts and the worker's keys. By default nothing is logged.
 	Logger logr.Logger
 }
 
-// Client sends requests to dispatchers. Its methods may be called concurrently. They send a request again as the
-// package's comment says, until ctx ends. So give ctx a deadline. An error is a *Problem if a dispatcher has answered.
+// Client sends requests to dispatchers. Its methods may be called concurrently. They retry requests as described in the
+// package comment until ctx ends, so give ctx a deadline. The error is a *Problem if a dispatcher has answered.
 type Client struct {
 	urls  []string
-	at    atomic.Uint64 // which of urls is used
+	at    atomic.Uint64 // index of the current URL
 	http  *http.Client
 	token tokenReader
 	log   logr.Logger
 	clock *elapsed.Clock
 }
 
-// New returns a client. It opens no connection yet.
+// New returns a client. It does not open a connection.
 func New(o Options) (*Client, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("dispatch client: no URLs: name at least one")
@@ -79,14 +79,14 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// requestTimeout is how long an answer may take that a dispatcher need not wait for.
+// requestTimeout is the longest time for an answer to a request that does not wait for keys.
 const requestTimeout = 10 * time.Second
 
-// maxAnswer is how large an answer may be, in bytes.
+// maxAnswer is the largest answer, in bytes.
 const maxAnswer = 16 << 20
 
-// call sends a request until there is an answer, and returns when it was sent. An answer may take timeout, unless that
-// is 0. With out nil, none is expected. ctx ends what is under way.
+// call sends a request until it gets an answer, and returns when it was sent. Each attempt may take timeout, unless
+// that is 0. If out is nil, no answer is decoded. When ctx ends, the current attempt is aborted.
 func (c *Client) call(ctx context.Context, path string, timeout time.Duration, in, out any) (time.Duration, error) {
 	var sent time.Duration
 	var err error
@@ -101,7 +101,7 @@ func (c *Client) call(ctx context.Context, path string, timeout time.Duration, i
 			break
 		}
 		level := 1
-		if b.delay >= time.Second { // it has failed some times
+		if b.delay >= time.Second { // it has failed several times
 			level = 0
 		}
 		c.log.V(level).Info("A request failed; trying again", "path", path, "error", err.Error())
@@ -119,7 +119,7 @@ func (c *Client) call(ctx context.Context, path string, timeout time.Duration, i
 	}
 }
 
-// once sends a request once, and again if it has a new token.
+// once sends a request once, and a second time if the token file has a new token.
 func (c *Client) once(ctx context.Context, path string, timeout time.Duration, in, out any) (time.Duration, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -132,7 +132,7 @@ func (c *Client) once(ctx context.Context, path string, timeout time.Duration, i
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if out == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // the connection can be used again
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProblem)) // lets the connection be reused
 		return sent, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -145,7 +145,7 @@ func (c *Client) once(ctx context.Context, path string, timeout time.Duration, i
 	return sent, nil
 }
 
-// send sends a request and returns an answer without an error, and when it was sent.
+// send sends a request. It returns a successful answer, and when the request was sent.
 func (c *Client) send(ctx context.Context, path string, in any) (*http.Response, time.Duration, error) {
 	method, body := http.MethodGet, []byte(nil)
 	if in != nil {

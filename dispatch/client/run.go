@@ -11,12 +11,12 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Run takes keys and calls handle for each, until ctx ends. Takes are extended while handle works on them, each after a
-// third of the time that remains. While the dispatchers refuse or do not answer, Run keeps trying and logs why.
+// Run takes keys and calls handle for each, until ctx ends. It extends a take while handle works on it, each time after
+// a third of the remaining time. While the dispatchers refuse or do not answer, Run keeps trying and logs the reason.
 //
-// When ctx ends, Run takes no more keys, lets handlers go on for Worker.Grace, ends their contexts then, and tells the
-// dispatchers how each key ended. It returns nil, or an error that names keys whose handlers have not returned some
-// seconds after that. An error at once says what is wrong with w.
+// When ctx ends, Run stops taking keys, lets handlers continue for Worker.Grace, then cancels their contexts, and
+// reports all results to the dispatchers. It returns nil, or an error with the keys of handlers that have not returned
+// some seconds after that. If w is invalid, it returns an error at once.
 func Run(ctx context.Context, w Worker, handle Handler) error {
 	if err := w.setDefaults(); err != nil {
 		return err
@@ -66,10 +66,10 @@ type running struct {
 	Worker
 	handle Handler
 	log    logr.Logger
-	// stopping ends when no more keys are wanted, handlers when handlers have to return, and words when no more requests
-	// are sent.
+	// stopping ends when no more keys are wanted, handlers when handlers must return, and words when no more requests are
+	// sent.
 	stopping, handlers, words context.Context //nolint:containedctx // phases of Run
-	// free has an item for each key that could be worked on.
+	// free has an item for each key that can be started.
 	free      chan struct{}
 	group     sync.WaitGroup
 	streamAge time.Duration
@@ -80,14 +80,14 @@ type running struct {
 
 type jobKey struct{ kind, namespace, name string }
 
-// job is a key that is worked on.
+// job is a key that a handler works on.
 type job struct {
 	take *Take
 	end  context.CancelCauseFunc
 	done chan struct{}
 }
 
-// acquire waits until a key could be worked on, and returns how many could be. It returns 0 if ctx ended.
+// acquire waits until a key can be started, and returns how many can. It returns 0 if ctx ended.
 func (r *running) acquire(ctx context.Context) (n int) {
 	if ctx.Err() != nil {
 		return 0
@@ -122,7 +122,7 @@ func (r *running) names() string {
 	return strings.Join(names, ", ")
 }
 
-// soonAfter returns a context that ends a while after ctx does: what a dispatcher has sent by then has arrived.
+// soonAfter returns a context that ends a while after ctx, so that answers that a dispatcher has sent can still arrive.
 func soonAfter(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -132,7 +132,7 @@ func soonAfter(ctx context.Context) (context.Context, context.CancelFunc) {
 	return later, func() { stop(); cancel() }
 }
 
-// poll takes keys by polls until ctx ends.
+// poll takes keys by polling until ctx ends.
 func (r *running) poll(ctx context.Context) {
 	later, cancel := soonAfter(ctx)
 	defer cancel()
@@ -166,7 +166,7 @@ func (r *running) poll(ctx context.Context) {
 	}
 }
 
-// stream takes keys by streams until ctx ends.
+// stream takes keys from streams until ctx ends.
 func (r *running) stream(ctx context.Context) {
 	b := &backoff{}
 	for {
@@ -199,8 +199,8 @@ func (r *running) stream(ctx context.Context) {
 	}
 }
 
-// follow works on the keys of a stream until it ends, or is old: then the error is nil. It has credit for n keys, and
-// so many could be worked on.
+// follow works on the keys of a stream until the stream ends, or is old, in which case the error is nil. The stream has
+// credit for n keys, and that many can be started.
 func (r *running) follow(ctx context.Context, s *Stream, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, r.streamAge)
 	later, end := soonAfter(ctx)
@@ -259,23 +259,23 @@ func (r *running) follow(ctx context.Context, s *Stream, n int) error {
 func (r *running) refuse(t *Take, why string) {
 	r.group.Go(func() {
 		r.log.V(1).Info("A key is released", "key", t.String(), "reason", why)
-		r.tell(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
+		r.report(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
 	})
 }
 
-// tell sends the end of a take, as long as there is one.
-func (r *running) tell(t *Take, send func(context.Context) error) {
+// report sends the result of a take, until the take expires.
+func (r *running) report(t *Take, send func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(r.words, max(t.Remaining(), 0))
 	defer cancel()
 	switch err := send(ctx); {
 	case errors.Is(err, ErrEnded):
-		r.log.V(1).Info("A take had ended, or its end was told by an attempt without an answer", "key", t.String())
+		r.log.V(1).Info("A take had ended, or an attempt without an answer ended it", "key", t.String())
 	case err != nil:
 		r.log.Error(err, "Cannot end a take: it expires", "key", t.String())
 	}
 }
 
-// start works on a key in the background. It has one of r.free, and gives it back.
+// start works on a key in the background. It owns one item of r.free, and returns it.
 func (r *running) start(t *Take) {
 	r.group.Go(func() {
 		defer r.give(1)
@@ -292,19 +292,19 @@ func (r *running) work(t *Take) {
 		defer r.finish(j)
 	}
 	switch {
-	case t.Remaining() <= 0: // this process was stopped for long, or the answer was
+	case t.Remaining() <= 0: // the process was suspended, or the answer delayed
 		r.log.Info("A take ended before its handler began", "key", t.String())
 		return
 	case !begun:
 		r.log.Info("A key came again, and the handler that had it has not returned", "key", t.String())
-		r.tell(t, func(ctx context.Context) error {
+		r.report(t, func(ctx context.Context) error {
 			return r.Client.Done(ctx, t, Result{
 				Retry: true, Reason: "the handler that had the key before has not returned",
 			})
 		})
 		return
 	case r.stopping.Err() != nil:
-		r.tell(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
+		r.report(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
 		return
 	}
 
@@ -322,21 +322,21 @@ func (r *running) work(t *Take) {
 	case errors.Is(cause, ErrEnded):
 		r.log.Info("A take ended before its handler did", "key", t.String(), "reason", cause.Error())
 	case err != nil && errors.Is(cause, ErrStopping) && !panicked:
-		r.tell(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
+		r.report(t, func(ctx context.Context) error { return r.Client.Release(ctx, t) })
 	default:
 		if err != nil {
 			r.log.Error(err, "A key will come again", "key", t.String(), "attempt", t.Attempt)
 			result.Retry, result.Reason = true, err.Error()
 		}
-		r.tell(t, func(ctx context.Context) error { return r.Client.Done(ctx, t, result) })
+		r.report(t, func(ctx context.Context) error { return r.Client.Done(ctx, t, result) })
 	}
 	if panicked && r.CrashOnPanic {
 		panic(crash.value)
 	}
 }
 
-// begin waits until no other handler has the key: one whose take has ended may still be at it. It returns false if that
-// takes too long.
+// begin waits until no other handler has the key, since the handler of an expired take may still be running. It returns
+// false if that takes too long.
 func (r *running) begin(j *job) bool {
 	key := jobKey{j.take.Kind, j.take.Namespace, j.take.Name}
 	for {
@@ -366,7 +366,7 @@ func (r *running) finish(j *job) {
 	close(j.done)
 }
 
-// watch ends the work when the take expires.
+// watch cancels the work when the take expires.
 func (r *running) watch(ctx context.Context, t *Take, end context.CancelCauseFunc) {
 	for {
 		left := t.Remaining()
@@ -380,7 +380,7 @@ func (r *running) watch(ctx context.Context, t *Take, end context.CancelCauseFun
 	}
 }
 
-// extend has the take last as long as the work.
+// extend extends the take for as long as the work lasts.
 func (r *running) extend(ctx context.Context, t *Take, end context.CancelCauseFunc) {
 	b := &backoff{}
 	for sleep(ctx, max(t.Remaining()/3, extendGap)) {

@@ -9,15 +9,15 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// Ending is a take, and how the work on it ended.
+// Ending is a take and the result of the work on it.
 type Ending struct {
 	Take   *Take
 	Result Result
 }
 
-// DoneAll ends several takes, each as Done would, in as few requests as the dispatchers allow. Each take must be there
-// once. It returns an error for each, in their order; nil: the take has ended so. The dispatchers must be as new as
-// this client: older ones refuse such a request with ErrInvalid.
+// DoneAll ends several takes, like Done, in as few requests as the dispatchers allow. Each take may be listed only
+// once. It returns an error for each take, in the same order, or nil if it was ended. The dispatchers must be as new as
+// this client: older ones refuse the request with ErrInvalid.
 func (c *Client) DoneAll(ctx context.Context, endings []Ending) []error {
 	in := make([]wire.DoneRequest, len(endings))
 	for i, e := range endings {
@@ -28,9 +28,9 @@ func (c *Client) DoneAll(ctx context.Context, endings []Ending) []error {
 	})
 }
 
-// ExtendAll has several takes last longer, each as Extend would, in as few requests as the dispatchers allow. Each take
-// must be there once. It returns an error for each, in their order; nil: the take was extended. The dispatchers must be
-// as new as this client: older ones refuse such a request with ErrInvalid.
+// ExtendAll extends several takes, like Extend, in as few requests as the dispatchers allow. Each take may be listed
+// only once. It returns an error for each take, in the same order, or nil if it was extended. The dispatchers must be
+// as new as this client: older ones refuse the request with ErrInvalid.
 func (c *Client) ExtendAll(ctx context.Context, takes []*Take, length time.Duration) []error {
 	in := make([]wire.ExtendRequest, len(takes))
 	for i, t := range takes {
@@ -49,8 +49,8 @@ type list[T any] struct {
 	Takes []T `json:"takes"`
 }
 
-// callAll sends requests about several takes, and those again whose answer is temporary, until ctx ends. answered is
-// told of each answer, and returns its problem. The errors are in the order of the takes.
+// callAll sends requests about several takes, and retries those with a temporary problem until ctx ends. It calls
+// answered with each answer, which returns its problem. The errors are in the order of the takes.
 func callAll[In, Out any](
 	ctx context.Context, c *Client, path string, in []In,
 	answered func(i int, sent time.Duration, a Out) *wire.Problem,
@@ -86,7 +86,7 @@ func callAll[In, Out any](
 	}
 }
 
-// callOnce sends a request about some of the takes. There is an answer for each, or an error.
+// callOnce sends a request about some of the takes. It returns an answer for each of them, or an error.
 func callOnce[In, Out any](ctx context.Context, c *Client, path string, in []In, which []int) (
 	time.Duration, []Out, error,
 ) {
@@ -102,11 +102,11 @@ func callOnce[In, Out any](ctx context.Context, c *Client, path string, in []In,
 	return sent, answer.Takes, err
 }
 
-// batch is how many of the takes that are left fit into a request; at least 1.
+// batch returns how many of the remaining takes fit into a request, at least 1.
 func batch[In any](in []In, left []int) (n int) {
 	size := len(`{"takes":[]}`)
 	for ; n < min(len(left), wire.MaxTakes); n++ {
-		text, _ := json.Marshal(in[left[n]]) // it fails where the request does
+		text, _ := json.Marshal(in[left[n]]) // the request reports the error
 		if size += len(text) + 1; size > wire.MaxBody && n > 0 {
 			break
 		}

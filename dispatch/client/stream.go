@@ -13,13 +13,13 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// maxLine is how long a line of a stream may be, in bytes.
+// maxLine is the longest line of a stream, in bytes.
 const maxLine = 1 << 20
 
-// maxSilence is how long a stream may be silent. Then its dispatcher is gone.
+// maxSilence is how long a stream may be silent before its dispatcher counts as gone.
 const maxSilence = wire.HeartbeatSeconds * time.Second
 
-// Stream is a connection on which keys come, as many as it has credit for. Its methods may be called concurrently.
+// Stream is a connection that delivers keys, as many as it has credit for. Its methods may be called concurrently.
 type Stream struct {
 	client *Client
 	name   string
@@ -28,10 +28,10 @@ type Stream struct {
 	ctx    context.Context //nolint:containedctx // of the connection, which outlives calls
 	takes  chan *Take
 	ended  chan struct{}
-	err    error // once ended is closed
+	err    error // valid once ended is closed
 }
 
-// Stream opens a stream. ctx is for opening it; Close ends it. Opening is tried once only.
+// Stream opens a stream. ctx applies only to the opening, which is not retried. Close ends the stream.
 func (c *Client) Stream(ctx context.Context, req StreamRequest) (*Stream, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -118,7 +118,7 @@ func (s *Stream) read(lines *bufio.Reader, silent *time.Timer) error {
 		if err != nil {
 			return err
 		}
-		silent.Stop() // while the caller is busy, it does not read
+		silent.Stop() // nothing is read while the caller is busy
 		select {
 		case s.takes <- t:
 		case <-s.ctx.Done():
@@ -128,7 +128,7 @@ func (s *Stream) read(lines *bufio.Reader, silent *time.Timer) error {
 	}
 }
 
-// Next waits for a key. An error means that the stream has ended, or ctx.
+// Next waits for a key. It returns an error if the stream or ctx has ended.
 func (s *Stream) Next(ctx context.Context) (*Take, error) {
 	select {
 	case t := <-s.takes:
@@ -140,13 +140,13 @@ func (s *Stream) Next(ctx context.Context) (*Take, error) {
 	}
 }
 
-// Credit lets n more keys come. If an answer is lost, it may be twice as many.
+// Credit allows the stream to deliver n more keys. If the answer is lost, it may deliver up to twice as many.
 func (s *Stream) Credit(ctx context.Context, n int) error {
 	_, err := s.client.call(ctx, wire.PathCredit, requestTimeout, wire.CreditRequest{Stream: s.name, Credit: n}, nil)
 	return err
 }
 
-// Close ends the stream. Takes that it has brought go on.
+// Close ends the stream. Takes that it has delivered continue.
 func (s *Stream) Close() {
 	s.cancel(errors.New("closed"))
 	<-s.ended

@@ -11,24 +11,24 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// Take is a key that this client has until it says how the work ended, or the take expires.
+// Take is a key that this client holds until it reports the result, or the take expires.
 type Take struct {
 	// Kind is "KIND.GROUP", or "KIND" in the core group.
 	Kind            string
 	Namespace, Name string
-	// UID and ResourceVersion are those of the object when the dispatcher last heard of it. They may be empty.
+	// UID and ResourceVersion are the object's when the dispatcher last saw it. They may be empty.
 	UID, ResourceVersion string
-	// Gone says that the object was deleted.
+	// Gone is true if the object was deleted.
 	Gone bool
-	// Class is "changed" if the object changed, "recent" or "opened" if its slot came to the dispatcher, or it is time to
-	// look at it again.
+	// Class is "changed" if the object changed, and "recent" or "opened" if its slot moved to the dispatcher, or a resync
+	// is due.
 	Class string
-	// Attempt counts from 1. It is above 1 if takes of the key have failed or expired since one succeeded.
+	// Attempt counts from 1. It is above 1 if takes of the key have failed or expired since the last success.
 	Attempt int
-	// Slot and Epoch are the slot of the key, and its epoch, which rises each time the slot goes to another dispatcher.
+	// Slot is the key's slot. Epoch is the slot's epoch, which rises each time the slot moves to another dispatcher.
 	Slot  int
 	Epoch uint64
-	// Waited is how long the key had been ready.
+	// Waited is how long the key was ready before the take.
 	Waited time.Duration
 
 	token    string // a secret
@@ -45,23 +45,24 @@ func (t *Take) String() string {
 	return t.Kind + " " + t.Namespace + "/" + t.Name
 }
 
-// Remaining is how long the take lasts still; at most 0: it has expired. It may rise while Run extends the take.
+// Remaining returns how long the take will last. It is 0 or negative if the take has expired, and may rise while Run
+// extends the take.
 func (t *Take) Remaining() time.Duration {
 	if t.client == nil {
-		return 0 // it is of a test
+		return 0 // made by a test
 	}
 	return time.Duration(t.deadline.Load()) - t.client.clock.Late()
 }
 
-// Draining says that the key's slot is about to go to another dispatcher: finish soon. It is known once the take was
-// extended.
+// Draining reports whether the key's slot is about to move to another dispatcher, so that the handler should finish
+// soon. It is updated when the take is extended.
 func (t *Take) Draining() bool { return t.draining.Load() }
 
-// seconds reads a time. What cannot be a time is as long as there is.
+// seconds converts a number of seconds. Numbers that are out of range become the longest duration.
 func seconds(s float64) time.Duration {
 	d := s * float64(time.Second)
 	switch {
-	case math.IsNaN(d) || d >= math.MaxInt64/2: // so that a time can be added
+	case math.IsNaN(d) || d >= math.MaxInt64/2: // leaves room to add a time
 		return math.MaxInt64 / 2
 	case d <= math.MinInt64/2:
 		return math.MinInt64 / 2
@@ -69,12 +70,12 @@ func seconds(s float64) time.Duration {
 	return time.Duration(d)
 }
 
-// expires sets the deadline of a take by an answer to a request that was sent then.
+// expires sets the take's deadline from an answer. sent is when the request was sent.
 func (t *Take) expires(sent time.Duration, inSeconds float64) {
 	t.deadline.Store(int64(sent + seconds(inSeconds)))
 }
 
-// newTake reads a take.
+// newTake converts a take.
 func (c *Client) newTake(sent time.Duration, w *wire.Take) (*Take, error) {
 	if w.Token == "" || w.Kind == "" || w.Name == "" {
 		return nil, errors.New("a take without token, kind or name")
@@ -88,7 +89,7 @@ func (c *Client) newTake(sent time.Duration, w *wire.Take) (*Take, error) {
 	return t, nil
 }
 
-// Take asks for keys. There are none if there were none in time.
+// Take asks for keys. It returns none if none were ready in time.
 func (c *Client) Take(ctx context.Context, req TakeRequest) ([]*Take, error) {
 	var in wire.TakeResponse
 	sent, err := c.call(ctx, wire.PathTake, seconds(req.WaitSeconds)+requestTimeout, req, &in)
@@ -106,21 +107,22 @@ func (c *Client) Take(ctx context.Context, req TakeRequest) ([]*Take, error) {
 	return takes, nil
 }
 
-// maxAfter bounds Result.After: dispatchers refuse more than about a year.
+// maxAfter bounds Result.After, since dispatchers refuse more than about a year.
 const maxAfter = 365 * 24 * time.Hour
 
-// Result is how the work on a key ended. The zero value is success.
+// Result is the result of the work on a key. The zero value is success.
 type Result struct {
-	// Retry says that it failed: the key comes again after a delay that grows with each failure.
+	// Retry means that the work failed: the key comes again after a delay that grows with each failure.
 	Retry bool
-	// Reason is why it failed, in a line: dispatchers list it with the keys that fail. They keep wire.MaxReason bytes.
+	// Reason is why the work failed, in one line. Dispatchers show it with failing keys, and keep wire.MaxReason bytes.
 	Reason string
-	// After has the key come again after that time, a year at most; 0: when the object changes. With Retry it is the least
+	// After makes the key come again after this time, at most a year, even without a change. With Retry it is the shortest
 	// delay.
 	After time.Duration
 }
 
-// Done ends a take. It may be sent again for two minutes if its answer was lost. ErrEnded: the take had ended before.
+// Done ends a take. If the answer was lost, it may be sent again for two minutes. The error is ErrEnded if the take had
+// ended before.
 func (c *Client) Done(ctx context.Context, t *Take, r Result) error {
 	_, err := c.call(ctx, wire.PathDone, requestTimeout, doneRequest(t, r), nil)
 	return err
@@ -135,8 +137,8 @@ func doneRequest(t *Take, r Result) wire.DoneRequest {
 	return req
 }
 
-// Extend has a take last longer: length from now on, or what the dispatcher allows. With length 0 the dispatcher
-// decides. See Take.Remaining and Take.Draining.
+// Extend extends a take to length from now, or to what the dispatcher allows. With length 0 the dispatcher decides. See
+// Take.Remaining and Take.Draining.
 func (c *Client) Extend(ctx context.Context, t *Take, length time.Duration) error {
 	var out wire.ExtendResponse
 	req := wire.ExtendRequest{Token: t.token, LengthSeconds: length.Seconds()}
@@ -153,7 +155,7 @@ func (t *Take) extended(sent time.Duration, expiresInSeconds float64, draining b
 	t.draining.Store(draining)
 }
 
-// Release ends a take as if it had not been: another worker gets the key.
+// Release gives a take back as if it had not happened: another worker gets the key.
 func (c *Client) Release(ctx context.Context, t *Take) error {
 	_, err := c.call(ctx, wire.PathRelease, requestTimeout, wire.ReleaseRequest{Token: t.token}, nil)
 	return err

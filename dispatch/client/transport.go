@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// idleConnections are kept open, so that workers that take and end keys quickly do not open one each time.
+// idleConnections is how many connections are kept open, so that workers with short tasks do not open one for each
+// request.
 const idleConnections = 128
 
-// newHTTP returns the client that is used if Options has none.
+// newHTTP returns the default HTTP client.
 func newHTTP(caFile string) (*http.Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnections, idleConnections
@@ -31,12 +32,12 @@ func newHTTP(caFile string) (*http.Client, error) {
 	}
 	return &http.Client{
 		Transport: t,
-		// The token is for the dispatchers only.
+		// The token must only be sent to dispatchers.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }
 
-// caReader trusts the authorities in a file, which may be replaced.
+// caReader trusts the authorities in a file that may be replaced.
 type caReader struct {
 	file string
 
@@ -45,7 +46,7 @@ type caReader struct {
 	read *x509.CertPool
 }
 
-// pool returns what the file has now. Where it cannot be read any more, it is what it had.
+// pool returns the file's current content. If the file cannot be read any more, it returns the previous content.
 func (c *caReader) pool() (*x509.CertPool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +86,7 @@ func (c *caReader) dial(ctx context.Context, network, address string) (net.Conn,
 	return dialer.DialContext(ctx, network, address)
 }
 
-// tokenAge is how old a token may be before its file is read again.
+// tokenAge is the age at which a token is read again.
 const tokenAge = 10 * time.Second
 
 // tokenReader reads the bearer token. The kubelet replaces the files of projected tokens before they expire.
@@ -97,8 +98,8 @@ type tokenReader struct {
 	at    time.Time
 }
 
-// get returns the token, or "" if there is no file. If refused is not empty, it is what a dispatcher has refused: then
-// the file is read in any case.
+// get returns the token, or "" without a file. refused is a token that a dispatcher has refused, if not empty. The file
+// is then read in any case.
 func (r *tokenReader) get(refused string) (string, error) {
 	if r.file == "" {
 		return "", nil

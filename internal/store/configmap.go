@@ -45,20 +45,20 @@ func (k *Kubernetes) CreateTable(ctx context.Context, t *table.Table, timeout ti
 	cm.Data = table.Encode(t)
 	var out corev1.ConfigMap
 	want := k.configMap("create")
-	want.Name = "" // RBAC cannot limit creating to a name
+	want.Name = "" // RBAC cannot limit create to a name
 	req := k.calls.core.Post().Namespace(k.opts.Namespace).Resource(configMaps).Body(cm)
 	o, err := k.write(ctx, timeout, req, &out, want)
 	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		return k.seen(&out), o, nil
-	case member.OutcomeMissing: // of the namespace
+	case member.OutcomeMissing: // the namespace is missing
 		o = member.OutcomeFailed
 	}
 	return member.Snapshot{}, o, err
 }
 
-// SwapTable implements Store. If this store has seen the version that it replaces, labels and annotations that others
-// put on the ConfigMap stay.
+// SwapTable implements Store. It keeps labels and annotations that others put on the ConfigMap if this store has seen
+// the version that it replaces.
 func (k *Kubernetes) SwapTable(ctx context.Context, t *table.Table, uid, version string, timeout time.Duration,
 ) (member.Snapshot, member.Outcome, error) {
 	if err := Writable(t); err != nil {
@@ -88,7 +88,7 @@ func (k *Kubernetes) newConfigMap() *corev1.ConfigMap {
 	return cm
 }
 
-// seen records the ConfigMap and reads the table in it.
+// seen records the ConfigMap and decodes the table in it.
 func (k *Kubernetes) seen(cm *corev1.ConfigMap) member.Snapshot {
 	k.remember(configMaps, cm)
 	s := member.Snapshot{UID: string(cm.UID), Version: cm.ResourceVersion}

@@ -10,14 +10,14 @@ import (
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// connections knows the open connections of one HTTP client, so that a dead one can be given up. HTTP/2 notices a dead
-// connection only after 45 s, and uses it until then. By that time the Lease would be lost.
+// connections tracks the open connections of one HTTP client, so that dead ones can be closed. HTTP/2 uses a dead
+// connection for 45 s before it notices. By that time the Lease would be lost.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]struct{}
 }
 
-// dial wraps a dialer.
+// dial wraps a dialer and tracks its connections.
 func (c *connections) dial(next dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		inner, err := next(ctx, network, address)
@@ -32,8 +32,8 @@ func (c *connections) dial(next dialFunc) dialFunc {
 	}
 }
 
-// dropSilent closes the connections from which nothing was read since then. It returns when the HTTP client has given
-// them up: until then the client may send the next call over one of them.
+// dropSilent closes the connections on which nothing was read after since. It returns when the HTTP client has dropped
+// them, since until then the client may send the next call over one of them.
 func (c *connections) dropSilent(since time.Time) {
 	c.mu.Lock()
 	var silent []*connection
@@ -57,7 +57,7 @@ func (c *connections) dropSilent(since time.Time) {
 	}
 }
 
-// giveUpTime limits the wait for the HTTP client. The client does not have to wait: its reader gets an error.
+// giveUpTime limits the wait for the HTTP client, which drops a connection as soon as its reader gets an error.
 const giveUpTime = 100 * time.Millisecond
 
 type connection struct {
@@ -65,7 +65,7 @@ type connection struct {
 	all      *connections
 	lastRead atomic.Pointer[time.Time]
 	once     sync.Once
-	gone     chan struct{} // closed when the HTTP client has closed it, after removing it from its pool
+	gone     chan struct{} // closed once the HTTP client has removed the connection from its pool and closed it
 }
 
 func (c *connection) Read(p []byte) (int, error) {

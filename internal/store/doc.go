@@ -1,15 +1,15 @@
-// Package store reads and writes what the members of a rota share: the table, in one ConfigMap, and one Lease per
-// member. Nothing else in the project touches them.
+// Package store reads and writes the shared state of a rota: the table, in one ConfigMap, and one Lease per member. No
+// other package accesses them.
 //
-// Kubernetes is the real implementation. Package memory has a working one for tests and the simulator, and storetest
-// the conformance suite that both pass. The package decides nothing: package member decides what to write, and what an
-// answer means.
+// Kubernetes is the real implementation. Package memory is an implementation for tests and the simulator, and storetest
+// is the conformance suite that both pass. The package makes no decisions: package member decides what to write and
+// what an answer means.
 //
 // # What a write promises
 //
-// Every write is sent at most once, and a member.Outcome says how it ended. The outcome is OutcomeUnknown whenever the
-// request may have reached a server that did not say what became of it. The API server gives up on a write at most its
-// timeout after the call began, plus transit. That is no bound for etcd: when etcd itself had stood still, a write that
-// was given up committed later. So every write here is conditional on what it replaces, and a late one loses to
-// whatever was written since.
+// Every write is sent at most once, and a member.Outcome reports its result. The outcome is OutcomeUnknown whenever the
+// request may have reached a server whose answer did not arrive. The API server gives up a write when its timeout,
+// counted from the start of the call, and the transit time have passed. That does not bind etcd: when etcd itself was
+// stalled, writes that had been given up committed later. So every write here is conditional on the version that it
+// replaces, and a late one loses to any later write.
 package store

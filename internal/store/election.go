@@ -17,19 +17,19 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// Elections reads and writes the Lease of a leader election, which is not the rota's own. Its methods may be called
+// Elections reads and writes the Lease of a leader election, as opposed to the rota's Leases. Its methods may be called
 // concurrently.
 type Elections interface {
-	// ReadElection gets the Lease without resourceVersion. A missing one is an empty Record and no error.
+	// ReadElection gets the Lease without resourceVersion. If it is missing, the result is an empty Record and no error.
 	ReadElection(ctx context.Context, lease types.NamespacedName) (election.Record, error)
-	// WriteElection creates the Lease, or replaces it if it still has the record's version. It keeps what else the Lease
-	// has. OutcomeConflict: it has another version, or there is one.
+	// WriteElection creates the Lease, or replaces it if it still has the record's version. It keeps the Lease's other
+	// fields. The outcome is OutcomeConflict if the Lease has another version, or exists when it should be created.
 	WriteElection(ctx context.Context, lease types.NamespacedName, r election.Record, timeout time.Duration,
 	) (election.Record, member.Outcome, error)
-	// WatchElection calls emit with the Lease as it is and with what it becomes, in order. It may skip what was followed
-	// by something else. A missing Lease is an empty Record; version is then that of its deletion, or of a list that lacks
-	// it. It reconnects by itself, and tries again now and then if the API server forbids it. It blocks until ctx ends,
-	// and returns ctx.Err(). emit is called from the caller's goroutine.
+	// WatchElection calls emit with the current Lease and then with its changes, in order. It may skip a state that was
+	// followed by another. A missing Lease is an empty Record. Its version is then the version of the deletion, or of a
+	// list without it. WatchElection reconnects when the stream breaks, and retries now and then if the API server forbids
+	// it. It blocks until ctx ends, and returns ctx.Err(). It calls emit from its own goroutine.
 	WatchElection(ctx context.Context, lease types.NamespacedName, emit func(version string, r election.Record)) error
 }
 
@@ -74,7 +74,7 @@ func (k *Kubernetes) WriteElection(ctx context.Context, lease types.NamespacedNa
 		return election.Record{}, member.OutcomeConflict,
 			fmt.Errorf("lease %s: it is not known at version %s", lease, r.Version)
 	}
-	obj := base.DeepCopy() // with its UID: without one, a PUT creates a Lease that is missing
+	obj := base.DeepCopy() // with its UID: without one, PUT creates a missing Lease
 	putElection(obj, r)
 	return k.sendElection(ctx, lease, "update", obj, timeout)
 }

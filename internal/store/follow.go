@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// backoffFirst and backoffLast are the mean waits after one and after many failures in a row. Handovers wait for these
-	// watches, so backoffLast is short. It is the default time between renewals: an API server that bears those bears
-	// this.
+	// backoffFirst and backoffLast are the mean waits after one failure and after many consecutive ones. Handovers wait
+	// for these watches, so backoffLast is short. It is the default time between renewals: an API server that can handle
+	// renewals at that rate can handle these retries.
 	backoffFirst = 50 * time.Millisecond
 	backoffLast  = 2 * time.Second
-	// A watch is renewed after watchFor to twice that time, at random, so that members spread.
+	// watchFor is the shortest lifetime of a watch. The actual one is random, up to twice as long, so that members spread.
 	watchFor = 5 * time.Minute
-	// A new API server may refuse for a moment what it allows. After refusedFor without an answer, that is believed.
+	// A new API server may refuse for a moment what it will allow. A refusal counts once it has lasted for refusedFor.
 	refusedFor = 30 * time.Second
 )
 
-// Backoff returns the wait before another attempt after so many failures in a row. It doubles from backoffFirst to
-// backoffLast, and random, from [0, 1), scales it to between half and one and a half of that.
+// Backoff returns the wait before another attempt after consecutive failures. It doubles from backoffFirst to
+// backoffLast. random, from [0, 1), scales it to between half and one and a half of that.
 func Backoff(failures int, random float64) time.Duration {
 	mean := backoffLast
 	if failures < 8 {
@@ -44,23 +44,23 @@ func Backoff(failures int, random float64) time.Duration {
 type feed struct {
 	client   rest.Interface
 	resource string
-	// namespace is the store's own if it is empty.
+	// namespace is empty for the store's own namespace.
 	namespace string
-	// optional: if an authorizer goes on refusing for refusedFor, that is told once without a permission.Error, and tried
-	// again after watchFor only.
+	// optional: if an authorizer keeps refusing for refusedFor, follow reports that once, without a permission.Error, and
+	// then retries only every watchFor.
 	optional bool
 	// options select the objects.
 	options metav1.ListOptions
 	list    runtime.Object
 	want    permission.Error
-	// reset gets a listed state and its version. change gets one event after the other. Both are called from the goroutine
+	// reset receives the version of each list. change receives one event after another. Both are called from the goroutine
 	// that follows the feed.
 	reset  func(version string)
 	change func(kind watch.EventType, obj runtime.Object)
 }
 
-// follow keeps the feed running until ctx ends. It goes on from the last version seen. It lists again only when the
-// server does not know that version any more.
+// follow keeps the feed running until ctx ends. It resumes from the last version seen. It lists again only if the
+// server no longer has that version.
 func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	version := ""
 	if f.namespace == "" {
@@ -82,11 +82,11 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 		case err == nil:
 			no = refusals{}
 		case f.optional && errors.As(err, &refused):
-			lasting, told := no.more(time.Now())
+			lasting, reported := no.more(time.Now())
 			if lasting {
 				wait = watchFor
 			}
-			if lasting && !told {
+			if lasting && !reported {
 				k.opts.Report("Cannot watch "+f.resource+", and goes without", errors.New(refused.Error()))
 			}
 		default:
@@ -103,20 +103,21 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 	}
 }
 
-// refusals are those of an authorizer since the last watch that ended well.
+// refusals are an authorizer's refusals since the last watch that ended well.
 type refusals struct {
 	since time.Time
-	told  bool
+	reported  bool
 }
 
-// more takes another one, and says whether they have lasted for refusedFor, and whether it has said so before.
-func (r *refusals) more(now time.Time) (lasting, told bool) {
+// more records another refusal. It reports whether refusals have lasted for refusedFor, and whether that was reported
+// before.
+func (r *refusals) more(now time.Time) (lasting, reported bool) {
 	if r.since.IsZero() {
 		r.since = now
 	}
-	told, lasting = r.told, now.Sub(r.since) >= refusedFor
-	r.told = lasting
-	return lasting, told
+	reported, lasting = r.reported, now.Sub(r.since) >= refusedFor
+	r.reported = lasting
+	return lasting, reported
 }
 
 // followOnce lists if version is empty. Then it watches from version, which it advances, until the stream ends.
@@ -141,7 +142,7 @@ func (k *Kubernetes) followOnce(ctx context.Context, f feed, version *string) er
 	return err
 }
 
-// tooLarge says that the server is behind the version asked for, as after a restore of etcd.
+// tooLarge reports whether the server is behind the requested version, as after a restore of etcd.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsTimeout(err) && errors.As(err, &status) &&
@@ -170,7 +171,7 @@ func (k *Kubernetes) watchFeed(ctx context.Context, f feed, version string) (wat
 	options.Watch, options.ResourceVersion, options.AllowWatchBookmarks = true, version, true
 	seconds := int64(watchFor.Seconds() * (1 + rand.Float64()))
 	options.TimeoutSeconds = &seconds
-	// The timer limits the opening only; the context lives on with the watch.
+	// The timer limits only the opening. The context lasts as long as the watch.
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(readTimeout, func() { cancel(errors.New("watch: no answer")) })
 	w, err := f.client.Get().Namespace(f.namespace).Resource(f.resource).
@@ -186,7 +187,7 @@ func (k *Kubernetes) watchFeed(ctx context.Context, f feed, version string) (wat
 	return stopper{w, cancel}, nil
 }
 
-// stopper ends the context of a watch with it.
+// stopper cancels the context of a watch when the watch is stopped.
 type stopper struct {
 	watch.Interface
 	cancel context.CancelCauseFunc
@@ -197,7 +198,7 @@ func (s stopper) Stop() {
 	s.cancel(nil)
 }
 
-// drainFeed hands on events until the stream ends. It returns nil if the server ended it.
+// drainFeed passes on events until the stream ends. It returns nil if the server ended it.
 func drainFeed(ctx context.Context, f feed, w watch.Interface, version *string) error {
 	for {
 		var event watch.Event

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Writable is rule R4: no invalid table is ever written.
+// Writable returns an error for an invalid table, which must never be written (rule R4).
 func Writable(t *table.Table) error {
 	if t == nil {
 		return errors.New("table: nil")
@@ -18,7 +18,7 @@ func Writable(t *table.Table) error {
 	return nil
 }
 
-// Conditional refuses a write that would be unconditional: to Kubernetes an empty precondition is none.
+// Conditional refuses a write without preconditions. Kubernetes treats an empty precondition as none.
 func Conditional(uid, version string) error {
 	if uid == "" || version == "" {
 		return fmt.Errorf("precondition uid %q, version %q: both are required", uid, version)

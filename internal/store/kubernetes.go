@@ -26,32 +26,33 @@ import (
 
 // Options are the options of NewKubernetes. Name and Namespace are required.
 type Options struct {
-	// Namespace is where the rota's objects are.
+	// Namespace is the namespace of the rota's objects.
 	Namespace string
-	// Name is the name of the rota, of its ConfigMap, and the first part of the names of its Leases. It is a DNS label: at
-	// most 63 lower-case letters, digits and dashes.
+	// Name is the name of the rota and of its ConfigMap, and the prefix of the names of its Leases. It must be a DNS
+	// label: at most 63 lower-case letters, digits and dashes.
 	Name string
 	// LeaseDuration is written into the Leases for people to read, in whole seconds. Default 15 s.
 	LeaseDuration time.Duration
-	// Instance is the name under which events are reported: the member's ID. Default: the rota's name.
+	// Instance is the reporting instance of events, usually the member's ID. Default: the rota's name.
 	Instance string
-	// Report is told why a watch cannot be opened, at each attempt, and why an event cannot be created. what says which,
-	// such as "Cannot watch configmaps". It is called from several goroutines and must not block. Optional.
+	// Report is called with the error of each failed attempt to open a watch, and of each event that could not be created.
+	// what names it, for example "Cannot watch configmaps". It is called from several goroutines and must not block.
+	// Optional.
 	Report func(what string, err error)
 }
 
 const (
 	// readTimeout limits a GET or LIST, and the opening of a watch.
 	readTimeout = 10 * time.Second
-	// windowShare is the part of its timeout within which a write must be on its way. The server has the rest.
+	// windowShare is the fraction of a write's timeout within which the write must be sent. The server gets the rest.
 	windowShare = 4
 )
 
 // Kubernetes is the Store in a Kubernetes API server.
 //
-// It has connections of its own, which it does not share with other clients of the process, and no client-side rate
-// limit. One connection is for calls. It is given up when a call times out on it and nothing came back. The other is
-// for watches.
+// It does not share connections with other clients of the process, and has no client-side rate limit. It uses one
+// connection for calls and one for watches. The one for calls is dropped when a call times out on it without any
+// answer.
 type Kubernetes struct {
 	opts      Options
 	calls     clients
@@ -62,9 +63,9 @@ type Kubernetes struct {
 	closed    sync.Once
 
 	mu sync.Mutex
-	// last has the objects as last seen, by resource and name, so that a write keeps what others added to them.
+	// last holds the objects as last seen, by resource and name, so that a write keeps others' changes to them.
 	last map[string]object
-	// creating is when the creation of a Lease was first tried, by ID, until it has succeeded.
+	// creating is when the creation of a Lease was first tried, by ID, until it succeeds.
 	creating map[string]metav1.MicroTime
 }
 
@@ -81,7 +82,7 @@ type clients struct {
 }
 
 // NewKubernetes returns the store of a rota. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not
-// its limits and timeout. It sends nothing yet.
+// its limits and timeout. It does not send any request.
 func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	if reasons := validation.IsDNS1123Label(opts.Name); len(reasons) > 0 {
 		return nil, fmt.Errorf("rota name %q: %s", opts.Name, strings.Join(reasons, "; "))
@@ -133,7 +134,7 @@ func newClients(cfg *rest.Config) (clients, error) {
 	cfg.UserAgent += " rota"
 	conns := &connections{open: map[*connection]struct{}{}}
 	if cfg.Transport == nil {
-		// A Dial of its own also keeps client-go from sharing the connections with the rest of the process.
+		// A separate Dial also keeps client-go from sharing the connections with the rest of the process.
 		cfg.Dial = conns.dial(dialer(cfg))
 	}
 	client, err := rest.HTTPClientFor(cfg)
@@ -160,18 +161,18 @@ func dialer(cfg *rest.Config) dialFunc {
 	if cfg.Dial != nil {
 		return cfg.Dial
 	}
-	// The connection of the watches sends nothing for long. These probes notice within about 11 s that its peer is gone.
-	// HTTP/2's own would take 45 s.
+	// The watch connection sends nothing for long periods. These probes notice a dead peer within about 11 s. HTTP/2's own
+	// pings would take 45 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 	return (&net.Dialer{Timeout: readTimeout, KeepAliveConfig: probes}).DialContext
 }
 
 func (c clients) closeIdle() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
-// write sends one write, at most once, and stores the answer in into. If into is nil, no answer is wanted.
+// write sends one write, at most once, and decodes the answer into into, unless that is nil.
 //
-// The write must be on its way within a quarter of the timeout. The server gets the other three quarters, by the
-// parameter timeout=. So the write takes effect within the timeout or never. The client waits for all of it.
+// The write must be sent within a quarter of the timeout. The server gets the other three quarters, by the parameter
+// timeout=. So the write takes effect within the timeout or never. The client waits for the whole timeout.
 func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest.Request, into runtime.Object,
 	want permission.Error,
 ) (member.Outcome, error) {
@@ -200,7 +201,7 @@ func (k *Kubernetes) write(ctx context.Context, timeout time.Duration, req *rest
 	return outcome(err, sent), wrap(want, err)
 }
 
-// get reads one object, consistently.
+// get reads one object consistently.
 func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Object, want permission.Error) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -212,7 +213,7 @@ func (k *Kubernetes) get(ctx context.Context, req *rest.Request, into runtime.Ob
 	return wrap(want, err)
 }
 
-// remember keeps an object as the server has it, unless it is older than what is known, since a watch may lag.
+// remember stores an object, unless a newer version of it is stored, since a watch may lag.
 func (k *Kubernetes) remember(key string, obj object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -245,7 +246,7 @@ func about(want permission.Error) string {
 	return name
 }
 
-// wrap adds the verb, the noun and the missing rule to an error. nil stays nil.
+// wrap adds the verb, the object and the missing rule to an error. It returns nil for nil.
 func wrap(want permission.Error, err error) error {
 	if err == nil {
 		return nil

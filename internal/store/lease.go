@@ -19,7 +19,7 @@ import (
 
 const leases = "leases"
 
-// lease describes a request for a Lease. Rules does not limit the names of Leases, so the missing rule has no name.
+// lease describes a request for a Lease. RBAC rules cannot list the names of Leases, so the missing rule has no name.
 func (k *Kubernetes) lease(verb string) permission.Error {
 	return permission.Error{Namespace: k.opts.Namespace, Group: coordinationv1.GroupName, Resource: leases, Verb: verb}
 }
@@ -28,8 +28,8 @@ func leaseKey(id string) string { return leases + "/" + id }
 
 // CreateLease implements Store.
 //
-// Every try says the same time of acquisition. So a Lease of an earlier try, whose answer was lost, is known as this
-// member's, and is renewed.
+// Every attempt writes the same time of acquisition. So a Lease of an earlier attempt, whose answer was lost, is
+// recognized as this member's, and is renewed.
 func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (member.Lease, member.Outcome, error) {
 	name := names.Lease(k.opts.Name, lease.ID)
@@ -51,7 +51,7 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 		k.remember(leaseKey(lease.ID), &out)
 		k.created(lease.ID)
 		return readLease(lease.ID, &out), o, nil
-	case member.OutcomeMissing: // of the namespace
+	case member.OutcomeMissing: // the namespace is missing
 		o = member.OutcomeFailed
 	case member.OutcomeConflict:
 		there, getErr := k.getLease(ctx, lease.ID)
@@ -66,12 +66,12 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 	return member.Lease{}, o, err
 }
 
-// isFrom says that a Lease was made by an earlier try to create obj.
+// isFrom reports whether a Lease was made by an earlier attempt to create obj.
 func isFrom(obj, there *coordinationv1.Lease) bool {
 	return there.Name == obj.Name && there.Spec.AcquireTime.Equal(obj.Spec.AcquireTime)
 }
 
-// renewFirst renews a Lease that an earlier try has created.
+// renewFirst renews a Lease that an earlier attempt has created.
 func (k *Kubernetes) renewFirst(ctx context.Context, lease member.Lease, there *coordinationv1.Lease,
 	timeout time.Duration,
 ) (member.Lease, member.Outcome, error) {
@@ -80,7 +80,7 @@ func (k *Kubernetes) renewFirst(ctx context.Context, lease member.Lease, there *
 	switch o { //nolint:exhaustive // the other outcomes stay as they are
 	case member.OutcomeDone:
 		k.created(lease.ID)
-	case member.OutcomeMissing, member.OutcomeConflict: // somebody has deleted it
+	case member.OutcomeMissing, member.OutcomeConflict: // it was deleted
 		k.forget(leaseKey(lease.ID))
 		o = member.OutcomeFailed
 	}
@@ -93,7 +93,7 @@ func (k *Kubernetes) firstTry(id string) *metav1.MicroTime {
 	defer k.mu.Unlock()
 	at, ok := k.creating[id]
 	if !ok {
-		at = metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // as precise as JSON has it
+		at = metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) // the precision of JSON
 		k.creating[id] = at
 	}
 	return &at
@@ -107,12 +107,13 @@ func (k *Kubernetes) created(id string) {
 
 // RenewLease implements Store.
 //
-// It is a PUT on condition of UID and resourceVersion, and not a patch. A late patch without resourceVersion would put
-// an older gate or epoch over a newer one, and a patch with it has no advantage. The UID matters most: if there is no
-// Lease, Kubernetes creates one from a PUT, even from one with a resourceVersion. With a UID it answers 409.
+// It is a PUT with preconditions on UID and resourceVersion, not a patch. A late patch without resourceVersion would
+// overwrite a newer gate or epoch with an older one, and a patch with it has no advantage. The UID matters most: if
+// there is no Lease, Kubernetes creates one from a PUT, even from one with a resourceVersion. With a UID it answers
+// 409.
 //
-// On a conflict the Lease is read again. An edit by hand, or an earlier renewal whose answer was lost, is no reason to
-// give up. The renewal is then sent once more, for the version found.
+// On a conflict the Lease is read again. If it was only edited by hand, or renewed by an earlier request whose answer
+// was lost, the renewal is sent once more, for the version found.
 func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (member.Lease, member.Outcome, error) {
 	if err := Conditional(lease.UID, lease.Version); err != nil {
@@ -134,7 +135,7 @@ func (k *Kubernetes) RenewLease(ctx context.Context, lease member.Lease, timeout
 			return member.Lease{}, why, err
 		}
 		if attempt == 1 {
-			// It is still this member's, and only edited again and again. It is not lost.
+			// It still belongs to this member, and is only edited again and again. It is not lost.
 			err := fmt.Errorf("lease of %s: changed by others while being renewed", lease.ID)
 			return member.Lease{}, member.OutcomeFailed, err
 		}
@@ -157,7 +158,7 @@ func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, l
 	return readLease(lease.ID, &out), o, nil
 }
 
-// reread finds out why a renewal met a conflict. OutcomeDone: the Lease is still the member's.
+// reread finds out why a renewal met a conflict. The outcome is OutcomeDone if the Lease is still the member's.
 func (k *Kubernetes) reread(ctx context.Context, lease member.Lease, timeout time.Duration,
 ) (*coordinationv1.Lease, member.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// putLease writes what the member says into the object, and keeps the rest.
+// putLease writes the member's state into the object, and keeps other fields.
 func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Duration, now time.Time) {
 	annotations := maps.Clone(obj.Annotations)
 	if annotations == nil {
@@ -47,12 +47,12 @@ func putLease(obj *coordinationv1.Lease, lease member.Lease, duration time.Durat
 	obj.Spec.LeaseDurationSeconds = ptr.To(int32(max(1, duration/time.Second)))
 }
 
-// maxLeaseEpoch leaves room for the epoch of a new table, which must be above what Leases tell.
+// maxLeaseEpoch leaves room for the epoch of a new table, which must be above the epochs in Leases.
 const maxLeaseEpoch = table.MaxEpoch / 2
 
-// readLease is the inverse of putLease. What it cannot read it takes for what makes others most careful: a gate that is
-// not shut is open (rule R16). An epoch that cannot be read, or that no table can have reached, is 0, since a new
-// table's epoch is above the wall clock as well.
+// readLease parses what putLease wrote. It replaces unreadable values by the safest ones: a gate that is not clearly
+// shut is open (rule R16). An epoch that is unreadable or impossible becomes 0, since a new table's epoch is also above
+// the wall clock.
 func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	lease := member.Lease{
 		ID: id, UID: string(obj.UID), Version: obj.ResourceVersion,
@@ -67,7 +67,7 @@ func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 		lease.Format = format
 	}
 	if text, announced := obj.Annotations[names.AnnotationLongestWrite]; announced {
-		limit := time.Duration(ptr.Deref(obj.Spec.LeaseDurationSeconds, 0)+1) * time.Second // it is cut to whole seconds
+		limit := time.Duration(ptr.Deref(obj.Spec.LeaseDurationSeconds, 0)+1) * time.Second // it was cut to whole seconds
 		lease.LongestWrite = limit
 		if longest, err := time.ParseDuration(text); err == nil && longest > 0 {
 			lease.LongestWrite = min(longest, limit)
@@ -77,7 +77,7 @@ func readLease(id string, obj *coordinationv1.Lease) member.Lease {
 	return lease
 }
 
-// ReadMemory returns what a Lease reports of its member's memory, or nothing if it makes no sense.
+// ReadMemory returns the report of a member's memory in its Lease, or the zero value if the report is implausible.
 func ReadMemory(obj *coordinationv1.Lease) (m planner.MemoryReport) {
 	n, err := fmt.Sscanf(obj.Annotations[names.AnnotationMemory], "%d %d %d", &m.Used, &m.Limit, &m.Base)
 	if err != nil || n != 3 || min(m.Used, m.Limit, m.Base) < 0 {
@@ -86,5 +86,5 @@ func ReadMemory(obj *coordinationv1.Lease) (m planner.MemoryReport) {
 	return m
 }
 
-// holder returns who holds the Lease.
+// holder returns the Lease's holder.
 func holder(obj *coordinationv1.Lease) string { return ptr.Deref(obj.Spec.HolderIdentity, "") }

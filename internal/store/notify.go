@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// maxNotes limits the events that are being sent or wait to be sent again. Others are dropped.
+	// maxNotes limits the events that are being sent or wait for another attempt. Further ones are dropped.
 	maxNotes = 64
-	// maxNote is the length, in bytes, that the API allows.
+	// maxNote is the API's limit for the length of a note, in bytes.
 	maxNote = 1024
-	// noteRetry is the time to the second attempt. It doubles up to noteRetryMost. An event that could not be sent for
+	// noteRetry is the wait before the second attempt. It doubles up to noteRetryMost. An event that could not be sent for
 	// noteLife is dropped.
 	noteRetry     = 250 * time.Millisecond
 	noteRetryMost = 30 * time.Second
 	noteLife      = 30 * time.Minute
 )
 
-// Notify implements Store, with an event on the ConfigMap that `kubectl describe` and `kubectl events` show.
+// Notify implements Store with an event on the ConfigMap, which `kubectl describe` and `kubectl events` show.
 //
-// Often the event is that the API server does not answer. So it is sent again, with the time at which it happened,
-// until the server takes it, for half an hour at most.
+// Often the event is about an API server that does not answer. So it is sent again, with its original time, until the
+// server accepts it, for at most half an hour.
 func (k *Kubernetes) Notify(ctx context.Context, n member.Notify) { k.notify(ctx, n) }
 
 // NotifyNow implements Store.
@@ -42,7 +42,7 @@ func (k *Kubernetes) NotifyNow(ctx context.Context, n member.Notify) {
 	}
 }
 
-// notify returns a channel that is closed once the event was created, or was given up.
+// notify returns a channel that is closed once the event was created or dropped.
 func (k *Kubernetes) notify(ctx context.Context, n member.Notify) <-chan struct{} {
 	over := make(chan struct{})
 	select {
@@ -52,7 +52,7 @@ func (k *Kubernetes) notify(ctx context.Context, n member.Notify) <-chan struct{
 		return over
 	}
 	event := k.event(n, time.Now())
-	// Often the event is the last one before the member ends.
+	// The event is often the last one before the member ends.
 	ctx = context.WithoutCancel(ctx)
 	k.notes.Go(func() {
 		defer close(over)
@@ -64,10 +64,10 @@ func (k *Kubernetes) notify(ctx context.Context, n member.Notify) <-chan struct{
 	return over
 }
 
-// maxInstance is how long the name of a reporting instance may be.
+// maxInstance is the API's limit for the name of a reporting instance, in bytes.
 const maxInstance = 128
 
-// sendNote sends an event until it is created, the server refuses it, it is too old, or the store is closed.
+// sendNote sends an event until it is created or refused by the server, is too old, or the store is closed.
 func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error {
 	want := permission.Error{Namespace: k.opts.Namespace, Group: eventsv1.GroupName, Resource: "events", Verb: "create"}
 	begun := time.Now()
@@ -75,7 +75,7 @@ func (k *Kubernetes) sendNote(ctx context.Context, event *eventsv1.Event) error 
 		req := k.calls.events.Post().Namespace(k.opts.Namespace).Resource("events").Body(event)
 		_, err := k.write(ctx, readTimeout, req, nil, want)
 		switch {
-		case err == nil || apierrors.IsAlreadyExists(err): // an attempt whose answer was lost
+		case err == nil || apierrors.IsAlreadyExists(err): // created by an attempt whose answer was lost
 			return nil
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || time.Since(begun) > noteLife:
 			return err

@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// errNotSent ends a request that could not be sent in time.
+// errNotSent cancels a request that could not be sent in time.
 var errNotSent = errors.New("not sent: no connection in time")
 
-// sending follows the body of one write. The body tells whether the request may have reached a server: every write has
-// one, and no server carries a write out before it has read it.
+// sending tracks the body of one write. It records whether the request may have reached a server: every write has a
+// body, and no server executes a write before it has read the body.
 //
-// After a connection was lost, net/http and x/net/http2 send a request again by themselves if they can rewind its body.
-// They do so only if the server cannot have seen it (GOAWAY, REFUSED_STREAM, nothing written), but possibly much later
-// than the first time. This body cannot be rewound. So each write is sent at most once, and cannot begin after its
-// window.
+// After a lost connection, net/http and x/net/http2 resend a request if they can rewind its body. They do so only if
+// the server cannot have seen it (GOAWAY, REFUSED_STREAM, nothing written), but possibly much later than the first
+// time. This body cannot be rewound. So each write is sent at most once, and cannot start after its window.
 type sending struct {
 	mu     sync.Mutex
 	begun  bool
 	closed bool
 }
 
-// begin says whether the body may be sent.
+// begin reports whether the body may be sent.
 func (s *sending) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +35,7 @@ func (s *sending) begin() bool {
 	return true
 }
 
-// close refuses a body that has not begun. It says whether it has.
+// close refuses a body that has not begun. It reports whether it had.
 func (s *sending) close() (begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +43,7 @@ func (s *sending) close() (begun bool) {
 	return s.begun
 }
 
-// window cancels the request if its sending does not begin in time.
+// window cancels the request if it has not begun within d.
 func (s *sending) window(d time.Duration, cancel context.CancelCauseFunc) *time.Timer {
 	return time.AfterFunc(d, func() {
 		s.mu.Lock()
@@ -58,7 +57,7 @@ func (s *sending) window(d time.Duration, cancel context.CancelCauseFunc) *time.
 
 type sendingKey struct{}
 
-// onceTransport wraps the request's body in the sending of its context. It is the outermost transport.
+// onceTransport wraps the request's body in the sending of its context. It must be the outermost transport.
 type onceTransport struct{ next http.RoundTripper }
 
 func (t onceTransport) RoundTrip(req *http.Request) (*http.Response, error) {

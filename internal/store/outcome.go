@@ -10,11 +10,11 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
-// outcome says how a write ended, by its error. sent is false if no byte of its body left the process. Then there is no
-// doubt.
+// outcome returns the outcome of a write from its error. If sent is false, no byte of its body left the process, so
+// there is no doubt.
 //
-// An answer that an API server gives before it writes, or instead of writing, is definite. A 5xx is not: etcd may
-// commit what the API server gave up, and a gateway does not know.
+// An answer that an API server gives before or instead of writing is definite. A 5xx is not: etcd may commit a write
+// that the API server gave up, and a gateway does not know.
 func outcome(err error, sent bool) member.Outcome {
 	if err == nil {
 		return member.OutcomeDone
@@ -45,11 +45,11 @@ func outcome(err error, sent bool) member.Outcome {
 	}
 }
 
-// notFound says that the API server has no such object. A gateway's 404 says nothing about objects. Believing it would
-// end a member whose Lease is there, or create a second table.
+// notFound reports whether the API server has no such object. A gateway's 404 does not mean that. Trusting it would end
+// a member whose Lease exists, or create a second table.
 func notFound(err error) bool { return apierrors.IsNotFound(err) && !byGateway(err) }
 
-// byGateway says that the answer does not have the form of the API server's.
+// byGateway reports whether the answer does not have the form of an API server's answer.
 func byGateway(err error) bool {
 	return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

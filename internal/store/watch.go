@@ -60,7 +60,7 @@ func (k *Kubernetes) WatchLeases(ctx context.Context, all bool, ids []string, em
 	return k.watchEach(ctx, ids, emit)
 }
 
-// leaseFeed reports every list as Complete.
+// leaseFeed returns a feed that emits every list as Complete.
 func (k *Kubernetes) leaseFeed(options metav1.ListOptions, emit func(Leases)) feed {
 	list := &coordinationv1.LeaseList{}
 	return feed{
@@ -92,7 +92,7 @@ func (k *Kubernetes) leaseFeed(options metav1.ListOptions, emit func(Leases)) fe
 	}
 }
 
-// watchEach follows each Lease in a goroutine of its own and merges what they report.
+// watchEach follows each Lease in a separate goroutine and merges their reports.
 func (k *Kubernetes) watchEach(ctx context.Context, ids []string, emit func(Leases)) error {
 	type report struct {
 		id string

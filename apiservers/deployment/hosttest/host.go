@@ -1,4 +1,4 @@
-// Package hosttest makes the files of a control plane node for tests.
+// Package hosttest creates the files of a control plane node for tests.
 package hosttest
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// A Host is a folder with the files that the manifest of a static kube-apiserver names, as kubeadm and an administrator
-// make them.
+// A Host is a folder with the files that the manifest of a static kube-apiserver refers to, as kubeadm and an
+// administrator create them.
 type Host struct {
-	// Root is the folder that stands for its /. Certificates are valid from an hour before Now for a year.
+	// Root is the folder that represents the host's /. Certificates are valid from an hour before Now, for a year.
 	Root string
 	Now  time.Time
 
@@ -35,13 +35,13 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// PKI is the folder of certificates and keys, with a slash at its end.
+// PKI is the folder of certificates and keys, with a trailing slash.
 const PKI = "/etc/kubernetes/pki/"
 
-// ServiceNames are what the serving certificate has to hold by default.
+// ServiceNames are the names that the serving certificate must contain by default.
 var ServiceNames = []string{"kubernetes", "kubernetes.default.svc", "kube-apiserver.kube-system.svc", "localhost"}
 
-// New makes a host. Its folder is gone after the test.
+// New creates a host. Its folder is removed after the test.
 func New(t testing.TB) *Host {
 	h := &Host{t: t, Root: t.TempDir(), Now: time.Now()}
 	ca := h.Authority(PKI + "ca")
@@ -115,7 +115,7 @@ func (h *Host) template(name string) *x509.Certificate {
 	}
 }
 
-// Key makes a private key.
+// Key generates a private key.
 func (h *Host) Key() *ecdsa.PrivateKey {
 	h.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -129,7 +129,7 @@ func (h *Host) Authority(path string) *Authority {
 	return h.authority(nil, path)
 }
 
-// Intermediate writes the certificate of an authority that another one has signed, to path.crt.
+// Intermediate writes the certificate of an authority that another authority signed, to path.crt.
 func (h *Host) Intermediate(of *Authority, path string) *Authority {
 	h.t.Helper()
 	return h.authority(of, path)
@@ -149,7 +149,7 @@ func (h *Host) authority(of *Authority, path string) *Authority {
 	return a
 }
 
-// Issue writes a certificate and its key, to path.crt and path.key. change may change it before.
+// Issue writes a certificate and its key to path.crt and path.key. change may modify it first.
 func (h *Host) Issue(a *Authority, path, name string, usage x509.ExtKeyUsage, change func(*x509.Certificate)) {
 	h.t.Helper()
 	c, key := h.template(name), h.Key()

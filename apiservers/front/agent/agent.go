@@ -1,8 +1,8 @@
 // Package agent keeps the servers of a front current, from the EndpointSlices of the API servers' Service. It runs
 // beside the proxy on each host.
 //
-// It asks for the slices through the front itself, and through the static servers if the front does not answer. Without
-// any answer the proxy has the static servers, and those that were known last. What it learns it first writes to disk.
+// It reads the slices through the front itself, and through the static servers if the front does not answer. Without
+// any answer, the proxy uses the static servers and the last known ones. The agent writes every change to disk first.
 package agent
 
 import (
@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	// settle is how long changes are collected: a slice is often written several times in a row.
+	// settle is how long changes are collected, since a slice is often written several times in a row.
 	settle = 100 * time.Millisecond
-	// again is the time between two looks at HAProxy: for servers that are gone but for their connections, and in case
-	// it did not answer.
+	// again is the time between two checks of HAProxy: for removed servers that still have connections, and in case
+	// HAProxy did not answer.
 	again = 2 * time.Second
-	// reloadLimit is the longest time between two reloads, when the first did not help. It begins with again.
+	// reloadLimit is the longest time between two reloads when earlier ones did not help. The first wait is again.
 	reloadLimit = time.Minute
-	// patience is how often in a row HAProxy may refuse a change before it is reloaded instead.
+	// patience is how many times in a row HAProxy may refuse a change before it is reloaded instead.
 	patience = 5
-	// inVain is how many reloads may bring up a HAProxy with another description still.
+	// inVain is how many reloads may bring up a HAProxy whose description is still wrong.
 	inVain = 3
 )
 
-// Options are the options of Run.
+// Options configure Run.
 type Options struct {
 	// Dir is the folder with front.yaml.
 	Dir string
-	// Kubeconfig is the path of a file with the credentials with which to read EndpointSlices. Its server is not used.
-	// Run waits for it, since a host has none before it has joined its cluster, and reads it again when it changes.
+	// Kubeconfig is a file with credentials for reading EndpointSlices. Its server is not used. Run waits for the file,
+	// since a host has none before it has joined its cluster, and rereads it when it changes.
 	Kubeconfig string
-	// Log gets a line for each event. It is called from one goroutine at a time.
+	// Log is called with a line for each event, from one goroutine at a time.
 	Log func(format string, args ...any)
 }
 
-// agent is one run. It belongs to one goroutine.
+// agent is the state of Run. Only one goroutine uses it.
 type agent struct {
 	front      *front.Front
 	dir        string
@@ -55,23 +55,23 @@ type agent struct {
 	haproxy    *running // nil with Envoy
 
 	servers []front.Server
-	// certificates is a digest of the files that the proxy reads, and credentials one of the kubeconfig in use.
+	// certificates is a digest of the files that the proxy reads, and credentials a digest of the kubeconfig in use.
 	certificates, credentials string
-	// unsaved means that the files are not those of the list: what started now would begin with an old one.
+	// unsaved is set if the files on disk are outdated, so that a proxy started now would use an old list.
 	unsaved bool
 
-	// refused is how often in a row HAProxy has refused a change.
+	// refused is how many times in a row HAProxy has refused a change.
 	refused int
-	// After a reload there is none before noReload, and pause is how long that is the next time.
+	// There is no reload before noReload. pause is the wait after the next reload.
 	noReload time.Time
 	pause    time.Duration
-	// stray are reloads after which another process answered, but with another description than wanted still. process
-	// is that before the last reload.
+	// stray counts reloads after which another process answered, but its description was still not the wanted one. process
+	// is the process that answered before the last reload.
 	stray           int
 	wanted, process string
 
-	// Each is the last of its kind that was told, so that it is told once. "" if all is well.
-	said       string // of HAProxy
+	// Each field is the last logged message of its kind, so that it is logged once. It is "" if all is well.
+	logged     string // of HAProxy
 	unfollowed string // of the EndpointSlices
 	unwritten  string // of the files
 	left       string // what Admit refused
@@ -79,8 +79,8 @@ type agent struct {
 	lacks      string // what the Service lacks
 }
 
-// Run keeps the servers of a front current until ctx ends, and returns nil then. It returns an error only if it cannot
-// begin.
+// Run keeps the servers of a front current until ctx ends, and then returns nil. It returns an error only if it cannot
+// start.
 func Run(ctx context.Context, o Options) error {
 	path := filepath.Join(o.Dir, front.FrontFile)
 	text, err := os.ReadFile(path)
@@ -118,25 +118,25 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// isAt says what is wrong with a front whose description is in another folder than it says: the proxy reads its files
-// elsewhere, where those of another front may be.
+// isAt returns an error if the front's description is in another folder than the one that it names: the proxy would
+// read its files from there, where another front's files may be.
 func isAt(f *front.Front, dir string) error {
 	is, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	said, err := os.Stat(f.Dir)
+	named, err := os.Stat(f.Dir)
 	if err != nil {
 		return fmt.Errorf("the folder that it names as dir: %w", err)
 	}
-	if !os.SameFile(is, said) {
+	if !os.SameFile(is, named) {
 		return fmt.Errorf("it names %s as dir, and is in %s, so that the proxy would read the files of another front; a "+
 			"host has one front, or each has its own dir, runDir, listen and admin", f.Dir, dir)
 	}
 	return nil
 }
 
-// first writes what is known from before, so that the proxy can start.
+// first writes the servers known from before, so that the proxy can start.
 func (a *agent) first(ctx context.Context, servers []front.Server) error {
 	a.servers = a.admit(servers)
 	a.readCertificates()
@@ -166,8 +166,8 @@ func (a *agent) bootstrap() error {
 	return err
 }
 
-// readCertificates reports whether the files that the proxy reads are others than before. One that cannot be read is
-// as before: HAProxy would not take it either.
+// readCertificates reports whether the files that the proxy reads have changed. A file that cannot be read counts as
+// unchanged, since HAProxy would not accept it either.
 func (a *agent) readCertificates() (changed bool) {
 	all := sha256.New()
 	for _, path := range []string{a.front.CA, a.front.Client} {
@@ -190,7 +190,7 @@ func (a *agent) readCertificates() (changed bool) {
 	return was != a.certificates
 }
 
-// update takes a list from the API server.
+// update handles a list from the API server.
 func (a *agent) update(ctx context.Context, servers []front.Server) {
 	servers = a.admit(servers)
 	if slices.Equal(servers, a.servers) {
@@ -202,8 +202,7 @@ func (a *agent) update(ctx context.Context, servers []front.Server) {
 	a.apply(ctx)
 }
 
-// tick is for what nobody tells: certificates that were renewed, a disk that has room again, and HAProxy that started
-// anew.
+// tick handles changes without events: renewed certificates, a disk that has space again, and a restarted HAProxy.
 func (a *agent) tick(ctx context.Context) {
 	renewed := a.readCertificates()
 	if renewed && a.haproxy == nil {
@@ -215,10 +214,10 @@ func (a *agent) tick(ctx context.Context) {
 	a.apply(ctx)
 }
 
-// save writes the list, and the proxy's configuration. What the disk does not take is tried again by tick. HAProxy's
-// socket needs no disk, so it has the list all the same.
+// save writes the list and the proxy's configuration. If the disk refuses, tick tries again. HAProxy still gets the
+// list, over its socket.
 func (a *agent) save() {
-	// The list first: who starts after a crash here writes the configuration from it.
+	// The list first: after a crash here, the next agent writes the configuration from it.
 	err := writeKnown(a.dir, a.servers)
 	if err == nil {
 		err = a.write()
@@ -238,7 +237,7 @@ func (a *agent) save() {
 	}
 }
 
-// admit leaves out what the front cannot use, and says so.
+// admit removes the servers that the front cannot use, and logs them.
 func (a *agent) admit(servers []front.Server) []front.Server {
 	admitted, refused := a.front.Admit(servers, ownAddresses())
 	err := errors.Join(refused...)
@@ -263,7 +262,7 @@ func (a *agent) write() error {
 	return err
 }
 
-// apply brings a running HAProxy to the list. Envoy has read the file by itself.
+// apply brings a running HAProxy in line with the list. Envoy watches its file.
 func (a *agent) apply(ctx context.Context) {
 	if a.haproxy == nil {
 		return
@@ -272,9 +271,9 @@ func (a *agent) apply(ctx context.Context) {
 	var op *net.OpError
 	switch {
 	case err == nil:
-		a.said, a.refused, a.pause, a.stray, a.process = "", 0, 0, 0, ""
+		a.logged, a.refused, a.pause, a.stray, a.process = "", 0, 0, 0, ""
 	case errors.As(err, &op) && op.Op == "dial" || ctx.Err() != nil:
-		// It does not run, and will read the file when it starts.
+		// It is not running, and will read the file when it starts.
 	case errors.Is(err, errOther):
 		err = a.reload(ctx, err)
 	default:
@@ -282,18 +281,18 @@ func (a *agent) apply(ctx context.Context) {
 			err = a.reload(ctx, err)
 		}
 	}
-	// The last error, so that it is told once.
-	if err != nil && ctx.Err() == nil && err.Error() != a.said {
-		a.said = err.Error()
+	// Keep the last error, so that it is logged once.
+	if err != nil && ctx.Err() == nil && err.Error() != a.logged {
+		a.logged = err.Error()
 		a.log("%v", err)
 	}
 }
 
-// reload has HAProxy read its file, for a reason that it returns with the outcome. It returns nil if it is too early
-// for that, or the file is not on disk.
+// reload makes HAProxy reread its file. It returns why, with the result. It returns nil if it is too early for a
+// reload, or the file is not on disk.
 func (a *agent) reload(ctx context.Context, why error) error {
 	if time.Now().Before(a.noReload) {
-		return nil // it takes a while until the new process answers
+		return nil // the new process needs a while to answer
 	}
 	if wanted := a.front.Description(a.certificates); wanted != a.wanted {
 		a.wanted, a.stray, a.process = wanted, 0, ""
@@ -307,7 +306,7 @@ func (a *agent) reload(ctx context.Context, why error) error {
 			"certificates change", inVain, a.haproxy.admin, a.front.RunDir,
 			filepath.Join(a.front.Dir, front.HAProxyFile), front.FrontFile)
 	}
-	// Somebody may have put another file in its place.
+	// The file may have been replaced.
 	if a.save(); a.unsaved {
 		return nil
 	}
@@ -320,7 +319,7 @@ func (a *agent) reload(ctx context.Context, why error) error {
 	return fmt.Errorf("HAProxy was reloaded: %w", why)
 }
 
-// ownAddresses are those of this host.
+// ownAddresses are this host's addresses.
 func ownAddresses() []netip.Addr {
 	all, _ := net.InterfaceAddrs()
 	var own []netip.Addr

@@ -91,8 +91,8 @@ func TestRefused(t *testing.T) {
 	for range patience - 2 {
 		a.tick(t.Context())
 	}
-	if !a.noReload.IsZero() || !strings.Contains(a.said, "add server") {
-		t.Errorf("HAProxy was reloaded at once: %s", a.said)
+	if !a.noReload.IsZero() || !strings.Contains(a.logged, "add server") {
+		t.Errorf("HAProxy was reloaded at once: %s", a.logged)
 	}
 	a.tick(t.Context())
 	if a.noReload.IsZero() {
@@ -111,8 +111,8 @@ func TestOtherFront(t *testing.T) {
 	if err := await.Until(t.Context(), again/20, limit, func() string {
 		a.noReload = a.noReload.Add(-again / 4)
 		a.tick(t.Context())
-		if !strings.Contains(a.said, "another front has runDir") {
-			return a.said
+		if !strings.Contains(a.logged, "another front has runDir") {
+			return a.logged
 		}
 		return ""
 	}); err != nil {

@@ -27,15 +27,15 @@ import (
 	"github.com/rota-dev/rota/apiservers/front"
 )
 
-// source is a client for EndpointSlices, and what came of its last request: nil if that was answered with a watch.
+// source is a client for EndpointSlices, with the result of its last request: nil if a watch was opened.
 type source struct {
 	client kubernetes.Interface
 	heard  outcomes
 }
 
-// connect waits for credentials. It returns nil if ctx ends before.
+// connect waits for credentials. It returns nil if ctx ends first.
 func (a *agent) connect(ctx context.Context) *source {
-	said := ""
+	logged := ""
 	for {
 		config, digest, err := a.readCredentials()
 		if err == nil {
@@ -46,9 +46,9 @@ func (a *agent) connect(ctx context.Context) *source {
 				return s
 			}
 		}
-		if text := err.Error(); text != said {
+		if text := err.Error(); text != logged {
 			a.log("there are no credentials yet to read EndpointSlices with: %v", err)
-			said = text
+			logged = text
 		}
 		select {
 		case <-ctx.Done():
@@ -59,8 +59,8 @@ func (a *agent) connect(ctx context.Context) *source {
 	}
 }
 
-// readCredentials reads the kubeconfig, and makes a digest of all that client-go reads only once. It reads certificates
-// in files of their own, and tokens, again by itself.
+// readCredentials reads the kubeconfig, and makes a digest of everything in it that client-go reads only once.
+// client-go rereads certificates in separate files, and tokens.
 func (a *agent) readCredentials() (*rest.Config, string, error) {
 	text, err := os.ReadFile(a.kubeconfig)
 	if err != nil {
@@ -83,8 +83,8 @@ func (a *agent) readCredentials() (*rest.Config, string, error) {
 	return config, hex.EncodeToString(all.Sum(nil)), nil
 }
 
-// throughFront returns a configuration with which requests go through the front, or else to a static server. TLS is
-// with the API server, whose certificate has the front's server name, and not the address that was dialed.
+// throughFront returns a configuration that sends requests through the front, or else to a static server. The TLS peer
+// is the API server, whose certificate contains the front's server name, not the address that is dialed.
 func throughFront(config *rest.Config, f *front.Front) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.Host = "https://" + f.ServerName
@@ -109,10 +109,10 @@ func throughFront(config *rest.Config, f *front.Front) *rest.Config {
 	return c
 }
 
-// outcomes has the last outcome that nobody has read: nil for a watch that began. Its capacity is 1.
+// outcomes holds the last unread outcome, which is nil for a watch that was opened. Its capacity is 1.
 type outcomes chan error
 
-func (o outcomes) tell(err error) {
+func (o outcomes) report(err error) {
 	for {
 		select {
 		case o <- err:
@@ -126,14 +126,14 @@ func (o outcomes) tell(err error) {
 	}
 }
 
-// of tells of watches that begin: a list may be allowed where they are not. Errors come from the reflector, which knows
-// what the API server says.
+// of reports watches that are opened, since a list may be allowed where a watch is not. Errors come from the reflector,
+// which knows the API server's message.
 func (o outcomes) of(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		watches, _ := strconv.ParseBool(r.URL.Query().Get("watch"))
 		if err == nil && response.StatusCode == http.StatusOK && watches {
-			o.tell(nil)
+			o.report(nil)
 		}
 		return response, err
 	})
@@ -143,7 +143,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// follow follows the slices, until ctx ends or there are other credentials.
+// follow follows the slices until ctx ends or the credentials change.
 func (a *agent) follow(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithCancel(ctx)
 	namespace, name, _ := strings.Cut(a.front.Service, "/")
@@ -162,7 +162,7 @@ func (a *agent) follow(ctx context.Context, s *source) error {
 		}
 	}
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		s.heard.tell(err)
+		s.heard.report(err)
 	})
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { signal() }, UpdateFunc: func(any, any) { signal() }, DeleteFunc: func(any) { signal() },
@@ -190,7 +190,7 @@ func (a *agent) follow(ctx context.Context, s *source) error {
 			if !informer.HasSynced() || synced {
 				continue
 			}
-			settled = time.After(0) // there may be none at all
+			settled = time.After(0) // there may be no slices at all
 		case <-changed:
 			settled = time.After(settle)
 		}
@@ -199,7 +199,7 @@ func (a *agent) follow(ctx context.Context, s *source) error {
 			return nil
 		case <-settled:
 		}
-		select { // what came meanwhile is seen now
+		select { // handle what came meanwhile
 		case <-changed:
 		default:
 		}
@@ -217,12 +217,12 @@ func (a *agent) follow(ctx context.Context, s *source) error {
 	}
 }
 
-// gist is an error's text without what differs from one attempt to the next: ports, and names of temporary files.
+// gist is an error's text without the parts that differ between attempts: ports and names of temporary files.
 func gist(err error) string { return digits.ReplaceAllString(err.Error(), "0") }
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// hear says once why the slices cannot be followed, and when they are again.
+// hear logs once why the slices cannot be followed, and when they are followed again.
 func (a *agent) hear(err error) {
 	if err == nil {
 		if a.unfollowed != "" {
@@ -237,7 +237,7 @@ func (a *agent) hear(err error) {
 	}
 }
 
-// missing says once if the Service has nothing that the front could use: its name may be wrong, or that of its port.
+// missing logs once if the Service has nothing that the front could use: its name or its port's name may be wrong.
 func (a *agent) missing(list []*discoveryv1.EndpointSlice) {
 	text := lacking(list, a.front.Service, a.front.PortName)
 	if text != a.lacks && text != "" {

@@ -15,29 +15,29 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/haproxy"
 )
 
-// running changes the servers of a running HAProxy by its socket. A reload would do, too, but leaves the old process
-// with all connections, and it no longer checks the servers: clients of a server that hangs would hang with it.
+// running changes the servers of a running HAProxy over its socket. A reload would also work, but it leaves the old
+// process with all its connections and without checks, so clients of a server that hangs would hang.
 type running struct {
 	front *front.Front
 	admin string // the socket
 	log   func(format string, args ...any)
-	// process is the number of the process that answered last.
+	// process is the number of the process that last answered.
 	process string
-	// unready has the servers that say that they are not ready, and since when. Those that have for longer than leniency
-	// (0: defaultLeniency) lose their connections if others are ready.
+	// unready are the servers that report that they are not ready, with the time since when. After leniency (0 means
+	// defaultLeniency) they lose their connections if other servers are ready.
 	unready  map[string]time.Time
 	leniency time.Duration
 }
 
-// defaultLeniency is shorter than the time after which Kubernetes takes a node for lost whose kubelet cannot renew its
-// Lease: 40 s at least, by default.
+// defaultLeniency is shorter than the time after which Kubernetes considers a node lost whose kubelet cannot renew its
+// Lease: at least 40 s, by default.
 const defaultLeniency = 30 * time.Second
 
 // sight is a server in one of the backends of a running HAProxy.
 type sight struct {
 	sessions int
-	// up servers keep their connections. Those that are ready get new ones, too, unless their weight is 0. Those that are
-	// unready say so.
+	// Servers that are up keep their connections. Those that are ready also get new ones, unless their weight is 0. Those
+	// that are unready report that themselves.
 	up, ready, unready bool
 	maint              bool
 	weight             int
@@ -46,11 +46,11 @@ type sight struct {
 // sights are the servers of a backend, by name.
 type sights map[string]sight
 
-// errOther means that HAProxy runs with another configuration than the front's, or with certificates from before.
+// errOther means that HAProxy runs with another configuration than the front's, or with old certificates.
 var errOther = errors.New("HAProxy runs with another configuration or other certificates")
 
-// apply brings the running HAProxy to the list. While servers that are gone still have connections it has to be called
-// again, later. It does nothing but to return errOther if HAProxy's description is another.
+// apply brings the running HAProxy in line with the list. While removed servers still have connections, it must be
+// called again later. If HAProxy's description differs, it only returns errOther.
 func (h *running) apply(ctx context.Context, servers []front.Server, description string) error {
 	info, err := haproxy.Ask(ctx, h.admin, "show info")
 	if err != nil {
@@ -107,14 +107,14 @@ func (h *running) apply(ctx context.Context, servers []front.Server, description
 	return h.lose(ctx, seen[front.Backend], time.Now())
 }
 
-// bring has a server that is in the list in a backend, with the right weight.
+// bring adds a server of the list to a backend, or sets its weight.
 func (h *running) bring(ctx context.Context, backend string, s front.Server, seen sights) error {
 	id := front.ServerID(s.Address)
 	is, ok := seen[id]
 	switch {
 	case !ok:
 		return h.add(ctx, backend, s)
-	case is.maint: // an agent ended before it was in use, or somebody used the socket
+	case is.maint: // an agent ended before it was in use, or the socket was used by hand
 		h.log("server %s/%s is in maintenance, and is used again", backend, id)
 		return h.do(ctx, "%s", enable(backend, id, s.Draining))
 	case s.Draining && is.weight != 0:
@@ -127,7 +127,7 @@ func (h *running) bring(ctx context.Context, backend string, s front.Server, see
 	return nil
 }
 
-// leave has a server that is no longer in the list drain, and removes it when it has no connections, or is down.
+// leave drains a server that is no longer in the list, and removes it once it has no connections or is down.
 func (h *running) leave(ctx context.Context, id string, seen map[string]sights) error {
 	main, rest := seen[front.Backend][id], seen[front.Unchecked][id]
 	n := main.sessions + rest.sessions
@@ -152,7 +152,8 @@ func (h *running) leave(ctx context.Context, id string, seen map[string]sights) 
 	return nil
 }
 
-// anyReady reports whether any server gets new connections because it is ready, and whether one of the Deployment does.
+// anyReady reports whether any server gets new connections because it is ready, and whether a server of the Deployment
+// does.
 func anyReady(seen sights) (ready, deployment bool) {
 	for id, is := range seen {
 		if is.ready && is.weight > 0 {
@@ -162,8 +163,8 @@ func anyReady(seen sights) (ready, deployment bool) {
 	return ready, deployment
 }
 
-// lose ends the connections to servers that have not been ready for long, while others are. One that shuts down ends
-// them itself. One that has lost its etcd alone does not, and its clients do not leave by themselves.
+// lose closes connections to servers that have not been ready for a while, if others are. A server that shuts down
+// closes its own. A server that has only lost its etcd does not, and its clients do not leave.
 func (h *running) lose(ctx context.Context, seen sights, now time.Time) error {
 	ready, _ := anyReady(seen)
 	if h.unready == nil {
@@ -193,8 +194,8 @@ func (h *running) lose(ctx context.Context, seen sights, now time.Time) error {
 	return nil
 }
 
-// cut ends the connections in the backend without checks that the other one would have ended: to servers that are down,
-// and to static ones when there is one of the Deployment. While no server is ready they stay.
+// cut closes connections in the backend without checks that the other backend would have closed: to servers that are
+// down, and to static ones once the Deployment has a server. While no server is ready, they stay.
 func (h *running) cut(ctx context.Context, seen map[string]sights) error {
 	ready, deployment := anyReady(seen[front.Backend])
 	if !ready {
@@ -212,8 +213,8 @@ func (h *running) cut(ctx context.Context, seen map[string]sights) error {
 	return nil
 }
 
-// add adds a server. With checks it gets connections once it has passed two: HAProxy believes a new one to be up, and
-// would take all clients from the static servers at once.
+// add adds a server. With checks, it gets connections once it has passed two: HAProxy considers a new server up, and
+// would move all clients from the static servers at once.
 func (h *running) add(ctx context.Context, backend string, s front.Server) error {
 	id, line := front.ServerID(s.Address), "weight 0"
 	if backend == front.Backend {
@@ -223,7 +224,7 @@ func (h *running) add(ctx context.Context, backend string, s front.Server) error
 	return h.do(ctx, "add server %s/%s %s %s; %s", backend, id, s.Address, line, enable(backend, id, s.Draining))
 }
 
-// enable are the commands, on one line, by which a server that is in maintenance is checked and gets connections.
+// enable returns the commands, on one line, that start the checks of a server in maintenance and give it connections.
 func enable(backend, id string, draining bool) string {
 	name := backend + "/" + id
 	var commands []string
@@ -240,7 +241,7 @@ func enable(backend, id string, draining bool) string {
 	return strings.Join(commands, "; ")
 }
 
-// use gives connections to a server that has none: as soon as it has passed two checks, if afresh is set.
+// use gives connections to a server without any. With afresh, it waits until the server has passed two checks.
 func (h *running) use(ctx context.Context, backend, id string, afresh bool) error {
 	if afresh && backend == front.Backend {
 		if err := h.do(ctx, "set server %s/%s health down", backend, id); err != nil {
@@ -250,7 +251,7 @@ func (h *running) use(ctx context.Context, backend, id string, afresh bool) erro
 	return h.do(ctx, "set server %s/%s weight 1", backend, id)
 }
 
-// remove removes a server. One that HAProxy still has connections of stays, without new ones, and is removed later.
+// remove removes a server. If HAProxy still has connections to it, it stays without new ones and is removed later.
 func (h *running) remove(ctx context.Context, backend, id string) error {
 	if err := h.do(ctx, "set server %s/%s state maint; shutdown sessions server %[1]s/%[2]s", backend, id); err != nil {
 		return err
@@ -262,7 +263,7 @@ func (h *running) remove(ctx context.Context, backend, id string) error {
 	return err
 }
 
-// stillConnected is in HAProxy's answer to `del server` while the last connections of a server end.
+// stillConnected is in HAProxy's answer to `del server` while the server's last connections end.
 const stillConnected = "still has connections"
 
 // look returns the servers of both backends.
@@ -286,7 +287,7 @@ func (h *running) look(ctx context.Context) (map[string]sights, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("server %s in HAProxy, which must be 2.6 or newer: %w", id, err)
 		}
-		status := row["status"] // also DRAIN, NOLB, and "no check", with connections that go on
+		status := row["status"] // also DRAIN, NOLB, and "no check", whose connections continue
 		maint := strings.HasPrefix(status, "MAINT")
 		backend[id] = sight{sessions: sessions, weight: weight, maint: maint,
 			up: !maint && !strings.HasPrefix(status, "DOWN"), ready: strings.HasPrefix(status, "UP"),
@@ -295,7 +296,7 @@ func (h *running) look(ctx context.Context) (map[string]sights, error) {
 	return seen, nil
 }
 
-// do sends commands, on one line, of which HAProxy answers nothing, or that it has done them.
+// do sends commands on one line. HAProxy must answer nothing, or that it has done them.
 func (h *running) do(ctx context.Context, format string, args ...any) error {
 	command := fmt.Sprintf(format, args...)
 	answer, err := haproxy.Ask(ctx, h.admin, command)
@@ -312,7 +313,7 @@ func (h *running) do(ctx context.Context, format string, args ...any) error {
 	return nil
 }
 
-// reload has HAProxy's master start a process with the file, while the old one keeps its connections.
+// reload makes HAProxy's master start a process with the new file, while the old one keeps its connections.
 func (h *running) reload(ctx context.Context) error {
 	answer, err := haproxy.Ask(ctx, filepath.Join(h.front.RunDir, front.MasterSocket), "reload")
 	if err != nil {
@@ -321,8 +322,8 @@ func (h *running) reload(ctx context.Context) error {
 	return reloaded(string(answer))
 }
 
-// reloaded reads the answer to `reload`. Since 2.7 it begins with Success=0 or 1, and has HAProxy's messages; before,
-// there is none.
+// reloaded parses the answer to `reload`. Since HAProxy 2.7 it starts with Success=0 or 1, followed by messages.
+// Before, it is empty.
 func reloaded(answer string) error {
 	if first, rest, _ := strings.Cut(answer, "\n"); strings.TrimSpace(first) == "Success=0" {
 		return fmt.Errorf("HAProxy does not take its new configuration, and goes on with the old one: %s",

@@ -86,14 +86,14 @@ func TestReload(t *testing.T) {
 		a.noReload = time.Time{}
 		a.tick(t.Context())
 	}
-	if again(); a.said != "" {
-		t.Errorf("nothing has changed: %s", a.said)
+	if again(); a.logged != "" {
+		t.Errorf("nothing has changed: %s", a.logged)
 	}
 
 	authority(t, a.front.CA)
 	again()
-	if strings.Contains(a.said, "reload:") {
-		t.Error(a.said)
+	if strings.Contains(a.logged, "reload:") {
+		t.Error(a.logged)
 	}
 	a.info(t, "description: "+a.front.Description(a.certificates))
 
@@ -118,7 +118,7 @@ func (a *agent) settled(t *testing.T) {
 		if _, err := haproxy.Ask(t.Context(), filepath.Join(a.dir, front.MasterSocket), "show proc"); err != nil {
 			return err.Error()
 		}
-		return a.said
+		return a.logged
 	}); err != nil {
 		t.Error(err)
 	}
@@ -170,8 +170,8 @@ func TestHalfAdded(t *testing.T) {
 	if seen, err = a.haproxy.look(t.Context()); err != nil || seen[front.Backend][id].maint || seen[front.Backend][id].weight != 1 || seen[front.Backend][id].up {
 		t.Errorf("%+v, %v: want it with weight 1, and down until it is checked", seen, err)
 	}
-	if a.said != "" {
-		t.Error(a.said)
+	if a.logged != "" {
+		t.Error(a.logged)
 	}
 }
 

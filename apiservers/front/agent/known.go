@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front"
 )
 
-// known is the last list of servers. It is on disk, so that an agent that starts while no API server answers has it.
+// known is the last list of servers. It is on disk for an agent that starts while no API server answers.
 type known struct {
 	Servers []front.Server `json:"servers"`
 }
@@ -42,8 +42,8 @@ func writeKnown(dir string, servers []front.Server) error {
 	return err
 }
 
-// replace writes a file in one step: readers see the old text or the new one, also after a power failure. It reports
-// whether the text is another than before.
+// replace writes a file atomically: readers see the old text or the new one, even after a power failure. It reports
+// whether the text has changed.
 func replace(path string, text []byte) (changed bool, err error) {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(text) {
 		return false, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/rota-dev/rota/apiservers/front"
 )
 
-// Reach asks each static API server for /readyz as the proxy will, and says what is wrong with those that do not answer
-// that they are ready, or are at the front itself. It reads the front's certificates on this machine. It takes at most
-// limit for each server.
+// Reach sends each static API server a GET /readyz, as the proxy will, and returns an error for those that do not
+// answer that they are ready, or that are the front itself. It reads the front's certificates on this machine. It takes
+// at most limit for each server.
 func Reach(ctx context.Context, f *front.Front, limit time.Duration) error {
 	if err := f.Circle(ownAddresses()); err != nil {
 		return err
@@ -35,7 +35,7 @@ func Reach(ctx context.Context, f *front.Front, limit time.Duration) error {
 	return nil
 }
 
-// checkConfig is the TLS of the proxy's checks.
+// checkConfig is the TLS configuration of the proxy's checks.
 func checkConfig(f *front.Front) (*tls.Config, error) {
 	text, err := os.ReadFile(f.CA)
 	if err != nil {
@@ -78,7 +78,7 @@ func ready(ctx context.Context, client *http.Client, address string) error {
 	return nil
 }
 
-// failing returns the lines of a health report that tell of failures, on one line.
+// failing returns the lines of a health report that report failures, on one line.
 func failing(report string) string {
 	var bad []string
 	for line := range strings.Lines(report) {

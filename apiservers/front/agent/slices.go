@@ -11,11 +11,11 @@ import (
 	"github.com/rota-dev/rota/apiservers/front"
 )
 
-// serversOf returns the servers of EndpointSlices: of each endpoint its first address, with the port of that name.
-// Those that terminate or are not ready drain.
+// serversOf returns the servers in EndpointSlices: the first address of each endpoint, with the port of the given name.
+// Servers that terminate or are not ready drain.
 //
-// If none is ready, those that do not terminate stay in use: after an outage all are reported as not ready, because
-// nobody could report otherwise. The proxy checks each server itself, and soon knows better.
+// If none is ready, those that do not terminate stay in use: after an outage all are reported as not ready, because no
+// API server was there to report otherwise. The proxy checks each server itself and soon finds out.
 func serversOf(slices []*discoveryv1.EndpointSlice, port string) []front.Server {
 	var servers []front.Server
 	var leaving []bool
@@ -50,7 +50,7 @@ func serversOf(slices []*discoveryv1.EndpointSlice, port string) []front.Server 
 	return servers
 }
 
-// lacking says why there cannot be any server in the slices of a service, or "".
+// lacking returns why the slices of a service cannot contain a server, or "".
 func lacking(slices []*discoveryv1.EndpointSlice, service, port string) string {
 	if len(slices) == 0 {
 		return fmt.Sprintf("service %s has no EndpointSlice: there is no such service, or it has no selector. Correct "+
@@ -72,7 +72,7 @@ func lacking(slices []*discoveryv1.EndpointSlice, service, port string) string {
 		strings.Join(names, ", "), front.FrontFile)
 }
 
-// portOf returns the port of that name, or the only one if that has no name.
+// portOf returns the port with the given name, or the only port if it has no name.
 func portOf(s *discoveryv1.EndpointSlice, name string) (uint16, bool) {
 	for _, p := range s.Ports {
 		if number := ptr.Deref(p.Port, 0); ptr.Deref(p.Name, "") == name && number > 0 && number < 1<<16 {

@@ -144,8 +144,8 @@ func TestNotReady(t *testing.T) {
 	static, one, two := serve(t, "10.0.4.9:6443", pair), serve(t, "10.0.4.1:6443", pair), serve(t, "10.0.4.2:6443", pair)
 	tick := func() {
 		t.Helper()
-		if a.tick(t.Context()); a.said != "" {
-			t.Error(a.said)
+		if a.tick(t.Context()); a.logged != "" {
+			t.Error(a.logged)
 		}
 	}
 	// are waits until HAProxy says of a server what it should.

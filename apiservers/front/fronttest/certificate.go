@@ -1,4 +1,4 @@
-// Package fronttest has what the tests of proxies share.
+// Package fronttest contains helpers for tests of proxies.
 package fronttest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// Certificate makes a certificate for a server of that name, and its key, both in PEM. The certificate comes with its
-// authority.
+// Certificate creates a certificate and its key for a server with the given name, both in PEM. The certificate comes
+// with its authority.
 func Certificate(t testing.TB, name string) (chain, key []byte) {
 	t.Helper()
 	chain, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/haproxy"
 )
 
-// HAProxy returns the path of HAProxy. Where there is none it skips the test, and says so.
+// HAProxy returns the path of HAProxy. Without HAProxy it skips the test with a message.
 func HAProxy(t testing.TB) string {
 	t.Helper()
 	path, err := haproxy.Find()
@@ -18,7 +18,7 @@ func HAProxy(t testing.TB) string {
 	return path
 }
 
-// Skip skips a test, and says why also without -v, so that nobody takes it for passed.
+// Skip skips a test. It prints the reason even without -v, so that the test is not mistaken for a passed one.
 func Skip(t testing.TB, why string) {
 	t.Helper()
 	text := fmt.Sprintf("SKIPPED: %s: %s", t.Name(), why)

@@ -1,4 +1,4 @@
-// Package haproxy finds HAProxy on this machine, and talks to one that runs.
+// Package haproxy finds HAProxy on this machine, and talks to a running one.
 package haproxy
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrMissing is the error of a machine without HAProxy.
+// ErrMissing is returned on a machine without HAProxy.
 var ErrMissing = errors.New("there is no haproxy: install it, for example with apt-get install haproxy")
 
-// Find returns HAProxy's path. It also looks where distributions put it, outside users' paths.
+// Find returns HAProxy's path. It also looks in folders of distributions that are outside users' paths.
 func Find() (string, error) {
 	for _, name := range []string{"haproxy", "/usr/sbin/haproxy"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -29,7 +29,7 @@ const (
 	askLimit  = 2 * time.Second
 )
 
-// Ask sends one command to a socket of HAProxy, and returns the answer. It takes 2 s at most.
+// Ask sends a command to a socket of HAProxy, and returns the answer. It takes at most 2 s.
 func Ask(ctx context.Context, socket, command string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -39,7 +39,7 @@ func Ask(ctx context.Context, socket, command string) ([]byte, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	defer conn.Close() //nolint:errcheck // all has been read
+	defer conn.Close() //nolint:errcheck // everything was read
 	if _, err := io.WriteString(conn, command+"\n"); err != nil {
 		return nil, fmt.Errorf("HAProxy does not take `%s`: %w", command, err)
 	}

@@ -1,5 +1,5 @@
-// Package access decides who may take keys from a dispatcher: bearer tokens are reviewed by the API server, permissions
-// are those of its authorizer, and each user has a rate and a number of requests.
+// Package access decides which users may take keys from a dispatcher: the API server reviews bearer tokens, its
+// authorizer decides about permissions, and each user has limits on the rate and the number of requests.
 package access
 
 import (
@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// User is who sent a request.
+// User is the sender of a request.
 type User struct {
 	Name, UID string
 	Groups    []string
@@ -37,39 +37,39 @@ type User struct {
 // Error refuses a request. Problem is one of the constants wire.Problem….
 type Error struct {
 	Problem, Detail string
-	// RetryAfter is when to try again; 0: it does not help.
+	// RetryAfter is when to try again, or 0 if that does not help.
 	RetryAfter time.Duration
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Problem + ": " + e.Detail }
 
-// Options say whom a Guard lets in.
+// Options configure a Guard.
 type Options struct {
-	// Audience is what tokens must be for. It must be there.
+	// Audience is the audience that tokens must have. It is required.
 	Audience string
 	Limits   Limits
-	// Logger gets what operators should know. Default: slog.Default.
+	// Logger gets messages for operators. Default: slog.Default.
 	Logger logr.Logger
 }
 
-// Limits bound what users can do to the dispatcher and to the API server. Fields that are 0 have their defaults.
+// Limits bound the load that users can cause for the dispatcher and the API server. Zero fields have their defaults.
 type Limits struct {
-	// Rate is how many requests a second each user may send; default 1,000. Burst is how many at once; default 2 * Rate.
+	// Rate is how many requests each user may send per second. Default 1,000. Burst is how many at once. Default 2 * Rate.
 	Rate  float64
 	Burst int
-	// UnderWay is how many requests of each user may be under way, polls and streams included; default 5,000. Total is how
-	// many of all users; default 20,000.
+	// UnderWay is how many requests each user may have in flight, including polls and streams. Default 5,000. Total is the
+	// limit for all users. Default 20,000.
 	UnderWay, Total int
-	// Reviews is how many new tokens the API server is asked about, each second; default 50. As many again may come from
-	// addresses from which valid ones have come.
+	// Reviews is how many new tokens per second the API server is asked to review. Default 50. As many again may come from
+	// addresses that have sent valid tokens.
 	Reviews float64
 }
 
 const (
-	// remembered is how many tokens, decisions and addresses of each sort are kept.
+	// remembered is the size of each cache: of tokens, decisions and addresses.
 	remembered = 16384
-	// reviewTimeout bounds a question to the API server.
+	// reviewTimeout bounds a request to the API server.
 	reviewTimeout = 10 * time.Second
 	// retrySoon is when to try again if the API server did not answer.
 	retrySoon = 2 * time.Second
@@ -83,10 +83,10 @@ func (l *Limits) setDefaults() {
 	l.Reviews = cmp.Or(l.Reviews, 50)
 }
 
-// Validate returns an error that names the field and says what is wrong, or nil. Fields may be 0.
+// Validate returns an error that names the field and the problem. Fields may be 0.
 func (l Limits) Validate() error {
 	l.setDefaults()
-	switch { // NaN is refused, too
+	switch { // also refuses NaN
 	case !(l.Rate > 0 && l.Rate <= 1e6):
 		return fmt.Errorf("rate %v: must be above 0, and at most 1,000,000 requests a second", l.Rate)
 	case l.Burst < 1:
@@ -101,7 +101,7 @@ func (l Limits) Validate() error {
 	return nil
 }
 
-// Guard decides who may do what. Its methods may be called concurrently. What it remembers is bounded.
+// Guard authenticates and authorizes users. Its methods may be called concurrently. Its memory is bounded.
 type Guard struct {
 	o       Options
 	client  kubernetes.Interface
@@ -112,7 +112,7 @@ type Guard struct {
 	known     *cache.LRUExpireCache
 	rejected  *cache.LRUExpireCache
 	unknown   *rate.Limiter // of reviews of new tokens
-	renewed   *rate.Limiter // of those from addresses from which valid ones have come
+	renewed   *rate.Limiter // of reviews for addresses that have sent valid tokens
 	addresses *cache.LRUExpireCache
 	flights   singleflight.Group
 	quiet     rate.Sometimes // of logs about an API server that does not answer
@@ -126,7 +126,7 @@ type Guard struct {
 	swept time.Time
 }
 
-// New makes a Guard that asks the API server of cfg.
+// New returns a Guard that asks the API server of cfg.
 func New(cfg *rest.Config, o Options) (*Guard, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil // the guard has its own limits
@@ -181,7 +181,7 @@ func newReviews() *prometheus.CounterVec {
 	}, []string{"review", "outcome"})
 }
 
-// Metrics returns the metrics of a Guard that has done nothing.
+// Metrics returns the metrics of a new Guard.
 func Metrics() prometheus.Collector { return newReviews() }
 
 // Values of the labels of rota_dispatch_reviews_total.
@@ -194,10 +194,10 @@ const (
 // Collector returns the Guard's metrics.
 func (g *Guard) Collector() prometheus.Collector { return g.reviews }
 
-// Audience is what tokens must be for.
+// Audience is the audience that tokens must have.
 func (g *Guard) Audience() string { return g.o.Audience }
 
-// Self asks the API server who this process is.
+// Self asks the API server for the user name of this process.
 func (g *Guard) Self(ctx context.Context) (username string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

@@ -17,20 +17,20 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// Verb is what workers may do with the objects of a kind.
+// Verb is the verb that workers need for the resources of a kind.
 const Verb = "take"
 
 const (
-	// allowedTTL is how long a permission is not asked about again, so how late it is noticed that it was taken back.
+	// allowedTTL is how long a permission is cached, and so how late its removal is noticed.
 	allowedTTL = time.Minute
-	// deniedTTL is how late a permission that was granted is noticed.
+	// deniedTTL is how long a missing permission is cached, and so how late a grant is noticed.
 	deniedTTL = 5 * time.Second
-	// resourceTTL is how long the resource of a kind is not looked up again, and missingTTL how long a failure lasts.
+	// resourceTTL is how long the resource of a kind is cached, and missingTTL how long a failed lookup is.
 	resourceTTL, missingTTL = 10 * time.Minute, 2 * time.Second
 )
 
-// Authorize asks whether a user may take keys of a kind in namespaces; none: in all. The error is an *Error:
-// wire.ProblemForbidden with a detail that says what to add to the user's rules, or wire.ProblemUnavailable.
+// Authorize checks whether a user may take keys of a kind in the given namespaces, or in all if there are none. The
+// error is an *Error: wire.ProblemForbidden with a detail that contains the missing rule, or wire.ProblemUnavailable.
 func (g *Guard) Authorize(ctx context.Context, u User, kind schema.GroupKind, namespaces []string) error {
 	resource, err := g.Resource(kind)
 	if err != nil {
@@ -84,7 +84,7 @@ func (g *Guard) authorize(ctx context.Context, u User, resource schema.GroupReso
 	}
 }
 
-// decision returns what is remembered as an error: a detail, or nothing.
+// decision returns a cached decision as an error: a detail, or nothing.
 func decision(v any) error {
 	if detail, _ := v.(string); detail != "" {
 		return &Error{Problem: wire.ProblemForbidden, Detail: detail}
@@ -92,7 +92,7 @@ func decision(v any) error {
 	return nil
 }
 
-// reviewAccess asks the API server. It returns a detail, empty if the user may, and remembers it.
+// reviewAccess asks the API server and caches the answer: a detail, or nothing if the user may.
 func (g *Guard) reviewAccess(key string, spec authorizationv1.SubjectAccessReviewSpec) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reviewTimeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (g *Guard) Resource(kind schema.GroupKind) (schema.GroupResource, error) {
 func (g *Guard) lookUp(kind schema.GroupKind) (schema.GroupResource, error) {
 	m, err := g.mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
-		g.mapper.Reset() // it may be installed by now
+		g.mapper.Reset() // it may have been installed
 		m, err = g.mapper.RESTMapping(kind)
 	}
 	if err == nil {

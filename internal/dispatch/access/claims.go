@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// claims are what a JSON Web Token says of itself (RFC 7519). Nobody has verified them: they decide which limit a token
-// counts against, and when it is asked about again, and never that it is accepted.
+// claims are the claims in a JSON Web Token (RFC 7519). They are not verified. They only decide which limit a token
+// counts against and when it is reviewed again, never whether it is accepted.
 type claims struct {
 	Audience audiences `json:"aud"`
-	Expires  float64   `json:"exp"` // seconds since 1970; 0: it does not say
+	Expires  float64   `json:"exp"` // Unix seconds; 0 if missing
 }
 
-// audiences is one text, or a list of them.
+// audiences is one audience, or a list.
 type audiences []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -29,7 +29,7 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// claimsOf reads those of a token. They are empty if it is no JSON Web Token.
+// claimsOf returns a token's claims. They are empty if it is not a JSON Web Token.
 func claimsOf(token string) (c claims) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -42,7 +42,7 @@ func claimsOf(token string) (c claims) {
 	return c
 }
 
-// expires is when the token does; zero: it does not say.
+// expires is when the token expires, or zero if that is unknown.
 func (c claims) expires() time.Time {
 	if c.Expires <= 0 || c.Expires > math.MaxInt32*100 {
 		return time.Time{}
@@ -50,10 +50,10 @@ func (c claims) expires() time.Time {
 	return time.Unix(int64(c.Expires), 0)
 }
 
-// clocksDiffer bounds how far this machine's clock may be from that of the API server.
+// clocksDiffer bounds the difference between this machine's clock and the API server's.
 const clocksDiffer = time.Minute
 
-// looksValid says whether a token is, by what it says of itself: for the audience, and not expired.
+// looksValid reports whether a token claims to be for the audience and not expired.
 func looksValid(token, audience string, now time.Time) bool {
 	c := claimsOf(token)
 	end := c.expires()

@@ -10,17 +10,17 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// usage is what a user does now.
+// usage is a user's current load.
 type usage struct {
 	limiter  *rate.Limiter
 	underWay int
 }
 
-// maxUsers is how many users are counted at a time.
+// maxUsers is how many users are tracked at a time.
 const maxUsers = 10_000
 
-// Admit counts a request of a user. Call release when it has ended; calling it again does nothing. The error is an
-// *Error with wire.ProblemTooMany, or with wire.ProblemUnavailable if the limit of all users is reached.
+// Admit counts a request of a user. Call release when it has ended. Further calls of release do nothing. The error is
+// an *Error with wire.ProblemTooMany, or with wire.ProblemUnavailable if the limit for all users is reached.
 func (g *Guard) Admit(u User) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,8 +66,8 @@ func busy() *Error {
 	}
 }
 
-// sweep forgets users that have nothing under way and their full burst again: those are as users that never came. It
-// is done once a second at most. g.mu is held.
+// sweep drops users that have nothing in flight and their full burst again, since they are like new users. It runs at
+// most once a second. g.mu is held.
 func (g *Guard) sweep(now time.Time) {
 	if now.Sub(g.swept) < time.Second {
 		return

@@ -22,38 +22,38 @@ import (
 )
 
 const (
-	// tokenTTL is how long a valid token is accepted without asking again, so how late a revocation is noticed. After half
-	// of it the API server is asked beside a request, which does not wait. So a token in use is reviewed once a minute,
-	// and a revocation noticed then.
+	// tokenTTL is how long a valid token is accepted without another review, and so the latest that a revocation is
+	// noticed. After half of that time the next request starts a review without waiting for it. So a token in use is
+	// reviewed once a minute, and a revocation is noticed then.
 	tokenTTL = 2 * time.Minute
-	// knownFor is how long a token that was valid is asked about outside the limit of new ones.
+	// knownFor is how long a token that was valid is reviewed outside the limit for new ones.
 	knownFor = 10 * time.Minute
-	// rejectedTTL is how long a token that is not valid is refused without asking.
+	// rejectedTTL is how long an invalid token is refused without another review.
 	rejectedTTL = 10 * time.Second
 	// maxToken is the longest token, in bytes.
 	maxToken = 16 << 10
 	// sourceFor is how long an address is remembered.
 	sourceFor = 10 * time.Minute
-	// addressRate is how many tokens that are not valid may come from one address each second.
+	// addressRate is how many invalid tokens per second one address may send.
 	addressRate, addressBurst = 5, 50
 )
 
-// session is a token that is valid.
+// session is the result of a review of a valid token.
 type session struct {
 	user     User
 	reviewed time.Time
-	expires  time.Time // as the token says; zero: it does not
+	expires  time.Time // as claimed by the token; zero if unknown
 }
 
-// mayHaveEnded says that the token has expired since it was reviewed, by this machine's clock. That of the API server
-// decides.
+// mayHaveEnded reports whether the token has expired since it was reviewed, by this machine's clock. The API server's
+// clock decides.
 func (s *session) mayHaveEnded(now time.Time) bool {
 	return !s.expires.IsZero() && s.reviewed.Before(s.expires) && !now.Before(s.expires)
 }
 
-// Authenticate returns who sent the request, by its bearer token. The error is an *Error: wire.ProblemUnauthenticated,
-// wire.ProblemTooMany from addresses that keep sending tokens that are not valid, or wire.ProblemUnavailable if the API
-// server cannot be asked.
+// Authenticate returns the sender of the request, by its bearer token. The error is an *Error:
+// wire.ProblemUnauthenticated, wire.ProblemTooMany for addresses that keep sending invalid tokens, or
+// wire.ProblemUnavailable if the API server cannot be asked.
 func (g *Guard) Authenticate(r *http.Request) (User, error) {
 	token, problem := g.bearer(r)
 	if problem != nil {
@@ -80,21 +80,21 @@ func (g *Guard) Authenticate(r *http.Request) (User, error) {
 	return g.askNew(r, key, token)
 }
 
-// source is an address that requests come from.
+// source is an address that sends requests.
 type source struct {
 	host string
-	// failures are of tokens that are not valid, and likely of those that looked as if they were.
+	// failures limits invalid tokens, and likely the invalid tokens that looked valid.
 	failures, likely *rate.Limiter
-	valid            atomic.Bool // a valid token has come from it
+	valid            atomic.Bool // it has sent a valid token
 }
 
-// known notes that a valid token came from the address.
+// known records that the address has sent a valid token.
 func (s *source) known(g *Guard) {
 	s.valid.Store(true)
 	g.addresses.Add(s.host, s, sourceFor)
 }
 
-// address returns where a request comes from.
+// address returns the source of a request.
 func (g *Guard) address(r *http.Request) *source {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -113,10 +113,10 @@ func (g *Guard) address(r *http.Request) *source {
 	return s
 }
 
-// askNew asks about a token that has not been valid yet. Such questions are limited, overall and by address. Addresses
-// from which valid tokens have come have a limit of their own: those whose tokens are renewed do not queue behind a
-// flood. So have tokens that look valid: what is random, expired, or for somebody else does not keep these out, where
-// all requests come from the address of a proxy.
+// askNew has a token reviewed that has not been valid yet. Such reviews are limited, overall and by address. Addresses
+// that have sent valid tokens have a separate limit, so that renewed tokens do not queue behind a flood. Tokens that
+// look valid also have a separate limit per address. So tokens that are random, expired, or for another audience do not
+// crowd these out where all requests come from the address of a proxy.
 func (g *Guard) askNew(r *http.Request, key, token string) (User, error) {
 	from := g.address(r)
 	now := time.Now()
@@ -148,7 +148,7 @@ func (g *Guard) askNew(r *http.Request, key, token string) (User, error) {
 	case err == nil:
 		from.known(g)
 	case errors.As(err, &refused) && refused.Problem == wire.ProblemUnauthenticated:
-		failures.Reserve() // only tokens that are not valid count, and those that were asked about meanwhile, too
+		failures.Reserve() // only invalid tokens count, including those reviewed meanwhile
 	}
 	return user, err
 }
@@ -182,14 +182,14 @@ func notOfToken(c rune) bool {
 	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~+/=", c))
 }
 
-// fingerprint is what a token is remembered by. The token itself is not kept.
+// fingerprint identifies a token in the caches. The token itself is not kept.
 func (g *Guard) fingerprint(token string) string {
 	mac := hmac.New(sha256.New, g.secret)
 	mac.Write([]byte(token))
 	return string(mac.Sum(nil))
 }
 
-// ask asks about a token, once for all requests with it.
+// ask has a token reviewed, once for all concurrent requests with it.
 func (g *Guard) ask(ctx context.Context, key, token string) (User, error) {
 	answer := g.flights.DoChan(key, func() (any, error) { return g.review(key, token) })
 	select {
@@ -203,7 +203,7 @@ func (g *Guard) ask(ctx context.Context, key, token string) (User, error) {
 	}
 }
 
-// review asks the API server about a token, and remembers the answer.
+// review asks the API server about a token, and caches the answer.
 func (g *Guard) review(key, token string) (User, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), reviewTimeout)
 	defer cancel()
@@ -238,7 +238,7 @@ func (g *Guard) review(key, token string) (User, error) {
 	return user, nil
 }
 
-// flaw says why a token is not accepted, or "".
+// flaw returns why a token is not accepted, or "".
 func (g *Guard) flaw(s authenticationv1.TokenReviewStatus) string {
 	switch {
 	case !s.Authenticated && s.Error != "":
@@ -246,7 +246,7 @@ func (g *Guard) flaw(s authenticationv1.TokenReviewStatus) string {
 	case !s.Authenticated:
 		return fmt.Sprintf("the token is not valid for the audience %q", g.o.Audience)
 	case !slices.Contains(s.Audiences, g.o.Audience):
-		// An authenticator that knows nothing of audiences accepts any token.
+		// An authenticator that ignores audiences accepts any token.
 		return fmt.Sprintf("the API server does not confirm that the token is for the audience %q", g.o.Audience)
 	case s.User.Username == "":
 		return "the API server does not say whose token it is"
@@ -254,7 +254,7 @@ func (g *Guard) flaw(s authenticationv1.TokenReviewStatus) string {
 	return ""
 }
 
-// cut shortens what the API server says, since it is kept.
+// cut shortens a message of the API server, since it is cached.
 func cut(text string) string {
 	const most = 300
 	if len(text) > most {

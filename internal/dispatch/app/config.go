@@ -1,5 +1,5 @@
-// Package app runs one dispatcher of a tier: it reads the configuration of `rota dispatch`, and puts a member of the
-// rota, its queue, and the servers in front of it together.
+// Package app runs one dispatcher of a tier: it reads the configuration of `rota dispatch`, and combines a member of
+// the rota, its queue, and its servers.
 package app
 
 import (
@@ -30,75 +30,75 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Config is the file that `rota dispatch --config` reads. All dispatchers of a tier have the same one. docs/dispatch.md
+// Config is the file that `rota dispatch --config` reads. All dispatchers of a tier use the same file. docs/dispatch.md
 // describes it for operators.
 type Config struct {
-	// Name names the tier, and its rota: the ConfigMap of that name has the rota's table. A DNS label. It must be there.
+	// Name names the tier and its rota: the ConfigMap with this name holds the rota's table. It must be a DNS label.
+	// Required.
 	Name string `yaml:"name"`
-	// Namespace is where the ConfigMap and the Leases are. Default: POD_NAMESPACE, or the Pod's own namespace.
+	// Namespace is the namespace of the ConfigMap and the Leases. Default: POD_NAMESPACE, or the Pod's own namespace.
 	Namespace string `yaml:"namespace"`
-	// Kinds are those whose keys are handed out. At least one.
+	// Kinds are the kinds of the keys that are handed out. At least one is required.
 	Kinds []Kind `yaml:"kinds"`
-	// Delivery is how the objects of its slots reach a dispatcher. Filter is the only one, and the default.
+	// Delivery is how objects reach the dispatcher that owns their slot. Filter is the only value, and the default.
 	Delivery string `yaml:"delivery"`
 	// Slots is the number of slots, a power of two up to 4096. Default 256. It cannot be changed while there is a table.
 	Slots int `yaml:"slots"`
-	// Key is what of an object is hashed: Name, the default, or Namespace. It cannot be changed while there is a table.
+	// Key is the part of an object's name that is hashed: Name, the default, or Namespace. It cannot be changed while
+	// there is a table.
 	Key string `yaml:"key"`
 
-	// RememberNames has each dispatcher remember the names of the objects in its slots, and late deletions in those of
-	// others. So workers are told of deletions also when a watch was interrupted for too long, and of those of a
-	// dispatcher that dies while others live. It takes 12 bytes for each object of its slots beside its name.
+	// RememberNames makes each dispatcher remember the names of the objects in its slots, and recent deletions in other
+	// dispatchers' slots. Workers then also get deletions that happened while a watch was interrupted for too long, and
+	// deletions of a dispatcher that dies while others live. For each object in its slots it takes the name and 12 bytes.
 	RememberNames bool `yaml:"rememberNames"`
-	// Resync is how often the keys of all objects are handed out although nothing is known to have changed. Default:
-	// never.
+	// Resync is how often all keys are handed out even without a known change. Default: never.
 	Resync Duration `yaml:"resync"`
 
-	// LeaseDuration and the next four are those of rota.Options, with the same defaults: 15s, and what follows from it.
+	// LeaseDuration and the next four fields are the fields of rota.Options, with the same defaults, derived from 15s.
 	LeaseDuration Duration `yaml:"leaseDuration"`
 	RenewDeadline Duration `yaml:"renewDeadline"`
 	RetryPeriod   Duration `yaml:"retryPeriod"`
 	WriteTimeout  Duration `yaml:"writeTimeout"`
 	FenceDelay    Duration `yaml:"fenceDelay"`
-	// LeaveTimeout bounds a graceful leave: how long takes may go on when the dispatcher is to end. Keep it below
-	// terminationGracePeriodSeconds. Default: Takes.DrainLimit and 15 s.
+	// LeaveTimeout bounds a graceful leave: how long takes may continue when the dispatcher has to end. Keep it below
+	// terminationGracePeriodSeconds. Default: Takes.DrainLimit plus 15 s.
 	LeaveTimeout Duration `yaml:"leaveTimeout"`
 
 	Takes  Takes  `yaml:"takes"`
 	Server Server `yaml:"server"`
-	// Audience is what the tokens of workers and dispatchers must be for. Default rota.dev/dispatch.
+	// Audience is the audience that tokens of workers and dispatchers must have. Default rota.dev/dispatch.
 	Audience string `yaml:"audience"`
-	// TokenFile has this dispatcher's own token for Audience, which it shows to the other dispatchers. It is that of a
-	// projected volume, and of the ServiceAccount as which the dispatcher talks to the API server. It must be there.
+	// TokenFile is a file with this dispatcher's own token for Audience, which it shows to other dispatchers. Use a
+	// projected volume of the ServiceAccount that the dispatcher also uses for the API server. Required.
 	TokenFile string `yaml:"tokenFile"`
 	Limits    Limits `yaml:"limits"`
-	// Metrics is where /metrics, /healthz and /readyz are served, over plain HTTP. Default ":8080".
+	// Metrics is the address of /metrics, /healthz and /readyz, over plain HTTP. Default ":8080".
 	Metrics string `yaml:"metrics"`
 }
 
-// Kind says whose keys are handed out.
+// Kind configures a kind whose keys are handed out.
 type Kind struct {
 	// Kind is KIND.GROUP, or KIND in the core group.
 	Kind string `yaml:"kind"`
-	// Namespaces are those of the objects. Default: all.
+	// Namespaces are the objects' namespaces. Default: all.
 	Namespaces []string `yaml:"namespaces"`
-	// Selector is a label selector. Default: all objects. Workers are told that an object is gone when the selector does
-	// not match its labels any more.
+	// Selector is a label selector. Default: all objects. An object whose labels no longer match is handed out as gone.
 	Selector string `yaml:"selector"`
-	// Owns are kinds of children, as Kind is written: when one changes, the key of the object that controls it is handed
-	// out, as with Owns of controller-runtime. It cannot be used with Selector.
+	// Owns are kinds of children, in the form of Kind. When a child changes, the key of the object that controls it is
+	// handed out, as with Owns of controller-runtime. It cannot be used with Selector.
 	Owns []string `yaml:"owns"`
-	// MaxTaken is how many keys of the kind each dispatcher hands out at a time, as MaxConcurrentReconciles of
-	// controller-runtime is for each replica. Default: as many as workers ask for.
+	// MaxTaken is how many keys of the kind each dispatcher hands out at a time, like MaxConcurrentReconciles of
+	// controller-runtime for each replica. Default: as many as workers ask for.
 	MaxTaken int `yaml:"maxTaken"`
 }
 
-// Takes bound the takes of workers, as queue.Config.
+// Takes configures the takes of workers, like queue.Config.
 type Takes struct {
-	// Length is how long a take lasts if the worker does not say. Default 30s.
+	// Length is how long a take lasts if the worker does not ask for a length. Default 30s.
 	Length Duration `yaml:"length"`
-	// MinLength is the shortest that a take can be, and MaxLength the longest that a worker may ask for, each time.
-	// Defaults 1s and 10m.
+	// MinLength is the shortest length of a take, and MaxLength the longest that a worker may ask for at a time. Defaults
+	// 1s and 10m.
 	MinLength Duration `yaml:"minLength"`
 	MaxLength Duration `yaml:"maxLength"`
 	// BaseDelay is the delay after a key's first failure. It doubles with each, up to MaxDelay. Defaults 5ms and 1000s.
@@ -106,49 +106,50 @@ type Takes struct {
 	MaxDelay  Duration `yaml:"maxDelay"`
 	// Patience is how long a key waits for the worker that it prefers. Default 1s.
 	Patience Duration `yaml:"patience"`
-	// DrainLimit is how long takes may be extended once their slot is to go to another dispatcher. Default 1m.
+	// DrainLimit is how long takes may be extended once their slot is about to move to another dispatcher. Default 1m.
 	DrainLimit Duration `yaml:"drainLimit"`
 }
 
-// Server says where and how workers are served.
+// Server configures the server for workers.
 type Server struct {
 	// Listen is the address to listen on. Default ":8443".
 	Listen string `yaml:"listen"`
 	// Advertise is the URL at which other dispatchers reach this one. Default: https, POD_IP, and the port of Listen.
 	Advertise string `yaml:"advertise"`
 	TLS       TLS    `yaml:"tls"`
-	// Insecure serves plain HTTP: something in front of the dispatcher must encrypt, since requests have tokens in them.
+	// Insecure serves plain HTTP. A proxy in front of the dispatcher must then encrypt, since requests contain tokens.
 	Insecure bool `yaml:"insecure"`
 }
 
-// TLS names files, which are read again when they change.
+// TLS names files, which are reread when they change.
 type TLS struct {
-	// CertFile and KeyFile have the certificate and its key, in PEM.
+	// CertFile and KeyFile contain the certificate and its key in PEM.
 	CertFile string `yaml:"certFile"`
 	KeyFile  string `yaml:"keyFile"`
-	// CAFile has the authorities by which certificates of other dispatchers are verified. Default: the system's.
+	// CAFile contains the authorities that sign other dispatchers' certificates. Default: the system's.
 	CAFile string `yaml:"caFile"`
-	// ServerName is a name that the certificates of all dispatchers have, as NAME.NAMESPACE.svc of their Service. Default:
-	// the host of the URL, which the certificate must then name.
+	// ServerName is a name in the certificates of all dispatchers, such as NAME.NAMESPACE.svc of their Service. Default:
+	// the host of the URL, which the certificate must then contain.
 	ServerName string `yaml:"serverName"`
 }
 
-// Limits bound what clients may do, as access.Limits.
+// Limits bound the load that clients can cause, like access.Limits.
 type Limits struct {
-	// Rate is how many requests a second each user may send, and Burst how many at once. Defaults 1000 and 2 * Rate.
+	// Rate is how many requests per second each user may send, and Burst how many at once. Defaults 1000 and 2 * Rate.
 	Rate  float64 `yaml:"rate"`
 	Burst int     `yaml:"burst"`
-	// UnderWay is how many requests of each user may be under way, and Total how many of all. Defaults 5000 and 20000.
+	// UnderWay is how many requests each user may have in flight, and Total the limit for all users. Defaults 5000 and
+	// 20000.
 	UnderWay int `yaml:"underWay"`
 	Total    int `yaml:"total"`
-	// Reviews is how many new tokens a second the API server is asked about. Default 50.
+	// Reviews is how many new tokens per second the API server is asked to review. Default 50.
 	Reviews float64 `yaml:"reviews"`
-	// Connections is how many connections there may be; a tenth of them from one address before it has shown a valid
+	// Connections is the limit of open connections. One address may have a tenth of them before it has shown a valid
 	// token. Default 10000.
 	Connections int `yaml:"connections"`
 }
 
-// Duration is a time with its unit, as "30s".
+// Duration is a duration with its unit, for example "30s".
 type Duration time.Duration
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -162,7 +163,7 @@ func (d *Duration) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// Load reads a file. Errors name it.
+// Load reads a file. Errors name the file.
 func Load(path string) (*Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -175,7 +176,7 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-// Parse reads the text of a configuration. It refuses fields that it does not know. Check it afterwards.
+// Parse reads the text of a configuration. It refuses unknown fields. Call Check afterwards.
 func Parse(text []byte) (*Config, error) {
 	c := &Config{}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -196,7 +197,7 @@ func Parse(text []byte) (*Config, error) {
 	return c, nil
 }
 
-// Check sets defaults, and returns all that is wrong. It reads no files.
+// Check sets defaults and returns all mistakes in one error. It reads no files.
 func (c *Config) Check() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -249,7 +250,7 @@ func (c *Config) Check() error {
 	}
 	errs = append(errs, c.Server.check())
 	if errors.Join(errs...) == nil {
-		// What is left is about the lease, and about names.
+		// rota.Options checks the lease and the names.
 		o := c.rota()
 		setDefault(&o.Namespace, "default")
 		if _, err := rota.New(&rest.Config{Host: "https://localhost"}, o); err != nil {
@@ -345,7 +346,7 @@ func (s Server) check() error {
 	return errors.Join(errs...)
 }
 
-// advertised returns the URL of this dispatcher, which listens at a port.
+// advertised returns the URL of this dispatcher, which listens on port.
 func (s Server) advertised(port int) (string, error) {
 	if s.Advertise != "" {
 		return s.Advertise, nil
@@ -389,7 +390,7 @@ func (c *Config) kinds() []keeper.Kind {
 	return out
 }
 
-// queue returns the configuration of a queue, complete but for its slots and kinds, which only fill the place.
+// queue returns the configuration of a queue with placeholders for its slots and kinds.
 func (c *Config) queue() *queue.Config {
 	out := &queue.Config{
 		Slots: slot.DefaultCount, Kinds: []string{"any"},

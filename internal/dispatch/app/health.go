@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// check is one of those that readiness takes. The request is ignored.
+// check is a readiness check. The request is ignored.
 type check func(*http.Request) error
 
 // health answers probes.
@@ -18,13 +18,13 @@ type health struct {
 	alive func()
 
 	mu     sync.Mutex
-	before string // what keeps the dispatcher from serving
+	before string // why the dispatcher does not serve yet, or no longer
 }
 
 // stuckAfter is how long alive may take.
 const stuckAfter = 5 * time.Second
 
-// at says what keeps the dispatcher from serving; "": nothing.
+// at sets why the dispatcher does not serve. It is "" if it serves.
 func (h *health) at(before string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

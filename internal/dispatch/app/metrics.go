@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/server"
 )
 
-// paths are those that the metrics name. The others are counted together, so that clients cannot make new metrics.
+// paths are the paths that metrics name. Others are counted together, so that clients cannot create new time series.
 var paths = []string{
 	wire.PathTake, wire.PathStream, wire.PathCredit, wire.PathDone, wire.PathExtend, wire.PathRelease, wire.PathStats,
 	wire.PathFailing, wire.PathOpenAPI, otherPath,
@@ -24,7 +24,7 @@ var paths = []string{
 
 const otherPath = "other"
 
-// problems are those that a dispatcher answers with.
+// problems are the problems that a dispatcher answers with.
 var problems = []string{
 	wire.ProblemInvalid, wire.ProblemUnauthenticated, wire.ProblemForbidden, wire.ProblemUnknownKind,
 	wire.ProblemNotFound, wire.ProblemMethod, wire.ProblemEnded, wire.ProblemTimeout, wire.ProblemTooLarge,
@@ -32,7 +32,7 @@ var problems = []string{
 	wire.ProblemTooMany, wire.ProblemUnavailable,
 }
 
-// metrics are those of a dispatcher, without its member's. No name of an object or a user is in them.
+// metrics are a dispatcher's metrics, without its member's. They contain no names of objects or users.
 type metrics struct {
 	// stats, now and unfollowedKinds are set before anything is collected.
 	stats           func() []queue.Stats
@@ -99,7 +99,7 @@ func newMetrics(kinds []string) *metrics {
 	for _, path := range paths {
 		m.underWay.WithLabelValues(path)
 	}
-	for _, problem := range problems { // a counter that appears with its first event would not count as an increase
+	for _, problem := range problems { // a counter that appears with its first event would not show as an increase
 		m.refused.WithLabelValues(problem)
 	}
 	for _, kind := range kinds {
@@ -109,7 +109,7 @@ func newMetrics(kinds []string) *metrics {
 	return m
 }
 
-// Metrics returns the metrics of a dispatcher that has done nothing, without its member's.
+// Metrics returns the metrics of a new dispatcher, without its member's.
 func Metrics() []prometheus.Collector {
 	m := newMetrics([]string{"ConfigMap"})
 	m.stats, m.now = func() []queue.Stats { return nil }, func() time.Duration { return 0 }
@@ -186,7 +186,7 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// answered counts a request; see front.Options.Observe.
+// answered counts a request. See front.Options.Observe.
 func (m *metrics) answered(path string, code int, problem string) {
 	m.requests.WithLabelValues(path, strconv.Itoa(code)).Inc()
 	if problem != "" {
@@ -194,7 +194,7 @@ func (m *metrics) answered(path string, code int, problem string) {
 	}
 }
 
-// during counts requests while they are under way.
+// during counts requests in flight.
 func (m *metrics) during(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
@@ -208,8 +208,8 @@ func (m *metrics) during(next http.Handler) http.Handler {
 	})
 }
 
-// serve returns a handler of the metrics of collectors, with a label that names the rota, and those of the process:
-// Go's, and the requests to the API server. Those of the member have the label themselves.
+// serve returns a handler for the metrics of collectors, with a label that names the rota, and of the process: Go's,
+// and requests to the API server. The member's metrics have the label already.
 func serve(rota string, member prometheus.Collector, others ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(member); err != nil {

@@ -30,33 +30,33 @@ import (
 )
 
 const (
-	// patience is how long permissions and the token may be wrong at the start: a new ServiceAccount takes a moment.
+	// patience is how long permissions and the token may be wrong at the start, since a new ServiceAccount takes a moment.
 	patience = 5 * time.Second
-	// endTime bounds the answers to requests that are under way when everything else has ended.
+	// endTime bounds the remaining requests when everything else has ended.
 	endTime = 10 * time.Second
 )
 
 // Dispatcher is one dispatcher of a tier, with its servers. Create it with New, and call Run.
 type Dispatcher struct {
-	c      *Config
-	rest   *rest.Config
-	log    logr.Logger
-	rota   *rota.Rota
-	queue  *keeper.Dispatcher
-	guard  *access.Guard
-	server *server.Server
-	side   *server.Server // metrics and probes
-	health *health
-	told   *metrics
-	look   time.Duration // between two looks whether it is set up rightly
+	c       *Config
+	rest    *rest.Config
+	log     logr.Logger
+	rota    *rota.Rota
+	queue   *keeper.Dispatcher
+	guard   *access.Guard
+	server  *server.Server
+	side    *server.Server // metrics and probes
+	health  *health
+	metrics *metrics
+	look    time.Duration // between two checks of the setup
 
 	process workers.Process
 	url     string
 	front   http.Handler // set before the server runs
 }
 
-// New opens the ports, and puts a dispatcher together. c must have been checked. identity says which replica this is;
-// its zero value is right in a Pod. Call Run afterwards, or Close.
+// New opens the ports and assembles a dispatcher. c must have been checked. identity identifies the replica. Its zero
+// value is right in a Pod. Call Run or Close afterwards.
 func New(ctx context.Context, cfg *rest.Config, c *Config, identity rota.Identity, log logr.Logger) (*Dispatcher,
 	error,
 ) {
@@ -89,18 +89,18 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	for _, k := range d.c.kinds() {
 		kinds = append(kinds, k.Kind.String())
 	}
-	d.told = newMetrics(kinds)
+	d.metrics = newMetrics(kinds)
 	if d.queue, err = keeper.New(d.rest, d.rota, keeper.Options{
 		Kinds: d.c.kinds(), Queue: *d.c.queue(), Address: d.process.At(d.url), Logger: d.log,
 		RememberNames: d.c.RememberNames, Resync: time.Duration(d.c.Resync),
-		Taken: func(kind string, t time.Duration) { d.told.wait.WithLabelValues(kind).Observe(t.Seconds()) },
-		Done:  func(kind string, t time.Duration) { d.told.work.WithLabelValues(kind).Observe(t.Seconds()) },
+		Taken: func(kind string, t time.Duration) { d.metrics.wait.WithLabelValues(kind).Observe(t.Seconds()) },
+		Done:  func(kind string, t time.Duration) { d.metrics.work.WithLabelValues(kind).Observe(t.Seconds()) },
 	}); err != nil {
 		return err
 	}
-	d.told.connected = d.server.Connections
-	d.told.now, d.told.unfollowedKinds = d.queue.Now, d.queue.Unfollowed
-	d.told.stats = func() []queue.Stats {
+	d.metrics.connected = d.server.Connections
+	d.metrics.now, d.metrics.unfollowedKinds = d.queue.Now, d.queue.Unfollowed
+	d.metrics.stats = func() []queue.Stats {
 		stats, _ := d.queue.Stats()
 		return stats
 	}
@@ -112,7 +112,7 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	d.health.alive = func() { d.queue.Stats() }
 	mux := http.NewServeMux()
 	d.health.serve(mux)
-	all, err := serve(d.rota.Name().String(), d.rota.Collector(), d.guard.Collector(), d.told)
+	all, err := serve(d.rota.Name().String(), d.rota.Collector(), d.guard.Collector(), d.metrics)
 	if err != nil {
 		return err
 	}
@@ -125,16 +125,16 @@ func (d *Dispatcher) assemble(ctx context.Context, identity rota.Identity, log l
 	return nil
 }
 
-// URL is where other dispatchers reach this one.
+// URL is the URL at which other dispatchers reach this one.
 func (d *Dispatcher) URL() string { return d.url }
 
-// Status is that of the dispatcher as a member of its rota. The benchmarks, a module of their own, wait by it.
+// Status is the status of the dispatcher's member. The benchmarks, in another module, wait for it.
 func (d *Dispatcher) Status() rota.Status { return d.rota.Status() }
 
 // Metrics is the URL of metrics and probes, on this machine.
 func (d *Dispatcher) Metrics() string { return fmt.Sprintf("http://localhost:%d", d.side.Addr().Port) }
 
-// Close closes the ports of a Dispatcher that does not run.
+// Close closes the ports of a Dispatcher that is not running.
 func (d *Dispatcher) Close() error {
 	var errs []error
 	for _, s := range []*server.Server{d.server, d.side} {
@@ -145,8 +145,8 @@ func (d *Dispatcher) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run takes part in the rota and serves workers until ctx ends. Then it leaves: its slots go to other dispatchers as
-// the takes in them end, and workers are answered meanwhile. It may be called once.
+// Run takes part in the rota and serves workers until ctx ends. Then it leaves: its slots move to other dispatchers as
+// the takes in them end, while workers are still served. It may be called once.
 func (d *Dispatcher) Run(ctx context.Context) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -166,14 +166,14 @@ func (d *Dispatcher) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.front = d.told.during(f)
+	d.front = d.metrics.during(f)
 	return d.serve(ctx, fail, f)
 }
 
-// errFailed is the cause if a part of the dispatcher fails, so that the rest ends.
+// errFailed is the cause when a part of the dispatcher fails, which ends the rest.
 var errFailed = errors.New("the dispatcher fails")
 
-// serve runs everything. What ends early ends the rest.
+// serve runs all parts. If one ends early, the others end.
 func (d *Dispatcher) serve(ctx context.Context, fail context.CancelCauseFunc, f *workers.Front) error {
 	d.log.Info("Serving workers", "url", d.url, "listen", d.server.Addr().String())
 	var serving, working sync.WaitGroup
@@ -214,11 +214,11 @@ func (d *Dispatcher) newFront(self string) (*workers.Front, error) {
 	}
 	return workers.New(workers.Options{
 		Dispatcher: d.queue, Kinds: d.c.kinds(), Guard: trusting{d.guard}, Process: d.process, URL: d.url, Self: self,
-		Reports: reports, Client: client, Observe: d.told.answered, Logger: d.log,
+		Reports: reports, Client: client, Observe: d.metrics.answered, Logger: d.log,
 	})
 }
 
-// trusting is a guard that tells the server which connections have shown a valid token.
+// trusting is a guard that marks connections with a valid token as trusted by the server.
 type trusting struct{ *access.Guard }
 
 // Authenticate implements workers.Guard.
@@ -243,7 +243,7 @@ func (d *Dispatcher) reachable(*http.Request) error {
 		"dispatchers", time.Since(c.Full).Round(time.Second), c.Limit)
 }
 
-// client returns a client for other dispatchers. It reads the token and the authorities again when they change.
+// client returns a client for other dispatchers. It rereads the token and the authorities when they change.
 func (d *Dispatcher) client() (*http.Client, error) {
 	client, err := rest.HTTPClientFor(&rest.Config{
 		Host: d.url, BearerTokenFile: d.c.TokenFile,
@@ -257,8 +257,8 @@ func (d *Dispatcher) client() (*http.Client, error) {
 	return client, nil
 }
 
-// prepare waits until the API server answers and this dispatcher may do what it has to, and returns its user name. The
-// error says what will not get better by itself.
+// prepare waits until the API server answers and this dispatcher has its permissions, and returns its user name. The
+// error is one that waiting does not fix.
 func (d *Dispatcher) prepare(ctx context.Context) (self string, err error) {
 	for begun, delay := time.Now(), 100*time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		var wrong, late error
@@ -277,14 +277,13 @@ func (d *Dispatcher) prepare(ctx context.Context) (self string, err error) {
 }
 
 const (
-	// lookPeriod is the time between two looks whether a dispatcher that serves is set up rightly.
+	// lookPeriod is the time between two checks of the setup of a serving dispatcher.
 	lookPeriod = 30 * time.Second
-	// lookAgain is the number of looks after which it is not ready any more.
+	// lookAgain is the number of failed checks after which the dispatcher is not ready.
 	lookAgain = 3
 )
 
-// watch looks whether the dispatcher is still set up rightly: if it cannot let workers in any more, it must not look
-// healthy.
+// watch keeps checking the setup: a dispatcher that cannot let workers in must not look healthy.
 func (d *Dispatcher) watch(ctx context.Context) {
 	defer d.health.at("it leaves")
 	d.health.at("")
@@ -307,7 +306,7 @@ func (d *Dispatcher) watch(ctx context.Context) {
 	}
 }
 
-// examine asks the API server whether this dispatcher is set up rightly. late is about an API server that does not
+// examine asks the API server whether this dispatcher is set up correctly. late is set if the API server does not
 // answer.
 func (d *Dispatcher) examine(ctx context.Context) (self string, wrong, late error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -346,7 +345,7 @@ func (d *Dispatcher) examine(ctx context.Context) (self string, wrong, late erro
 	return self, nil, nil
 }
 
-// needs are the permissions of a dispatcher, without those of a member. Kinds that are not served are left out.
+// needs are the permissions of a dispatcher, without its member's. Kinds that are not served are left out.
 func (d *Dispatcher) needs() []permission.Error {
 	needs := []permission.Error{
 		{Group: authenticationv1.GroupName, Resource: "tokenreviews", Verb: "create"},

@@ -1,5 +1,5 @@
-// Package feed follows the objects of one kind and keeps none: it passes events on, and lists page by page. A
-// dispatcher makes keys of them.
+// Package feed follows the objects of one kind without storing them: it passes events on, and lists page by page. A
+// dispatcher turns them into keys.
 package feed
 
 import (
@@ -29,21 +29,22 @@ const (
 	defaultUnserved = 10 * time.Second
 )
 
-// Options say what to follow.
+// Options configure a Feed.
 type Options struct {
-	// Name is that of the kind, for logs and errors.
+	// Name is the name of the kind, for logs and errors.
 	Name string
-	// Source lists and watches; of metadata alone, to save memory and network.
+	// Source lists and watches metadata only, to save memory and network.
 	Source cache.ListerWatcherWithContext
-	// Event is called for each event, in order, from one goroutine; but see CatchUp. The object is the receiver's.
+	// Event is called for each event, in order, from one goroutine, with the exception in CatchUp. The callee may keep the
+	// object.
 	Event func(obj metav1.Object, deleted bool)
-	// Missed is called when events have been missed: everything that matters has to be listed again. Deletions that were
-	// missed will never be known. It must not block.
+	// Missed is called when events have been missed: list everything that matters again. Missed deletions are lost. It
+	// must not block.
 	Missed func()
-	// Page is how many objects a list has in memory at a time, besides the page that it is about to get; 0: 500.
+	// Page is how many objects a page of a list has. Up to two pages are in memory at a time. Default 500.
 	Page   int64
 	Logger logr.Logger
-	// Unserved is the time between two looks whether a kind is served that was not; 0: 10 s.
+	// Unserved is the time between two checks whether an unserved kind is served. Default 10 s.
 	Unserved time.Duration
 }
 
@@ -52,17 +53,17 @@ type Feed struct {
 	o Options
 
 	mu sync.Mutex
-	// from is closed once events follow, or the kind is known not to be served.
+	// from is closed once events are followed, or the kind is known not to be served.
 	from   chan struct{}
 	begun  bool
 	absent bool
 	err    error // of the last request, if it failed
-	// seen is the version up to which events have been passed on. moved is closed when it rises.
+	// seen is the version up to which events have been passed on. moved is closed when seen rises.
 	seen  string
 	moved chan struct{}
 }
 
-// New returns a feed that does nothing yet.
+// New returns a feed that is not running yet.
 func New(o Options) *Feed {
 	o.Page, o.Unserved = cmp.Or(o.Page, defaultPage), cmp.Or(o.Unserved, defaultUnserved)
 	return &Feed{o: o, from: make(chan struct{}), moved: make(chan struct{})}
@@ -98,7 +99,7 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// note remembers how a request ended. It returns whether the kind is not served.
+// note records the result of a request. It returns whether the kind is not served.
 func (f *Feed) note(err error) (absent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,14 +109,14 @@ func (f *Feed) note(err error) (absent bool) {
 	return f.absent
 }
 
-// failed remembers the error of a request without concluding from it that the kind is absent.
+// failed records the error of a request that does not prove that the kind is not served.
 func (f *Feed) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
 }
 
-// ready lets lists begin. It says whether they could before. f.mu is held.
+// ready lets lists start. It reports whether they could before. f.mu is held.
 func (f *Feed) ready() (again bool) {
 	if f.begun {
 		return true
@@ -125,7 +126,7 @@ func (f *Feed) ready() (again bool) {
 	return false
 }
 
-// expired says that the API server does not know any more what happened since a version.
+// expired reports whether the API server no longer has the events since a version.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 func notServed(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
@@ -143,8 +144,8 @@ func (f *Feed) position(ctx context.Context) (string, error) {
 	return about.GetResourceVersion(), nil
 }
 
-// follow passes on the events after a version, until ctx ends or some have been missed. worked says that a watch was
-// opened.
+// follow passes on the events after a version, until ctx ends or some have been missed. worked reports whether a watch
+// was opened.
 func (f *Feed) follow(ctx context.Context, version string) (worked bool, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -185,22 +186,22 @@ func (f *Feed) follow(ctx context.Context, version string) (worked bool, err err
 	return false, fmt.Errorf("watch %s: it ended: %w", f.o.Name, errors.Join(context.Cause(ctx), f.Err()))
 }
 
-// tooLargeMax is how often the API server may say that a position is in its future before another one is taken: that of
-// a watch cache that lags comes, and that of an etcd that was restored from a copy may not come for days.
+// tooLargeMax is how often the API server may answer that a version is in its future before the feed takes another one.
+// A watch cache that lags will catch up, but an etcd that was restored from a copy may need days.
 const tooLargeMax = 6
 
-// notServedMax is how often the API server may say that the kind is not served before the watch ends. Watches are
-// opened once a second, and a Source that looks for another version needs a few: a watch of that one goes on from where
-// the last one was, so that nothing is missed.
+// notServedMax is how often the API server may answer that the kind is not served before the watch ends. Watches are
+// opened once a second, and a Source that switches to another version needs a few attempts: a watch of that version
+// resumes where the last one was, so that nothing is missed.
 const notServedMax = 15
 
-// opener opens the watches of a RetryWatcher, which does not tell how that goes.
+// opener opens the watches of a RetryWatcher, which does not report failures.
 type opener struct {
 	cache.WatcherWithContext
 	feed   *Feed
 	end    context.CancelCauseFunc
 	opened bool
-	// tooLarge and notServed count refusals since the last watch.
+	// tooLarge and notServed count refusals since the last open watch.
 	tooLarge, notServed int
 }
 
@@ -222,16 +223,16 @@ func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	f.mu.Unlock()
 	if o.opened = true; missed {
-		f.o.Missed() // whoever lists from now on sees what happened before the version
+		f.o.Missed() // lists from now on show what happened before the version
 	}
 	return watch.Filter(w, passBookmark), nil
 }
 
-// refused notes that a watch was not opened, and ends the RetryWatcher where trying again is of no use.
+// refused handles a watch that could not be opened, and ends the RetryWatcher if retrying is useless.
 func (o *opener) refused(err error) {
 	switch {
 	case notServed(err):
-		o.feed.failed(err) // a single such answer is no proof that the kind is absent
+		o.feed.failed(err) // a single such answer does not prove that the kind is absent
 		if o.notServed++; o.notServed >= notServedMax {
 			o.feed.o.Logger.Error(err, "A kind is not followed any more, since the API server does not serve it; "+
 				"looking for it again and again", "kind", o.feed.o.Name, "period", o.feed.o.Unserved.String())
@@ -253,11 +254,11 @@ type bookmark struct {
 	version string
 }
 
-// GetResourceVersion is what a RetryWatcher asks for.
+// GetResourceVersion implements the interface that a RetryWatcher needs.
 func (b bookmark) GetResourceVersion() string { return b.version }
 
-// passBookmark makes a bookmark look like an event, which a RetryWatcher passes on, in order. It keeps bookmarks to
-// itself, and on a quiet kind nothing else tells how far its watch is.
+// passBookmark makes a bookmark look like an event, so that a RetryWatcher passes it on in order instead of consuming
+// it. On a quiet kind only bookmarks show how far the watch is.
 func passBookmark(e watch.Event) (watch.Event, bool) {
 	if e.Type == watch.Bookmark {
 		if about, err := meta.Accessor(e.Object); err == nil {
@@ -277,7 +278,7 @@ func (f *Feed) Follows(ctx context.Context) error {
 	}
 }
 
-// reached notes up to where events have been passed on.
+// reached records the version up to which events have been passed on.
 func (f *Feed) reached(version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,19 +288,19 @@ func (f *Feed) reached(version string) {
 	}
 }
 
-// wake tells whoever waits that seen has changed. f.mu is held.
+// wake notifies waiters that seen has changed. f.mu is held.
 func (f *Feed) wake() {
 	close(f.moved)
 	f.moved = make(chan struct{})
 }
 
-// catchUpSeconds is the timeout of the watch of CatchUp: the API server sends a bookmark two seconds before its end.
+// catchUpSeconds is the timeout of CatchUp's watch. The API server sends a bookmark two seconds before the end.
 const catchUpSeconds = 3
 
-// CatchUp returns when all has been passed on that happened before the call. It takes about a second, in which it has a
-// watch of its own: that of Run may lag, and where nothing happens only a bookmark shows it. So events may be passed on
-// twice, from two goroutines, and an older one after a newer one. If the API server does not know any more what
-// happened since the last event or bookmark, CatchUp waits for the watch of Run. Bookmarks come once a minute.
+// CatchUp returns when all events that happened before the call have been passed on. It takes about a second, in which
+// it opens a second watch: Run's watch may lag, and on a quiet kind only a bookmark shows that it does not. So events
+// may be passed on twice, from two goroutines, and an older one after a newer one. If the API server no longer has the
+// events since the last event or bookmark, CatchUp waits for Run's watch. Bookmarks come once a minute.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	goal, err := f.position(ctx)
 	if notServed(err) && f.isAbsent() {
@@ -332,7 +333,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	}
 }
 
-// catchUp passes on the events from one version to another, as far as they come before the watch ends.
+// catchUp passes on the events from one version to another, or until the watch ends.
 func (f *Feed) catchUp(ctx context.Context, from, goal string) error {
 	seconds := int64(catchUpSeconds)
 	w, err := f.o.Source.WatchWithContext(ctx, metav1.ListOptions{
@@ -368,9 +369,9 @@ func (f *Feed) catchUp(ctx context.Context, from, goal string) error {
 	}
 }
 
-// List calls do for each object, a page at a time. What changes after the call began comes as an event, if not in the
-// list. It waits for Follows. Of a kind that is not served it lists nothing, and served is false: that is no proof that
-// there are no objects. The error is that of a request, or of do.
+// List calls do for each object, a page at a time. It waits for Follows. Changes after the start of the call come as
+// events, if they are not in the list. For a kind that is not served, it lists nothing and served is false, which does
+// not prove that there are no objects. The error comes from a request or from do.
 func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) (served bool, err error) {
 	if err := f.Follows(ctx); err != nil {
 		return false, err
@@ -389,9 +390,9 @@ func (f *Feed) List(ctx context.Context, do func(metav1.Object) error) (served b
 		case err == nil:
 			return true, nil
 		case notServed(err) && f.isAbsent():
-			return false, nil // if it is served from now on, Missed is called
+			return false, nil // if it is served later, Missed is called
 		case apierrors.IsResourceExpired(err) && ctx.Err() == nil:
-			continue // it took longer than etcd keeps the version; what comes twice does no harm
+			continue // etcd compacted the version meanwhile; objects may come twice
 		}
 		return false, fmt.Errorf("list %s: %w", f.o.Name, err)
 	}
@@ -403,7 +404,7 @@ func (f *Feed) isAbsent() bool {
 	return f.absent
 }
 
-// Err is the error of the last request, if Run is waiting to try again.
+// Err is the error of the last request, while Run waits to retry.
 func (f *Feed) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

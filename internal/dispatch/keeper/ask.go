@@ -8,20 +8,20 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 )
 
-// Ask is queue.Ask, for what a worker sends.
+// Ask is a worker's request for keys, like queue.Ask.
 type Ask struct {
 	Worker string
 	Kinds  []string
 	Max    int
-	// Wait is how long to wait for the first key, an hour at most.
+	// Wait is how long to wait for the first key, at most an hour.
 	Wait   time.Duration
 	Length time.Duration
 	Affine bool
-	// Stream has keys come until Cancel, and as many as there is credit for: Max, and what More adds.
+	// Stream makes keys come until Cancel, as many as there is credit for: Max, plus what More adds.
 	Stream bool
 }
 
-// asked is an Ask under way.
+// asked is an Ask in progress.
 type asked struct {
 	answer func(queue.Given)
 	stream bool
@@ -30,11 +30,11 @@ type asked struct {
 // longestWait bounds Ask.Wait.
 const longestWait = time.Hour
 
-// ErrOver is the error of asks once the dispatcher has ended.
+// ErrOver is returned for asks after the dispatcher has ended.
 var ErrOver = errors.New("this dispatcher has ended")
 
-// Take waits for keys. It returns none if there were none in time, or ctx ended. A take lasts until Now is its
-// deadline. The error is ErrOver, or about the ask.
+// Take waits for keys. It returns none if none were ready in time, or ctx ended. A take's deadline is a time by Now.
+// The error is ErrOver, or about the ask.
 func (d *Dispatcher) Take(ctx context.Context, a Ask) ([]queue.Take, error) {
 	answers := make(chan queue.Given, 1)
 	id, err := d.Ask(a, func(g queue.Given) { answers <- g })
@@ -51,12 +51,12 @@ func (d *Dispatcher) Take(ctx context.Context, a Ask) ([]queue.Take, error) {
 	if d.Cancel(id) {
 		return nil, err
 	}
-	g := <-answers // it is on its way
+	g := <-answers // it is about to come
 	return g.Takes, nil
 }
 
-// Ask asks for keys, and returns a number for Cancel, Claim and More. answer is called from any goroutine, perhaps
-// before Ask returns, and must not block: once for a poll, and whenever there are keys for a stream.
+// Ask asks for keys, and returns a number for Cancel, Claim and More. It calls answer once for a poll, and whenever
+// there are keys for a stream. The calls come from any goroutine, possibly before Ask returns, and must not block.
 func (d *Dispatcher) Ask(a Ask, answer func(queue.Given)) (id uint64, err error) {
 	d.mu.Lock()
 	d.last++
@@ -74,7 +74,7 @@ func (d *Dispatcher) Ask(a Ask, answer func(queue.Given)) (id uint64, err error)
 	return id, err
 }
 
-// Cancel ends an Ask. It returns false if it has ended already: a poll has been answered, or soon is.
+// Cancel ends an Ask. It returns false if the Ask had ended: a poll has been answered, or is about to be.
 func (d *Dispatcher) Cancel(id uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,8 +84,8 @@ func (d *Dispatcher) Cancel(id uint64) bool {
 	return waits
 }
 
-// Claim makes room for n keys that an Ask gets from another dispatcher, and returns for how many there is room. A poll
-// ends with that, without an answer.
+// Claim reserves room for up to n keys that an Ask gets from another dispatcher, and returns for how many. A poll ends
+// with that, without an answer.
 func (d *Dispatcher) Claim(id uint64, n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Dispatcher) More(id uint64, n int) error {
 // Over is closed when Run has returned.
 func (d *Dispatcher) Over() <-chan struct{} { return d.over }
 
-// hands says whether keys may be handed out: other dispatchers know how to reach this one.
+// hands reports whether keys may be handed out: other dispatchers can reach this one.
 func (d *Dispatcher) hands() bool { return d.o.Address == "" || d.parts.Reported() }
 
 // Now is the clock of deadlines.
@@ -126,7 +126,7 @@ func (d *Dispatcher) Done(id uint64, worker string, r queue.Result) error {
 	return err
 }
 
-// Release ends a take as if it had not been.
+// Release ends a take as if it had not happened.
 func (d *Dispatcher) Release(id uint64, worker string) error {
 	defer d.step()
 	d.mu.Lock()
@@ -141,11 +141,11 @@ func (d *Dispatcher) Extend(id uint64, worker string, length time.Duration) (que
 	defer d.mu.Unlock()
 	e, err := d.queue.Extend(d.now(), id, worker, length)
 	d.toLate(&e.Deadline)
-	e.Deadline = min(e.Deadline, d.clock.deadline) // it may have jumped since the take began
+	e.Deadline = min(e.Deadline, d.clock.deadline) // the clock may have jumped since the take began
 	return e, err
 }
 
-// Stats describe the queue.
+// Stats returns the state of the queue.
 func (d *Dispatcher) Stats() ([]queue.Stats, queue.Counts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +165,7 @@ func (d *Dispatcher) Stats() ([]queue.Stats, queue.Counts) {
 	return stats, d.queue.Counts()
 }
 
-// Failing returns keys of some kinds that fail, and how many there are.
+// Failing returns failing keys of some kinds, and how many there are in all.
 func (d *Dispatcher) Failing(kinds []string, most int) ([]queue.Failing, int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/queue"
 )
 
-// followChildren has the keys of a kind's objects handed out when their children change. A source is one kind of
-// children in one namespace. If events were missed, all objects of the kind are handed out.
+// followChildren hands out the keys of a kind's objects when their children change. A source is one kind of children in
+// one namespace. If events were missed, all objects of the kind are handed out.
 func (d *Dispatcher) followChildren(kind schema.GroupKind, source cache.ListerWatcherWithContext,
 	mapper meta.RESTMapper,
 ) {
@@ -31,7 +31,7 @@ func (d *Dispatcher) followChildren(kind schema.GroupKind, source cache.ListerWa
 	d.ofChildren[f] = true
 }
 
-// ownerOf returns the key of the object of a kind that controls another one.
+// ownerOf returns the key of the object of a kind that controls obj.
 func ownerOf(kind schema.GroupKind, obj metav1.Object, mapper meta.RESTMapper) (key queue.Key, uid string, ok bool) {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil || owner.Kind != kind.Kind {
@@ -42,14 +42,14 @@ func ownerOf(kind schema.GroupKind, obj metav1.Object, mapper meta.RESTMapper) (
 		return key, "", false
 	}
 	key = queue.Key{Kind: kind.String(), Namespace: obj.GetNamespace(), Name: owner.Name}
-	// An owner is in the namespace of its child, or in none.
+	// An owner is in the namespace of its child, or is cluster-scoped.
 	if m, err := mapper.RESTMapping(kind); err == nil && m.Scope.Name() == meta.RESTScopeNameRoot {
 		key.Namespace = ""
 	}
 	return key, string(owner.UID), true
 }
 
-// related tells the queue that something about an object has changed.
+// related records in the queue that something related to an object has changed.
 func (d *Dispatcher) related(key queue.Key, uid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package keeper is a dispatcher: a member of a rota that watches metadata, keeps keys only, and hands those of its
-// slots to workers.
+// Package keeper implements a dispatcher: a member of a rota that watches metadata, stores only keys, and hands out the
+// keys of its slots to workers.
 package keeper
 
 import (
@@ -30,35 +30,35 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Kind says whose keys are handed out.
+// Kind configures a kind whose keys are handed out.
 type Kind struct {
 	Kind schema.GroupKind
-	// Namespaces are those of the objects; empty: all.
+	// Namespaces are the objects' namespaces. Empty means all.
 	Namespaces []string
-	// Selector is a label selector; empty: all objects.
+	// Selector is a label selector. Empty means all objects.
 	Selector string
-	// Owns are kinds of children: when one changes, the key of the object that controls it is handed out. It cannot be
-	// used with Selector, since a child does not tell the labels of its owner.
+	// Owns are kinds of children: when a child changes, the key of the object that controls it is handed out. It cannot be
+	// used with Selector, since a child does not show its owner's labels.
 	Owns []schema.GroupKind
-	// MaxTaken is how many keys may be taken at a time at this dispatcher; 0: as many as workers ask for.
+	// MaxTaken is how many keys may be taken at a time at this dispatcher. 0 means as many as workers ask for.
 	MaxTaken int
 }
 
-// Options say what a dispatcher does.
+// Options configure a Dispatcher.
 type Options struct {
 	Kinds []Kind
-	// Queue has the limits of the queue. Its Slots, Kinds and MaxTaken are set by New.
+	// Queue contains the limits of the queue. New sets its Slots, Kinds and MaxTaken.
 	Queue queue.Config
-	// Address is what other dispatchers of the rota have to know to reach this one; empty: they need not.
+	// Address is what other dispatchers need to reach this one. It is empty if they do not.
 	Address string
-	// RememberNames has the dispatcher remember the names of the objects in its slots, and deletions of late in the slots
-	// of others. So it hands out deletions also when its watch was interrupted for too long, and those of a dispatcher
-	// that dies while others live. It takes memory: 12 bytes for each object of its slots beside its name.
+	// RememberNames makes the dispatcher remember the names of the objects in its slots, and recent deletions in other
+	// slots. It then also hands out deletions that happened while its watch was interrupted for too long, and deletions of
+	// a dispatcher that dies while others live. For each object in its slots this takes the name and 12 bytes.
 	RememberNames bool
-	// Taken and Done, if they are not nil, are told of takes: how long the key had been ready, and for how long a worker
-	// had it that says that it is done. They must not block, and not call the dispatcher.
+	// Taken is called for each take with the time that the key was ready. Done is called for each take that a worker
+	// ended, with the time that the worker had it. They must not block or call the dispatcher. Optional.
 	Taken, Done func(kind string, d time.Duration)
-	// Resync is how often all objects are handed out although nothing is known to have changed; 0: never.
+	// Resync is how often all objects are handed out even without a known change. 0 means never.
 	Resync time.Duration
 	Logger logr.Logger
 }
@@ -68,7 +68,7 @@ type Dispatcher struct {
 	o     Options
 	parts adapter.Parts
 	feeds []*feed.Feed
-	// lists are the feeds by kind, and children those of the kinds that its objects own.
+	// lists are the feeds by kind, and children the feeds of the kinds that their objects own.
 	lists, children map[string][]*feed.Feed
 	ofChildren      map[*feed.Feed]bool
 	kick            chan struct{}
@@ -77,23 +77,23 @@ type Dispatcher struct {
 	mu    sync.Mutex
 	queue *queue.Queue
 	clock clock
-	armed time.Duration // when the loop looks next
+	armed time.Duration // when the loop wakes up next
 	asks  map[uint64]asked
 	last  uint64 // the last ask
 	idle  map[slot.Slot]func(slot.Slot, []table.Gone)
-	life  context.Context //nolint:containedctx // of Run; lists that are made again end with it
+	life  context.Context //nolint:containedctx // of Run; relists end with it
 	again sync.WaitGroup
-	// relists has the kinds that are listed again; true: once more after that.
+	// relists are the kinds that are being listed again. The value is true if another list must follow.
 	relists map[string]bool
-	// memories are those of the feeds; nil without Options.RememberNames.
+	// memories are the names remembered for each feed. It is nil without Options.RememberNames.
 	memories map[*feed.Feed]*remembered
-	// kept are the deletions in slots that were shut, as far as nobody had finished work on them.
+	// kept are the deletions in shut slots that no worker had finished.
 	kept recalled[queue.Key]
 }
 
 var _ controllers.Keeper = (*Dispatcher)(nil)
 
-// New makes a dispatcher of a rota that has no other controllers. Call it before r.Run.
+// New returns a dispatcher for a rota that has no other controllers. Call it before r.Run.
 func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 	d, err := NewOf(r.Adapt(adapter.Grant()), o)
 	if err != nil {
@@ -128,8 +128,8 @@ func New(cfg *rest.Config, r *rota.Rota, o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// NewOf makes a dispatcher from parts of a rota. It follows no objects, and the caller does what the rota does with a
-// controllers.Keeper: it opens slots, and reports changes with Change.
+// NewOf returns a dispatcher from parts of a rota. It does not follow objects, and the caller takes the role of the
+// rota for a controllers.Keeper: it opens slots, and reports changes with Change.
 func NewOf(parts adapter.Parts, o Options) (*Dispatcher, error) {
 	if parts.Key == slot.KeyUID {
 		return nil, fmt.Errorf("key %s: a name may be in two slots then; use key %s or %s", slot.KeyUID, slot.KeyName,
@@ -161,7 +161,7 @@ func NewOf(parts adapter.Parts, o Options) (*Dispatcher, error) {
 	}, nil
 }
 
-// follow adds objects of a kind.
+// follow adds the objects of a source.
 func (d *Dispatcher) follow(kind string, source cache.ListerWatcherWithContext) {
 	var f *feed.Feed
 	f = feed.New(feed.Options{
@@ -180,7 +180,7 @@ func (d *Dispatcher) follow(kind string, source cache.ListerWatcherWithContext) 
 	d.lists[kind] = append(d.lists[kind], f)
 }
 
-// Run watches until ctx ends. It must go on until Rota.Run has returned. It may be called once.
+// Run watches until ctx ends. It must continue until Rota.Run has returned. It may be called once.
 func (d *Dispatcher) Run(ctx context.Context) {
 	defer close(d.over)
 	d.mu.Lock()
@@ -215,13 +215,13 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	}
 }
 
-// step carries out what the queue wants.
+// step carries out the queue's actions.
 func (d *Dispatcher) step() { d.act(false) }
 
-// lookLate bounds how long the loop sleeps: the clock of deadlines may jump.
+// lookLate bounds how long the loop sleeps, since the clock of deadlines may jump.
 const lookLate = 250 * time.Millisecond
 
-// act is step, and returns when the queue wants to be asked again. loop says that the caller waits until then.
+// act is step, and returns when the queue wants to be called again. loop is set if the caller waits until then.
 func (d *Dispatcher) act(loop bool) time.Duration {
 	d.mu.Lock()
 	now := d.now()
@@ -278,7 +278,7 @@ func (d *Dispatcher) act(loop bool) time.Duration {
 	return wake
 }
 
-// left returns the deletions in a slot that nobody has worked on. d.mu is held.
+// left returns the deletions in a slot that no worker has finished. d.mu is held.
 func (d *Dispatcher) left(s slot.Slot) []table.Gone {
 	var out []table.Gone
 	for _, c := range d.queue.Gone(slot.SetOf(slot.Range{First: s, Last: s})) {
@@ -291,7 +291,7 @@ func (d *Dispatcher) slotOf(obj metav1.Object) slot.Slot {
 	return d.parts.Slots.Of(d.parts.Key.Hash(obj.GetNamespace(), obj.GetName(), string(obj.GetUID())))
 }
 
-// event notes what a watch tells.
+// event handles an event of a watch.
 func (d *Dispatcher) event(kind string, f *feed.Feed, obj metav1.Object, deleted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,7 +313,7 @@ func (d *Dispatcher) changeOf(kind string, obj metav1.Object, class queue.Class,
 	}
 }
 
-// Change reports a change of an object that the dispatcher does not follow itself.
+// Change reports a change of an object that the dispatcher does not follow.
 func (d *Dispatcher) Change(c queue.Change) {
 	defer d.step()
 	d.mu.Lock()
@@ -321,7 +321,7 @@ func (d *Dispatcher) Change(c queue.Change) {
 	d.change(c)
 }
 
-// change tells the queue of an object. d.mu is held.
+// change adds a change to the queue. d.mu is held.
 func (d *Dispatcher) change(c queue.Change) {
 	if err := d.queue.Change(d.now(), c); err != nil {
 		d.o.Logger.Error(err, "Cannot note a change", "object", c.Key.String())
@@ -331,8 +331,8 @@ func (d *Dispatcher) change(c queue.Change) {
 // recently is how long a change counts as recent.
 const recently = time.Minute
 
-// list tells the queue of all objects of a feed that are in the slots, and of those that were there and are not any
-// more, as far as the dispatcher remembers.
+// list adds to the queue all objects of a feed in the slots, and those that have disappeared as far as the dispatcher
+// remembers them.
 func (d *Dispatcher) list(ctx context.Context, kind string, f *feed.Feed, set slot.Set) error {
 	m := d.memories[f]
 	d.mu.Lock()
@@ -368,7 +368,7 @@ func (d *Dispatcher) list(ctx context.Context, kind string, f *feed.Feed, set sl
 	return nil
 }
 
-// changed is when the object was last changed, as far as its metadata tell.
+// changed is when the object was last changed, as far as its metadata show.
 func changed(obj metav1.Object) time.Time {
 	at := obj.GetCreationTimestamp().Time
 	if deleted := obj.GetDeletionTimestamp(); deleted != nil && deleted.After(at) {
@@ -382,7 +382,7 @@ func changed(obj metav1.Object) time.Time {
 	return at
 }
 
-// listAgain lists what is held of a kind, of which events were missed. One list of a kind is under way at a time.
+// listAgain lists the objects of a kind again because events were missed. Only one list of a kind runs at a time.
 func (d *Dispatcher) listAgain(kind string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -399,7 +399,7 @@ func (d *Dispatcher) listAgain(kind string) {
 	})
 }
 
-// relist lists a kind until that succeeds, and says whether it has to be listed once more.
+// relist lists a kind until that succeeds, and returns whether another list must follow.
 func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 30*time.Second) {
 		d.mu.Lock()
@@ -408,7 +408,7 @@ func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
 		d.mu.Unlock()
 		var errs []error
 		for _, f := range d.children[kind] {
-			errs = append(errs, f.Follows(ctx)) // what changes from now on is told
+			errs = append(errs, f.Follows(ctx)) // later changes come as events
 		}
 		for _, f := range d.lists[kind] {
 			errs = append(errs, d.list(ctx, kind, f, held))
@@ -444,7 +444,7 @@ func (d *Dispatcher) Kinds() []string {
 // Address implements controllers.Keeper.
 func (d *Dispatcher) Address() string { return d.o.Address }
 
-// hold has changes of the slots count. d.mu is held.
+// hold makes changes of the slots count. d.mu is held.
 func (d *Dispatcher) hold(set slot.Set) {
 	d.queue.Hold(d.now(), set)
 	for _, m := range d.memories {
@@ -452,8 +452,8 @@ func (d *Dispatcher) hold(set slot.Set) {
 	}
 }
 
-// Warm implements controllers.Keeper. From now on changes count, and wait until the slots open. A deletion has to: the
-// list that follows the move does not show it. A kind that cannot be followed does not hold up the move.
+// Warm implements controllers.Keeper. From now on changes are recorded until the slots open. This matters for
+// deletions, which the list after the move does not show. A kind that cannot be followed does not block the move.
 func (d *Dispatcher) Warm(ctx context.Context, set slot.Set) error {
 	d.mu.Lock()
 	d.hold(set)
@@ -478,7 +478,7 @@ func (d *Dispatcher) Load(ctx context.Context, set slot.Set, handed bool, gone [
 			d.change(queue.Change{Key: key, Slot: g.Slot, Gone: true})
 		}
 	}
-	// These are handed out even if the slots were handed over: their former owner may have had them from nobody.
+	// These are handed out even if the slots were handed over, since their former owner may not have seen them.
 	for key, g := range d.kept.take(set, d.parts.Late()) {
 		d.change(queue.Change{Key: key, Slot: g.slot, UID: g.uid, Version: g.version, Gone: true})
 	}
@@ -486,7 +486,7 @@ func (d *Dispatcher) Load(ctx context.Context, set slot.Set, handed bool, gone [
 		for _, f := range feeds {
 			for o, g := range d.memories[f].late(set, d.parts.Late()) {
 				if handed {
-					continue // its former owner has handed it out, or left it
+					continue // its former owner has handed it out, or left it to this one
 				}
 				key := queue.Key{Kind: kind, Namespace: o.namespace, Name: o.name}
 				d.change(queue.Change{Key: key, Slot: g.slot, UID: g.uid, Version: g.version, Gone: true})
@@ -507,8 +507,8 @@ func (d *Dispatcher) Load(ctx context.Context, set slot.Set, handed bool, gone [
 // excuse is how long a kind may fail before slots open without it.
 const excuse = 5 * time.Second
 
-// load lists the slots' objects of a feed. If that keeps failing, it goes on in the background: one kind must not hold
-// up the others.
+// load lists the slots' objects of a feed. If that keeps failing, it continues in the background, since one kind must
+// not block the others.
 func (d *Dispatcher) load(ctx context.Context, kind string, f *feed.Feed, set slot.Set) {
 	soon, cancel := context.WithTimeout(ctx, excuse)
 	defer cancel()
@@ -540,7 +540,7 @@ func (d *Dispatcher) CatchUp(ctx context.Context, _ slot.Set) error {
 	var group sync.WaitGroup
 	for i, f := range d.feeds {
 		if d.ofChildren[f] {
-			continue // their owners are handed out by the next owner of the slots in any case
+			continue // the next owner of the slots hands out their owners anyway
 		}
 		group.Go(func() { errs[i] = f.CatchUp(ctx) })
 	}
@@ -571,13 +571,13 @@ func (d *Dispatcher) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
 }
 
 const (
-	// keep is how long a deletion in a slot that was shut is remembered, and keepMax how many are.
+	// keep is how long a deletion in a shut slot is remembered, and keepMax how many are.
 	keep    = time.Hour
 	keepMax = 100_000
 )
 
-// Shut implements controllers.Keeper. The slots may come back, after a lapse of the Lease for example. No list shows
-// then what was deleted, so the deletions that nobody has finished work on are kept for Load.
+// Shut implements controllers.Keeper. The slots may come back, for example after a lapse of the Lease. Lists do not
+// show deletions then, so those that no worker has finished are kept for Load.
 func (d *Dispatcher) Shut(set slot.Set) {
 	d.mu.Lock()
 	now := d.parts.Late()
@@ -619,8 +619,8 @@ func (d *Dispatcher) Flights(older time.Duration) []gate.Flight {
 	return out
 }
 
-// Unfollowed returns the kinds of which changes do not arrive at present, or changes of their children, and why: the
-// API server does not serve a kind, or refuses or fails to tell of it.
+// Unfollowed returns the kinds whose changes, or whose children's changes, do not arrive at present, with the reason:
+// the API server does not serve a kind, or refuses or fails to list or watch it.
 func (d *Dispatcher) Unfollowed() map[string]error {
 	out := map[string]error{}
 	for _, feeds := range []map[string][]*feed.Feed{d.lists, d.children} {
@@ -635,7 +635,7 @@ func (d *Dispatcher) Unfollowed() map[string]error {
 	return out
 }
 
-// Remembered is how many names of objects the dispatcher remembers, and how many bytes of memory they take.
+// Remembered returns how many names of objects the dispatcher remembers, and how many bytes of memory they take.
 func (d *Dispatcher) Remembered() (names, bytes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// resetPeriod is the least time between two resets of discovery. A kind that is deleted is looked for each second.
+// resetPeriod is the shortest time between two resets of discovery, since a deleted kind is looked up every second.
 const resetPeriod = 10 * time.Second
 
-// mapper resets discovery only so often.
+// mapper limits resets of discovery.
 type mapper struct {
 	meta.ResettableRESTMapper
 
@@ -18,7 +18,7 @@ type mapper struct {
 	last time.Time
 }
 
-// Reset forgets what is known of kinds, unless that was done a moment ago.
+// Reset drops the cached discovery, unless that was done a moment ago.
 func (m *mapper) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

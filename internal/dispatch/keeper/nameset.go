@@ -7,18 +7,19 @@ import (
 	"math/bits"
 )
 
-// nameSet is a set of objects' names in little memory, and finds the names that a list does not show any more. A name
-// takes its own bytes, up to 4 more, and 5 to 9 of an index; nothing in it is a pointer. The zero nameSet is empty. It
-// is not safe for concurrent use.
+// nameSet is a compact set of objects' names that can find the names that a list no longer shows. A name takes its own
+// bytes, up to 4 more, and 5 to 9 of an index. The set contains no pointers per name. The zero nameSet is empty. It is
+// not safe for concurrent use.
 //
-// To find what is gone, call Clear, See for each name of a complete list that began after that, and Sweep. Names that
-// are added meanwhile count as seen.
+// To find deleted names, call Clear, then See for each name of a complete list that began after that, and then Sweep.
+// Names that are added meanwhile count as seen.
 type nameSet struct {
 	// text has a record for each name: its length and two flags as a varint, and its bytes.
 	text []byte
-	// index is an open hash table of offsets in text, plus 1; free and moved are none.
+	// index is an open-addressing hash table of offsets in text, plus 1. free and moved are special values.
 	index []uint32
-	// live are the names, used the places of index that are not free, and dead the bytes of names that were removed.
+	// live is the number of names, used the number of entries in index that are not free, and dead the bytes of removed
+	// names.
 	live, used, dead int
 	seed             maphash.Seed
 }
@@ -32,17 +33,17 @@ const (
 
 const (
 	free  = 0
-	moved = 1<<32 - 1 // its name was removed, and a search goes on
-	// leastIndex is the smallest index that is not empty.
+	moved = 1<<32 - 1 // its name was removed; a search continues past it
+	// leastIndex is the smallest size of an index.
 	leastIndex = 8
-	// growth is the part by which text grows.
+	// growth is the divisor of text's size by which it grows.
 	growth = 16
 )
 
-// Len is how many names there are.
+// Len is the number of names.
 func (s *nameSet) Len() int { return s.live }
 
-// Bytes is how much memory they take.
+// Bytes is the memory that the set takes.
 func (s *nameSet) Bytes() int { return cap(s.text) + 4*cap(s.index) }
 
 // Add adds a name, which counts as seen.
@@ -59,16 +60,16 @@ func (s *nameSet) Add(name []byte) {
 		s.used++
 	}
 	s.live++
-	s.index[place] = uint32(len(s.text)) + 1 // names of 4 GiB are not kept
+	s.index[place] = uint32(len(s.text)) + 1 // text stays below 4 GiB
 	if need := len(s.text) + binary.MaxVarintLen64 + len(name); need > cap(s.text) {
-		// append would take a quarter more.
+		// append would reserve a quarter more.
 		s.text = append(make([]byte, 0, need+len(s.text)/growth), s.text...)
 	}
 	s.text = binary.AppendUvarint(s.text, uint64(len(name))<<flags|seen)
 	s.text = append(s.text, name...)
 }
 
-// See notes that a list shows a name. It returns false if the set does not have it.
+// See marks a name as seen in a list. It returns false if the set does not contain it.
 func (s *nameSet) See(name []byte) bool {
 	_, at := s.find(name)
 	if at >= 0 {
@@ -93,10 +94,10 @@ func (s *nameSet) drop(at int) {
 	length, head := binary.Uvarint(s.text[at:])
 	s.text[at] |= removed
 	s.live--
-	s.dead += head + int(length>>flags) // it is in text
+	s.dead += head + int(length>>flags) // within text
 }
 
-// tidy gives memory back when much of it is of names that were removed.
+// tidy frees memory when removed names take much of it.
 func (s *nameSet) tidy() {
 	if s.live == 0 {
 		*s = nameSet{}
@@ -105,7 +106,7 @@ func (s *nameSet) tidy() {
 	}
 }
 
-// Clear has no name count as seen.
+// Clear marks all names as not seen.
 func (s *nameSet) Clear() {
 	s.each(func(at int, _ []byte) { s.text[at] &^= seen })
 }
@@ -129,7 +130,7 @@ func (s *nameSet) Sweep(gone func(name []byte)) {
 func (s *nameSet) each(do func(at int, name []byte)) {
 	for at := 0; at < len(s.text); {
 		length, head := binary.Uvarint(s.text[at:])
-		end := at + head + int(length>>flags) // it is in text
+		end := at + head + int(length>>flags) // within text
 		if s.text[at]&removed == 0 {
 			do(at, s.text[at+head:end])
 		}
@@ -137,7 +138,7 @@ func (s *nameSet) each(do func(at int, name []byte)) {
 	}
 }
 
-// find returns a name's place in index and its offset in text; -1 if it is not there.
+// find returns a name's place in index and its offset in text, or -1 if it is missing.
 func (s *nameSet) find(name []byte) (place, at int) {
 	if len(s.index) == 0 {
 		return 0, -1
@@ -157,7 +158,7 @@ func (s *nameSet) find(name []byte) (place, at int) {
 	}
 }
 
-// vacancy returns the place for a name that is not there.
+// vacancy returns the place for a name that is not in the set.
 func (s *nameSet) vacancy(name []byte) int {
 	place := s.first(name)
 	for s.index[place] != free && s.index[place] != moved {
@@ -178,7 +179,7 @@ func (s *nameSet) next(place int) int {
 	return 0
 }
 
-// rebuild makes the set anew, with room for an eighth more, and without the names that were removed.
+// rebuild copies the set with room for an eighth more, and without removed names.
 func (s *nameSet) rebuild() {
 	size := leastIndex
 	for 4*(s.live+s.live/8+1) > 3*size {

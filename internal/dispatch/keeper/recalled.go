@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// deletion is what is known of an object that was deleted.
+// deletion is the record of a deleted object.
 type deletion struct {
 	slot         slot.Slot
 	uid, version string
@@ -16,13 +16,13 @@ type deletion struct {
 	serial       uint64 // of recalled
 }
 
-// recalled are deletions by name. The oldest are dropped when they are too many or too old. It is not safe for
-// concurrent use.
+// recalled are deletions by name. The oldest are dropped when there are too many or they are too old. It is not safe
+// for concurrent use.
 type recalled[K comparable] struct {
 	age    time.Duration
 	most   int
 	by     map[K]deletion
-	order  []added[K] // the oldest first; some are not in by any more, or again
+	order  []added[K] // the oldest first; some were removed from by, or added again
 	serial uint64
 }
 
@@ -46,21 +46,21 @@ func (r *recalled[K]) add(name K, d deletion) {
 	r.trim(d.at)
 }
 
-// stale says that a place in the order is not that of a deletion that is remembered.
+// stale reports whether an entry of the order has been removed or replaced.
 func (r *recalled[K]) stale(a added[K]) bool {
 	d, ok := r.by[a.name]
 	return !ok || d.serial != a.serial
 }
 
 // exists drops the deletion of an object that exists at a version, unless it was deleted after that: events may come
-// twice, and a page of a list may have been read before them.
+// twice, and a page of a list may predate them.
 func (r *recalled[K]) exists(name K, version string) {
 	if d, ok := r.by[name]; ok && d.version != "" && resourceversion.Compare(d.version, version) < 0 {
 		delete(r.by, name)
 	}
 }
 
-// trim drops what is too much. It costs little if there is nothing to drop.
+// trim drops deletions that are too old or too many. It is cheap if there are none.
 func (r *recalled[K]) trim(now time.Duration) {
 	if len(r.order) == 0 {
 		return
@@ -75,10 +75,10 @@ func (r *recalled[K]) trim(now time.Duration) {
 		}
 		r.order = r.order[1:]
 	}
-	r.by, r.order = map[K]deletion{}, nil // a map keeps its memory
+	r.by, r.order = map[K]deletion{}, nil // a map never shrinks
 }
 
-// take returns the deletions in the slots, and forgets them.
+// take returns and removes the deletions in the slots.
 func (r *recalled[K]) take(set slot.Set, now time.Duration) map[K]deletion {
 	r.trim(now)
 	out := map[K]deletion{}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// recall is how long a deletion is remembered that was another member's to hand out, and recallMax how many are, of
-	// each kind and namespace that is followed. Slots of a dead member are taken over within that time.
+	// recall is how long the deletion of an object in another member's slot is remembered, and recallMax how many are,
+	// for each followed kind and namespace. A dead member's slots are taken over within that time.
 	recall    = 5 * time.Minute
 	recallMax = 100_000
 )
@@ -18,10 +18,11 @@ const (
 // objectName is a name in a namespace.
 type objectName struct{ namespace, name string }
 
-// remembered has what a list cannot tell: names of objects that were there. A nil one remembers nothing.
+// remembered stores the names of objects, which reveal what a list does not show any more. A nil value remembers
+// nothing.
 //
-// Of the slots that are held it has the names of all objects. A list that does not show one of them any more tells of a
-// deletion. Of the other slots it has the deletions of late: if their owner dies, it may not have handed them out.
+// For held slots it stores the names of all objects. If a list no longer shows one of them, it was deleted. For other
+// slots it stores recent deletions: if their owner dies, it may not have handed them out.
 //
 // It is not safe for concurrent use.
 type remembered struct {
@@ -33,7 +34,7 @@ type remembered struct {
 	key  []byte // reused
 }
 
-// names are those of a slot. pass is the last list that began.
+// names are the names of one slot. pass is the number of its latest list.
 type names struct {
 	set  nameSet
 	pass uint64
@@ -43,7 +44,7 @@ func newRemembered() *remembered {
 	return &remembered{slots: map[slot.Slot]*names{}, gone: newRecalled[objectName](recall, recallMax)}
 }
 
-// hold has the names of the slots' objects count.
+// hold starts to store the names of the slots' objects.
 func (m *remembered) hold(set slot.Set) {
 	if m == nil {
 		return
@@ -55,7 +56,7 @@ func (m *remembered) hold(set slot.Set) {
 	}
 }
 
-// shut forgets the slots' names.
+// shut drops the slots' names.
 func (m *remembered) shut(set slot.Set) {
 	if m == nil {
 		return
@@ -69,7 +70,7 @@ func (m *remembered) shut(set slot.Set) {
 	}
 }
 
-// exists notes an event of an object that exists.
+// exists handles an event of an existing object.
 func (m *remembered) exists(s slot.Slot, o objectName, version string) {
 	if m == nil {
 		return
@@ -88,14 +89,14 @@ func (m *remembered) add(n *names, o objectName) {
 	}
 }
 
-// deleted notes an event of an object that was deleted.
+// deleted handles an event of a deleted object.
 func (m *remembered) deleted(s slot.Slot, o objectName, d deletion) {
 	if m == nil {
 		return
 	}
 	if n := m.slots[s]; n != nil {
 		if _, known := m.spaces.numbers[o.namespace]; !known {
-			return // keyOf would number the namespace for ever
+			return // keyOf would number the namespace forever
 		}
 		before := n.set.Len()
 		n.set.Remove(m.keyOf(o))
@@ -108,14 +109,14 @@ func (m *remembered) deleted(s slot.Slot, o objectName, d deletion) {
 	m.gone.add(o, d)
 }
 
-// trim forgets the deletions that are too old.
+// trim drops the deletions that are too old.
 func (m *remembered) trim(now time.Duration) {
 	if m != nil {
 		m.gone.trim(now)
 	}
 }
 
-// late returns the deletions of late in the slots, and forgets them.
+// late returns and removes the recent deletions in the slots.
 func (m *remembered) late(set slot.Set, now time.Duration) map[objectName]deletion {
 	if m == nil {
 		return nil
@@ -123,7 +124,7 @@ func (m *remembered) late(set slot.Set, now time.Duration) map[objectName]deleti
 	return m.gone.take(set, now)
 }
 
-// begin returns the number of a list of the slots that begins.
+// begin returns the number of a new list of the slots.
 func (m *remembered) begin(set slot.Set) uint64 {
 	if m == nil {
 		return 0
@@ -138,7 +139,7 @@ func (m *remembered) begin(set slot.Set) uint64 {
 	return m.passes
 }
 
-// listed notes an object of a list. Of a slot of which another list has begun since then it proves nothing.
+// listed records an object of a list. It ignores slots for which another list has begun since then.
 func (m *remembered) listed(pass uint64, s slot.Slot, o objectName) {
 	if m == nil {
 		return
@@ -148,7 +149,7 @@ func (m *remembered) listed(pass uint64, s slot.Slot, o objectName) {
 	}
 }
 
-// end forgets the names that a complete list did not show, and returns them.
+// end removes the names that a complete list did not show, and returns them.
 func (m *remembered) end(pass uint64, set slot.Set) map[slot.Slot][]objectName {
 	if m == nil {
 		return nil
@@ -167,7 +168,7 @@ func (m *remembered) end(pass uint64, set slot.Set) map[slot.Slot][]objectName {
 	return out
 }
 
-// size returns how many names there are, and how much memory they take.
+// size returns the number of names, and the memory that they take.
 func (m *remembered) size() (count, bytes int) {
 	if m == nil {
 		return 0, 0
@@ -178,7 +179,7 @@ func (m *remembered) size() (count, bytes int) {
 	return count, bytes
 }
 
-// keyOf returns a name with its namespace as a number. It is valid until the next call.
+// keyOf returns a name with a number for its namespace. It is valid until the next call.
 func (m *remembered) keyOf(o objectName) []byte {
 	m.key = binary.AppendUvarint(m.key[:0], m.spaces.number(o.namespace))
 	m.key = append(m.key, o.name...)
@@ -190,13 +191,13 @@ func (m *remembered) nameOf(key []byte) objectName {
 	return objectName{m.spaces.names[number], string(key[length:])}
 }
 
-// release notes that a key is no longer in a set.
+// release records that a key is no longer in a set.
 func (m *remembered) release(key []byte) {
 	number, _ := binary.Uvarint(key)
 	m.spaces.drop(m.spaces.names[number])
 }
 
-// spaces numbers namespaces, as long as they have names.
+// spaces numbers the namespaces that have names.
 type spaces struct {
 	numbers map[string]uint64
 	names   []string // by number

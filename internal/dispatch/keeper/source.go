@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// source lists and watches the metadata of a kind, in whatever version the API server serves.
+// source lists and watches the metadata of a kind, in whichever version the API server serves.
 type source struct {
 	client    metadata.Interface
 	mapper    meta.ResettableRESTMapper
@@ -26,20 +26,20 @@ type source struct {
 	log logr.Logger
 
 	mu       sync.Mutex
-	resource *schema.GroupVersionResource // nil: not known
-	last     schema.GroupVersionResource  // the last one that was known
+	resource *schema.GroupVersionResource // nil if unknown
+	last     schema.GroupVersionResource  // the last known one
 }
 
 var _ cache.ListerWatcherWithContext = (*source)(nil)
 
-// objects returns where the objects are. The error is a meta.NoKindMatchError if the kind is not served.
+// objects returns a client for the objects. The error is a meta.NoKindMatchError if the kind is not served.
 func (s *source) objects() (metadata.ResourceInterface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.resource == nil {
 		m, err := s.mapper.RESTMapping(s.kind)
 		if meta.IsNoMatchError(err) {
-			s.mapper.Reset() // it may be installed by now
+			s.mapper.Reset() // it may have been installed
 			m, err = s.mapper.RESTMapping(s.kind)
 		}
 		if err != nil {
@@ -54,8 +54,8 @@ func (s *source) objects() (metadata.ResourceInterface, error) {
 	return s.client.Resource(*s.resource).Namespace(s.namespace), nil
 }
 
-// checked forgets the resource if the API server does not serve it, and has discovery look again: the kind may be
-// served in another version by now.
+// checked drops the resource if the API server does not serve it, and resets discovery: the kind may be served in
+// another version by now.
 func (s *source) checked(err error) error {
 	if apierrors.IsNotFound(err) {
 		s.mu.Lock()

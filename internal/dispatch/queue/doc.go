@@ -1,10 +1,10 @@
 // Package queue hands out keys of objects to workers, one worker at a time for each key. It is the work queue of a
-// dispatcher: a member that watches, keeps nothing but keys, and lets others reconcile.
+// dispatcher: a member that watches objects, stores only keys, and leaves reconciling to workers.
 //
-// A [Queue] is a pure state machine. It knows no clock, goroutine, I/O or Kubernetes: each method takes the time, and
-// [Queue.Actions] returns what is to be done. So production, the simulation and scripts run the same code.
+// A [Queue] is a pure state machine. It uses no clock, goroutine, I/O or Kubernetes: each method takes the time, and
+// [Queue.Actions] returns what to do. So production, the simulation and scripts run the same code.
 //
-// # A key's way
+// # The states of a key
 //
 //	            Change                 due                    Ask
 //	(nothing) ─────────▶ waiting ─────────────▶ ready ──────────────────▶ taken
@@ -18,10 +18,10 @@
 //
 // # What a take promises
 //
-// A take ends when its worker says so, or at its deadline. Until then nobody else gets the key, as long as its worker
-// counts the time from before it asked. A take's deadline is never later than the member's own (rule R2 of
-// docs/protocol.md), which [Queue.SetDeadline] tells. So before anybody else works on a slot of a dead dispatcher, the
-// dispatcher's takes have ended. [Queue.Extend] moves a take's deadline on as the member's moves.
+// A take ends when its worker ends it, or at its deadline. Until then no other worker gets the key, provided that its
+// worker measures the time from before it asked. A take's deadline is never later than the member's own (rule R2 of
+// docs/protocol.md), which is set with [Queue.SetDeadline]. So before another member works on a slot of a dead
+// dispatcher, the dispatcher's takes have ended. [Queue.Extend] moves a take's deadline as the member's moves.
 //
 // # Order
 //
@@ -35,10 +35,10 @@
 //
 // # Slots
 //
-// A slot is held, then open, and may drain. [Queue.Hold] has changes of its objects count, and its owner tells of all
-// of them. Keys are handed out while their slot is open. [Queue.Drain] stops that, and [Drained] says that nothing in
-// the slot is taken any more. [Queue.Shut] forgets the slot's keys: its next owner lists its objects. A take of a slot
-// that was shut is no longer known.
+// A slot is held, then open, and may drain. After [Queue.Hold], changes of its objects count, and the owner adds all of
+// its objects. Keys are handed out while their slot is open. [Queue.Drain] stops that, and [Drained] reports that
+// nothing in the slot is taken any more. [Queue.Shut] drops the slot's keys: its next owner lists its objects. Takes of
+// a shut slot are no longer known.
 //
 // A Queue is not safe for concurrent use.
 package queue

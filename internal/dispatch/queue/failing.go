@@ -9,32 +9,32 @@ import (
 // MaxReason is how many bytes of a Result.Reason are kept.
 const MaxReason = 512
 
-// failure is what is known of a key that fails.
+// failure is the record of a failing key.
 type failure struct {
 	since, last time.Duration
 	reason      string
 }
 
-// expiredReason is the reason of a take that nobody ended.
+// expiredReason is the reason for a take that expired.
 const expiredReason = "the take expired: its worker died, or neither ended nor extended it in time"
 
 // Failing is a key whose last take failed or expired.
 type Failing struct {
 	Key Key
-	// Attempts is how many takes have failed or expired since one succeeded, and Since is when the first of them did. A
-	// queue knows only of its own: both begin again with each owner of the slot.
+	// Attempts is how many takes have failed or expired since the last success, and Since is when the first of them did. A
+	// queue counts only its own takes: both start again with each owner of the slot.
 	Attempts int
 	Since    time.Duration
 	// Last is when the last one failed, and Reason is why.
 	Last   time.Duration
 	Reason string
-	// Taken says that a worker has the key now. Otherwise Next is when it is handed out again; it may have come.
+	// Taken is true if a worker has the key now. Otherwise Next is when it is handed out again, which may be in the past.
 	Taken bool
 	Next  time.Duration
 }
 
-// Failing returns the keys of some kinds whose last take failed or expired, the one that has failed for longest first,
-// and how many there are. Kinds that the queue does not have are ignored.
+// Failing returns the keys of some kinds whose last take failed or expired, starting with the one that has failed for
+// the longest time, and how many there are in all. Unknown kinds are ignored.
 func (q *Queue) Failing(now time.Duration, kinds []string, most int) (out []Failing, all int) {
 	q.tick(now)
 	var entries []*entry
@@ -70,7 +70,7 @@ func compareFailing(a, b *entry) int {
 	return strings.Compare(a.key().String(), b.key().String())
 }
 
-// fails notes that a take of a key failed.
+// fails records a failed take of a key.
 func (e *entry) fails(now time.Duration, reason string) {
 	if e.failure == nil {
 		e.failure = &failure{since: now}
@@ -83,7 +83,7 @@ func (e *entry) fails(now time.Duration, reason string) {
 	e.attempts++
 }
 
-// succeeds forgets that a key failed.
+// succeeds clears the failures of a key.
 func (e *entry) succeeds() {
 	e.attempts = 0
 	if e.failure != nil {
@@ -92,7 +92,7 @@ func (e *entry) succeeds() {
 	}
 }
 
-// failed ends a take that brought nothing.
+// failed ends a take that failed.
 func (q *Queue) failed(now time.Duration, t *taken, least time.Duration, reason string) {
 	e := t.entry
 	q.unhand(t)

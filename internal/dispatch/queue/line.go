@@ -2,26 +2,26 @@ package queue
 
 import "time"
 
-// relief is how many keys of the most urgent class are handed out for one of the others.
+// relief is how many keys of the most urgent class are handed out for one key of the others.
 const relief = 7
 
-// lane has the keys of one kind that are ready, for one worker or for all.
+// lane holds the ready keys of one kind, for one worker or for all.
 type lane struct {
 	kind  *kind
-	share *share // nil: these are for any worker
+	share *share // nil if the keys are for any worker
 	rings [classes]ring
 	ready int
-	// urgent counts keys handed out of the most urgent class while others had keys.
+	// urgent counts keys of the most urgent class that were handed out while other classes had keys.
 	urgent int
 }
 
-// ring has the keys of one class. Namespaces take turns.
+// ring holds the keys of one class. Namespaces take turns.
 type ring struct {
-	turn  *line // whose turn it is; nil: there is none
+	turn  *line // whose turn it is, or nil if the ring is empty
 	lines map[string]*line
 }
 
-// line has the keys of one namespace, in the order in which they became ready.
+// line holds the keys of one namespace, in the order in which they became ready.
 type line struct {
 	lane        *lane
 	ring        *ring
@@ -50,7 +50,7 @@ func (l *lane) add(e *entry) {
 	l.changed()
 }
 
-// leave takes an entry off its line.
+// leave removes an entry from its line.
 func (e *entry) leave() {
 	at := e.line
 	if at == nil {
@@ -75,7 +75,7 @@ func (e *entry) leave() {
 	at.lane.changed()
 }
 
-// changed puts the share of a lane where it belongs among the others, by its head.
+// changed reorders the share of a lane among the others, by its head.
 func (l *lane) changed() {
 	s := l.share
 	if s == nil {
@@ -94,7 +94,7 @@ func (l *lane) changed() {
 	}
 }
 
-// insert puts a line at the end of the round.
+// insert adds a line at the end of the round.
 func (r *ring) insert(at *line) {
 	if r.lines == nil {
 		r.lines = map[string]*line{}
@@ -112,7 +112,7 @@ func (r *ring) insert(at *line) {
 func (r *ring) remove(at *line) {
 	delete(r.lines, at.namespace)
 	if at.next == at {
-		r.turn, r.lines = nil, nil // a map keeps its memory
+		r.turn, r.lines = nil, nil // a map never shrinks
 		return
 	}
 	at.prev.next, at.next.prev = at.next, at.prev
@@ -121,8 +121,7 @@ func (r *ring) remove(at *line) {
 	}
 }
 
-// class is the one from which a key should be handed out next. The second one is also there, if there are keys of a
-// less urgent class.
+// class returns the class of the next key. second is an alternative if a less urgent class has keys.
 func (l *lane) class() (first, second int) {
 	first, second = classes, classes
 	for c := range l.rings {
@@ -137,7 +136,7 @@ func (l *lane) class() (first, second int) {
 	return first, second
 }
 
-// head is the entry that should be handed out next; nil if there is none.
+// head returns the entry that should be handed out next, or nil.
 func (l *lane) head() *entry {
 	first, second := l.class()
 	if first == classes {
@@ -149,7 +148,7 @@ func (l *lane) head() *entry {
 	return l.rings[first].turn.first
 }
 
-// take takes the head off.
+// take removes and returns the head.
 func (l *lane) take() *entry {
 	e := l.head()
 	if e == nil {
@@ -167,7 +166,7 @@ func (l *lane) take() *entry {
 	return e
 }
 
-// oldest is since when the key of each class that has been ready longest is; never if there is none.
+// oldest returns since when the oldest key of each class has been ready, or never.
 func (l *lane) oldest() (since [classes]time.Duration) {
 	for class := range l.rings {
 		since[class] = never

@@ -12,34 +12,34 @@ import (
 
 const never = time.Duration(math.MaxInt64)
 
-// Config says how a Queue works. Use SetDefaults for what is 0.
+// Config configures a Queue. SetDefaults fills in zero fields.
 type Config struct {
-	// Slots is how many slots there are.
+	// Slots is the number of slots.
 	Slots slot.Count
 	// Kinds are the kinds of the keys; see Key.Kind.
 	Kinds []string
-	// MaxTaken is how many keys of a kind may be taken at a time, by Config.Kinds; 0: as many as workers ask for.
+	// MaxTaken is how many keys of a kind may be taken at a time. 0 means as many as workers ask for.
 	MaxTaken map[string]int
-	// Length is how long a take lasts if the worker does not say; default 30 s. MaxLength is the longest that a worker may
-	// ask for, each time; default 10 min. MinLength is the shortest: nothing is handed out if the member's deadline is
-	// nearer; default 1 s.
+	// Length is how long a take lasts if the worker does not ask for a length. Default 30 s. MaxLength is the longest that
+	// a worker may ask for at a time. Default 10 min. MinLength is the shortest: nothing is handed out if the member's
+	// deadline is nearer. Default 1 s.
 	Length, MinLength, MaxLength time.Duration
-	// BaseDelay is the delay after a key's first failure; it doubles with each, up to MaxDelay. Defaults 5 ms and 1,000 s,
-	// as client-go's.
+	// BaseDelay is the delay after a key's first failure. It doubles with each failure, up to MaxDelay. Defaults 5 ms and
+	// 1,000 s, like client-go's.
 	BaseDelay, MaxDelay time.Duration
-	// Patience is how long a key waits for the worker that it prefers; default 1 s.
+	// Patience is how long a key waits for the worker that it prefers. Default 1 s.
 	Patience time.Duration
-	// Idle is how long a worker that asked with Affine keeps its keys without asking, having a take, or ending one;
-	// default 5 s.
+	// Idle is how long a worker that asked with Affine keeps its keys without asking, holding a take, or ending one.
+	// Default 5 s.
 	Idle time.Duration
-	// MaxAffine is how many workers of a kind may ask with Affine; default 1,000. Each costs time at each change of a key.
-	// An Ask of one more is treated as if it were not affine.
+	// MaxAffine is how many workers of a kind may ask with Affine. Default 1,000. Each costs time at each change of a key.
+	// Further workers are treated as if they were not affine.
 	MaxAffine int
-	// DrainLimit is how long takes may be extended once their slot drains; default 1 min.
+	// DrainLimit is how long takes may be extended once their slot drains. Default 1 min.
 	DrainLimit time.Duration
 }
 
-// SetDefaults replaces durations that are 0.
+// SetDefaults fills in zero durations.
 func (c *Config) SetDefaults() {
 	for _, d := range []struct {
 		of    *time.Duration
@@ -58,7 +58,7 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// Validate returns an error that says what is wrong, or nil.
+// Validate returns an error if the configuration is invalid.
 func (c *Config) Validate() error {
 	if err := c.Slots.Validate(); err != nil {
 		return err
@@ -93,19 +93,19 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Action is what the queue's caller has to do.
+// Action is a request to the queue's caller.
 type Action interface{ action() }
 
 // Given answers an Ask.
 type Given struct {
 	Ask   uint64
 	Takes []Take
-	// Over says that the Ask has ended: there will be no other answer. A poll ends with its first answer, which is empty
-	// if its time was over.
+	// Over is true if the Ask has ended and gets no other answer. A poll ends with its first answer, which is empty if it
+	// timed out.
 	Over bool
 }
 
-// Drained says that nothing in the slots is taken, and nothing will be until they are opened again.
+// Drained reports that nothing in the slots is taken, and nothing will be until they are opened again.
 type Drained struct{ Slots slot.Set }
 
 func (Given) action()   {}
@@ -114,30 +114,30 @@ func (Drained) action() {}
 // objectName is a key without its kind.
 type objectName struct{ namespace, name string }
 
-// kind has the keys of one kind.
+// kind holds the keys of one kind.
 type kind struct {
 	name    string
 	entries map[objectName]*entry
-	failing map[*entry]struct{} // those of the entries with a failure
-	// lanes have the keys that are ready: those for any worker, and by the worker that they prefer.
+	failing map[*entry]struct{} // entries with a failure
+	// The lanes hold the ready keys: all holds those for any worker, and workers those that prefer one worker.
 	all     lane
 	workers map[string]*share
 	shares  []hashed // of workers, in no order
 	ready   int      // keys in all lanes
-	// heads are the shares that have keys, by since when their heads are ready.
+	// heads are the shares that have keys, ordered by since when their heads are ready.
 	heads timers[*share]
-	// waiting are the asks for the kind that wait, in their order. Those that have ended are still in it for a while.
+	// waiting are the waiting asks for the kind, in order. Asks that have ended stay in it for a while.
 	waiting []waiter
-	over    int  // how many of those have ended
+	over    int  // how many of waiting have ended
 	hungry  int  // how many of the others want keys
 	stirred bool // keys have become ready since the last match
 	delayed int
 	taken   int
-	most    int // how many may be taken; 0: any number
+	most    int // how many may be taken, or 0 for any number
 	counts  Counts
 }
 
-// slotState is what the queue knows of a slot.
+// slotState is the queue's state of a slot.
 type slotState struct {
 	held     bool // changes count
 	open     bool // keys are handed out
@@ -148,7 +148,7 @@ type slotState struct {
 	taken    int
 }
 
-// Queue hands out keys; see the package's comment. Create it with New.
+// Queue hands out keys. See the package comment. Create it with New.
 type Queue struct {
 	cfg      Config
 	kinds    []*kind
@@ -171,7 +171,7 @@ type Queue struct {
 	given    []Given
 }
 
-// New returns a queue of which no slot is open.
+// New returns a queue in which no slot is open.
 func New(cfg Config) (*Queue, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -190,8 +190,8 @@ func New(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// SetDeadline tells until when this member may work (rule R2). Nothing is handed out once it is near, and no take that
-// begins or is extended from now on lasts longer.
+// SetDeadline sets until when this member may work (rule R2). Nothing is handed out shortly before that, and no take
+// that begins or is extended from now on lasts longer.
 func (q *Queue) SetDeadline(now, at time.Duration) {
 	q.tick(now)
 	q.deadline = at
@@ -200,7 +200,7 @@ func (q *Queue) SetDeadline(now, at time.Duration) {
 	}
 }
 
-// later is a time after now.
+// later returns the time d after now.
 func later(now, d time.Duration) time.Duration {
 	if d > never-now {
 		return never
@@ -208,8 +208,8 @@ func later(now, d time.Duration) time.Duration {
 	return now + d
 }
 
-// Change notes that an object has to be worked on. A change of a slot that is not held is dropped: see
-// Hold. The error is ErrKind, or about the slot.
+// Change records that an object has to be worked on. Changes in slots that are not held are dropped. See Hold. The
+// error is ErrKind, or about the slot.
 func (q *Queue) Change(now time.Duration, c Change) error {
 	k := q.byName[c.Key.Kind]
 	if k == nil {
@@ -238,11 +238,11 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 	}
 	if !c.Related && (c.Version == "" || resourceversion.Compare(e.version, c.Version) <= 0) {
 		e.uid, e.version, e.gone = c.UID, c.Version, c.Gone
-	} // else a list, or another watch, tells what was before the last event
+	} // else a list or another watch reports a state before the last event
 	k.counts.Changes++
 	if e.pending && e.due <= now && e.class <= c.Class {
 		k.counts.Collapsed++
-		return nil // it is ready already, or will be when its take has ended
+		return nil // it is ready, or will be when its take has ended
 	}
 	q.displace(e)
 	if !e.pending || c.Class < e.class {
@@ -256,7 +256,7 @@ func (q *Queue) Change(now time.Duration, c Change) error {
 	return nil
 }
 
-// place puts a pending key where it belongs.
+// place moves a pending key to where it belongs.
 func (q *Queue) place(now time.Duration, e *entry) {
 	s := &q.slots[e.slot]
 	switch {
@@ -270,7 +270,7 @@ func (q *Queue) place(now time.Duration, e *entry) {
 	}
 }
 
-// displace takes a key from where it waits or is ready.
+// displace removes a key from where it waits or is ready.
 func (q *Queue) displace(e *entry) {
 	if e.place >= 0 {
 		q.delays.remove(e)
@@ -279,12 +279,12 @@ func (q *Queue) displace(e *entry) {
 	e.leave()
 }
 
-// forget removes a key that has nothing to do.
+// forget removes a key without pending work.
 func (q *Queue) forget(e *entry) {
 	e.succeeds()
 	delete(e.kind.entries, objectName{e.namespace, e.name})
 	if len(e.kind.entries) == 0 {
-		e.kind.entries = map[objectName]*entry{} // a map keeps its memory
+		e.kind.entries = map[objectName]*entry{} // a map never shrinks
 	}
 	if e.prevIn != nil {
 		e.prevIn.nextIn = e.nextIn
@@ -297,7 +297,7 @@ func (q *Queue) forget(e *entry) {
 	e.nextIn, e.prevIn = nil, nil
 }
 
-// lose drops a key, and its take with it.
+// lose drops a key and its take.
 func (q *Queue) lose(e *entry) {
 	q.displace(e)
 	if e.take != nil {
@@ -306,7 +306,7 @@ func (q *Queue) lose(e *entry) {
 	q.forget(e)
 }
 
-// Hold has changes of the slots count from now on. Tell of all their objects by Change after that, and then call Open.
+// Hold makes changes of the slots count from now on. After that add all their objects with Change, and then call Open.
 func (q *Queue) Hold(now time.Duration, set slot.Set) {
 	q.tick(now)
 	for s := range q.each(set) {
@@ -314,17 +314,17 @@ func (q *Queue) Hold(now time.Duration, set slot.Set) {
 	}
 }
 
-// Held returns the slots of which changes count.
+// Held returns the slots whose changes count.
 func (q *Queue) Held() (set slot.Set) {
 	for s := range q.slots {
 		if q.slots[s].held {
-			set.Add(slot.Slot(s)) // there are no more than slot.MaxCount
+			set.Add(slot.Slot(s)) // at most slot.MaxCount
 		}
 	}
 	return set
 }
 
-// Open has keys of the slots handed out from now on, and holds the slots. It also calls off a drain.
+// Open hands out keys of the slots from now on, and holds the slots. It also ends a drain.
 func (q *Queue) Open(now time.Duration, set slot.Set, epoch uint64) {
 	q.tick(now)
 	for s := range q.each(set) {
@@ -339,7 +339,7 @@ func (q *Queue) Open(now time.Duration, set slot.Set, epoch uint64) {
 	}
 }
 
-// Drain has no more keys of the slots handed out. When nothing in a slot is taken any more, Drained says so. Keys stay,
+// Drain stops handing out keys of the slots. When nothing in a slot is taken any more, Drained reports it. Keys stay
 // until Open or Shut.
 func (q *Queue) Drain(now time.Duration, set slot.Set) {
 	q.tick(now)
@@ -347,7 +347,7 @@ func (q *Queue) Drain(now time.Duration, set slot.Set) {
 		st := &q.slots[s]
 		if st.draining {
 			if st.taken == 0 {
-				q.drained.Add(s) // whoever asks again has to know
+				q.drained.Add(s) // a repeated call gets another answer
 			}
 			continue
 		}
@@ -361,7 +361,7 @@ func (q *Queue) Drain(now time.Duration, set slot.Set) {
 	}
 }
 
-// Shut forgets the slots' keys and takes.
+// Shut drops the slots' keys and takes.
 func (q *Queue) Shut(now time.Duration, set slot.Set) {
 	q.tick(now)
 	for s := range q.each(set) {
@@ -383,8 +383,8 @@ func (q *Queue) each(set slot.Set) func(func(slot.Slot) bool) {
 	}
 }
 
-// Gone returns the deletions in the slots that nobody has finished work on. The next owner of the slots does not see
-// them in a list (rule R15).
+// Gone returns the deletions in the slots that no worker has finished. The next owner of the slots does not see them in
+// a list (rule R15).
 func (q *Queue) Gone(set slot.Set) []Change {
 	var out []Change
 	for s := range q.each(set) {
@@ -397,7 +397,7 @@ func (q *Queue) Gone(set slot.Set) []Change {
 	return out
 }
 
-// tick does what the passing of time brings.
+// tick handles everything that is due.
 func (q *Queue) tick(now time.Duration) {
 	for {
 		e, ok := q.delays.due(now)
@@ -425,8 +425,7 @@ func (q *Queue) tick(now time.Duration) {
 	}
 }
 
-// Wake is when Actions should be called next if nothing else happens before: the earliest time at which there may be
-// something to do.
+// Wake is when Actions should be called next if nothing else happens before.
 func (q *Queue) Wake() time.Duration {
 	at := min(q.delays.next(), q.takes.next(), q.idle.next(), q.ends.next())
 	if q.late { // SetDeadline comes first
@@ -438,8 +437,8 @@ func (q *Queue) Wake() time.Duration {
 	return at
 }
 
-// Actions returns what is to be done since the last call. Call it after other methods, once for several if you like,
-// and when Wake has come.
+// Actions returns the actions since the last call. Call it after other methods, possibly once for several, and when
+// Wake has come.
 func (q *Queue) Actions(now time.Duration) []Action {
 	q.tick(now)
 	q.match(now)

@@ -3,7 +3,7 @@ package queue
 import "time"
 
 const (
-	// doneFor is how long a queue remembers that a take was done, and doneMax how many of these it remembers.
+	// doneFor is how long a queue remembers that a take was done, and doneMax how many it remembers.
 	doneFor = 2 * time.Minute
 	doneMax = 10_000
 )
@@ -16,14 +16,14 @@ type doneTake struct {
 	result Result
 }
 
-// recent remembers which takes were done of late, so that a Done that is sent again, because its answer was lost, is
-// told apart from one that comes too late.
+// recent remembers recently done takes. It distinguishes a Done that is sent again because its answer was lost from one
+// that comes too late.
 type recent struct {
 	byID  map[uint64]doneTake
 	order []doneTake // the oldest first
 }
 
-// add notes that a take was done.
+// add records a take that was done.
 func (r *recent) add(d doneTake) {
 	r.trim(d.at)
 	if len(r.order) >= doneMax {
@@ -36,14 +36,14 @@ func (r *recent) add(d doneTake) {
 	r.order = append(r.order, d)
 }
 
-// has says whether a take was done so, of late.
+// has reports whether a take was recently done with this result.
 func (r *recent) has(now time.Duration, id uint64, worker string, result Result) bool {
 	r.trim(now)
 	d, ok := r.byID[id]
 	return ok && d.worker == worker && d.result == result
 }
 
-// trim forgets what is too old.
+// trim drops old takes.
 func (r *recent) trim(now time.Duration) {
 	n := 0
 	for n < len(r.order) && now-r.order[n].at > doneFor {
@@ -57,6 +57,6 @@ func (r *recent) drop(n int) {
 		delete(r.byID, d.id)
 	}
 	if r.order = r.order[n:]; len(r.order) == 0 {
-		r.byID, r.order = nil, nil // a map keeps its memory
+		r.byID, r.order = nil, nil // a map never shrinks
 	}
 }

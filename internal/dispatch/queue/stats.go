@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Counts are what has happened since New.
+// Counts are totals since New.
 type Counts struct {
-	// Changes were told of, Collapsed of them for keys that were pending anyway.
+	// Changes counts changes, and Collapsed those of keys that were already pending.
 	Changes, Collapsed uint64
-	// Taken are takes. Of these, Done succeeded, Retried failed, Released were given back, and Expired ended by their
+	// Taken counts takes. Of these, Done succeeded, Retried failed, Released were given back, and Expired reached their
 	// deadline.
 	Taken, Done, Retried, Released, Expired uint64
 }
@@ -28,21 +28,21 @@ func (c *Counts) add(other Counts) {
 // Stats describe a kind.
 type Stats struct {
 	Kind string
-	// Ready are the keys that wait for a worker, Delayed those that wait for a time, and Taken those that a worker has.
+	// Ready keys wait for a worker, Delayed keys for a time, and Taken keys are held by workers.
 	Ready, Delayed, Taken int
-	// MaxTaken is how many may be taken; 0: any number.
+	// MaxTaken is how many may be taken, or 0 for any number.
 	MaxTaken int
-	// Oldest is since when the key that has been ready longest is; 0: none is ready. OldestChanged is the same of class
-	// Changed alone.
+	// Oldest is since when the oldest ready key has been ready, or 0 if none is ready. OldestChanged is the same for the
+	// class Changed.
 	Oldest, OldestChanged time.Duration
-	// Failing are the keys whose last take failed or expired, and FailingSince is since when the one fails that has done
-	// so for longest.
+	// Failing is the number of keys whose last take failed or expired. FailingSince is when the first of them began to
+	// fail.
 	Failing      int
 	FailingSince time.Duration
 	Counts       Counts
 }
 
-// Counts returns what has happened since New, to all kinds.
+// Counts returns the totals since New for all kinds.
 func (q *Queue) Counts() Counts {
 	var all Counts
 	for _, k := range q.kinds {
@@ -51,7 +51,7 @@ func (q *Queue) Counts() Counts {
 	return all
 }
 
-// Take returns a take under way.
+// Take returns a take in progress.
 func (q *Queue) Take(id uint64) (Take, bool) {
 	if t := q.byID[id]; t != nil {
 		return t.Take, true
@@ -59,7 +59,7 @@ func (q *Queue) Take(id uint64) (Take, bool) {
 	return Take{}, false
 }
 
-// Takes returns the takes under way, in the order of their IDs.
+// Takes returns the takes in progress, ordered by ID.
 func (q *Queue) Takes(now time.Duration) []Take {
 	q.tick(now)
 	out := make([]Take, 0, len(q.byID))

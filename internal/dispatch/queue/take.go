@@ -7,46 +7,46 @@ import (
 	"time"
 )
 
-// Errors that callers tell apart.
+// Errors for errors.Is.
 var (
 	// ErrKind: the queue has no such kind.
 	ErrKind = errors.New("this dispatcher has no such kind")
-	// ErrTake: there is no such take. It has ended: it was done, it expired, or its slot went to another member.
+	// ErrTake: there is no such take, because it was done, it expired, or its slot moved to another member.
 	ErrTake = errors.New("the take has ended")
 	// ErrWorker: the take is another worker's.
 	ErrWorker = errors.New("the take is another worker's")
 )
 
-// Ask is a worker's wish for keys: a poll, or a stream.
+// Ask is a worker's request for keys: a poll or a stream.
 type Ask struct {
 	// ID names the Ask. It must be new.
 	ID     uint64
 	Worker string
-	// Kinds are those of which the worker wants keys; empty: all.
+	// Kinds are the wanted kinds. Empty means all.
 	Kinds []string
-	// Max is how many keys the worker wants; of a stream, its credit, which More adds to. It must be above 0, or for a
-	// stream not negative.
+	// Max is how many keys the worker wants. For a stream it is the credit, which More adds to. It must be above 0 for a
+	// poll, and not negative for a stream.
 	Max int
-	// Until is when a poll that got nothing is answered. A stream ignores it.
+	// Until is when a poll without keys is answered. A stream ignores it.
 	Until time.Duration
-	// Length is how long the takes should last; 0: Config.Length. It is limited by Config.MinLength and MaxLength.
+	// Length is the requested length of the takes, limited by Config.MinLength and MaxLength. 0 means Config.Length.
 	Length time.Duration
-	// Affine has the worker get the same keys again.
+	// Affine asks to give the worker the same keys again.
 	Affine bool
-	// Stream has keys handed out until Cancel. A poll ends with the first ones.
+	// Stream hands out keys until Cancel. A poll ends with the first ones.
 	Stream bool
 }
 
-// ask is an Ask under way.
+// ask is an Ask in progress.
 type ask struct {
 	Ask
 	kinds  []*kind
-	shares []*share // of its worker, by kind; nil if it is not affine
+	shares []*share // its worker's, by kind; nil if it is not affine
 	place  int
 	over   bool
 }
 
-// waiter is an ask that waits for keys of a kind. own is its worker's share of them; nil if it is not affine.
+// waiter is an ask that waits for keys of a kind. own is its worker's share, or nil if it is not affine.
 type waiter struct {
 	*ask
 	own *share
@@ -104,7 +104,7 @@ func (q *Queue) Ask(now time.Duration, in Ask) error {
 	return nil
 }
 
-// want changes for how many keys an ask has room.
+// want updates how many asks want keys when an ask's room changes.
 func (a *ask) want(before, now int) {
 	a.Max = now
 	change := min(now, 1) - min(before, 1)
@@ -127,8 +127,8 @@ func (q *Queue) More(now time.Duration, id uint64, n int) error {
 	return nil
 }
 
-// Claim makes room for keys that an Ask gets from another queue: it returns how many of n it can have. A poll ends with
-// that, without an answer, and a stream has so much less credit. 0: the Ask has been answered, or has ended.
+// Claim reserves room for up to n keys that an Ask gets from another queue, and returns for how many. A poll ends with
+// that, without an answer. A stream's credit is reduced. The result is 0 if the Ask has been answered or has ended.
 func (q *Queue) Claim(now time.Duration, id uint64, n int) int {
 	q.tick(now)
 	a := q.asks[id]
@@ -144,7 +144,7 @@ func (q *Queue) Claim(now time.Duration, id uint64, n int) int {
 	return n
 }
 
-// Cancel ends an Ask, without an answer. Its takes go on.
+// Cancel ends an Ask without an answer. Its takes continue.
 func (q *Queue) Cancel(now time.Duration, id uint64) {
 	q.tick(now)
 	if a := q.asks[id]; a != nil {
@@ -170,7 +170,7 @@ func (q *Queue) finish(now time.Duration, a *ask) {
 	}
 }
 
-// tidy removes asks that have ended, once they are many.
+// tidy removes ended asks once there are many.
 func (k *kind) tidy() {
 	if k.over > 8 && k.over > len(k.waiting)/2 {
 		k.waiting = slices.DeleteFunc(k.waiting, func(w waiter) bool { return w.over })
@@ -178,7 +178,7 @@ func (k *kind) tidy() {
 	}
 }
 
-// match hands out keys that are ready to those who wait.
+// match hands out ready keys to waiting asks.
 func (q *Queue) match(now time.Duration) {
 	if q.late = q.deadline-now < q.cfg.MinLength; q.late {
 		return
@@ -202,7 +202,7 @@ func (q *Queue) match(now time.Duration) {
 	}
 }
 
-// serve hands out to one Ask what there is for it.
+// serve hands out keys to one Ask.
 func (q *Queue) serve(now time.Duration, a *ask) {
 	var takes []Take
 	for empty := 0; a.Max > 0 && empty < len(a.kinds); {
@@ -230,7 +230,7 @@ func (q *Queue) serve(now time.Duration, a *ask) {
 	q.given = append(q.given, Given{Ask: a.ID, Takes: takes, Over: !a.Stream})
 }
 
-// hand makes a take of a key that was taken off its line.
+// hand makes a take of a key that was removed from its line.
 func (q *Queue) hand(now time.Duration, a *ask, e *entry) Take {
 	q.lastTake++
 	s := &q.slots[e.slot]
@@ -285,19 +285,19 @@ func (q *Queue) find(now time.Duration, id uint64, worker string) (*taken, error
 	return t, nil
 }
 
-// Result is how the work on a key ended.
+// Result is the result of the work on a key.
 type Result struct {
-	// Retry says that it failed: the key is handed out again after a delay that grows with each failure.
+	// Retry means that the work failed: the key is handed out again after a delay that grows with each failure.
 	Retry bool
-	// Reason is why it failed, for those who look at the keys that fail. MaxReason bytes of it are kept.
+	// Reason is why the work failed. It is shown with failing keys. MaxReason bytes of it are kept.
 	Reason string
-	// After is when the key should be handed out again in any case; 0: when it changes. With Retry it is the least delay.
-	// An object that has changed since it was handed out is handed out again at once, as in client-go's queues.
+	// After makes the key come again after this time even without a change, if it is not 0. With Retry it is the shortest
+	// delay. An object that has changed since it was handed out is handed out again at once, as in client-go's queues.
 	After time.Duration
 }
 
-// Done ends a take. The error is ErrTake or ErrWorker, or about the result. A take that was done in the same way within
-// the last two minutes gets no error, and nothing happens: the answer may have been lost.
+// Done ends a take. The error is ErrTake or ErrWorker, or about the result. A Done that repeats one of the last two
+// minutes succeeds without effect, since its answer may have been lost.
 func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) error {
 	if r.After < 0 {
 		return fmt.Errorf("after %v: must not be negative", r.After)
@@ -331,7 +331,7 @@ func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) erro
 	return nil
 }
 
-// Release ends a take as if it had not been: the worker did nothing.
+// Release ends a take as if it had not happened.
 func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 	t, err := q.find(now, id, worker)
 	if err != nil {
@@ -347,16 +347,16 @@ func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 	return nil
 }
 
-// Extended is the answer to Extend.
+// Extended is the result of Extend.
 type Extended struct {
 	Deadline time.Duration
-	// Draining says that the key's slot is about to go to another member: finish soon. Takes are not extended for longer
-	// than Config.DrainLimit after that began.
+	// Draining is true if the key's slot is about to move to another member, so the worker should finish soon. From the
+	// start of a drain, takes are extended for at most Config.DrainLimit.
 	Draining bool
 }
 
-// Extend moves the deadline of a take to now and length, or to the member's own deadline if that is earlier. It never
-// moves it back. With length 0 it is Config.Length.
+// Extend moves the deadline of a take to now plus length, or to the member's own deadline if that is earlier. It never
+// moves it back. With length 0 it uses Config.Length.
 func (q *Queue) Extend(now time.Duration, id uint64, worker string, length time.Duration) (Extended, error) {
 	t, err := q.find(now, id, worker)
 	if err != nil {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// timed is something that happens at a time, and knows its place among others.
+// timed is an item with a time, which stores its place in the heap.
 type timed interface {
 	when() time.Duration
 	put(place int)
 	at() int
 }
 
-// timers are things by the time at which they happen. A place is -1 for what is not in it.
+// timers is a heap of items ordered by time. Items that are not in it have the place -1.
 type timers[T timed] struct{ h timerHeap[T] }
 
 func (t *timers[T]) add(x T) { heap.Push(&t.h, x) }
@@ -20,14 +20,14 @@ func (t *timers[T]) add(x T) { heap.Push(&t.h, x) }
 // moved restores the order after x's time has changed.
 func (t *timers[T]) moved(x T) { heap.Fix(&t.h, x.at()) }
 
-// remove takes x out, if it is in.
+// remove removes x if it is in the heap.
 func (t *timers[T]) remove(x T) {
 	if x.at() >= 0 {
 		heap.Remove(&t.h, x.at())
 	}
 }
 
-// due takes out the first one whose time has come.
+// due removes and returns the first item whose time has come.
 func (t *timers[T]) due(now time.Duration) (x T, ok bool) {
 	if len(t.h) == 0 || t.h[0].when() > now {
 		return x, false
@@ -36,7 +36,7 @@ func (t *timers[T]) due(now time.Duration) (x T, ok bool) {
 	return x, ok
 }
 
-// first is the first one.
+// first returns the first item.
 func (t *timers[T]) first() (x T, ok bool) {
 	if len(t.h) == 0 {
 		return x, false
@@ -44,7 +44,7 @@ func (t *timers[T]) first() (x T, ok bool) {
 	return t.h[0], true
 }
 
-// next is the first time; never if there is none.
+// next returns the first item's time, or never if there is none.
 func (t *timers[T]) next() time.Duration {
 	if len(t.h) == 0 {
 		return never
@@ -65,7 +65,7 @@ func (h timerHeap[T]) Swap(i, j int) {
 }
 
 func (h *timerHeap[T]) Push(x any) {
-	item := x.(T) // add has the type
+	item := x.(T) // add guarantees the type
 	item.put(len(*h))
 	*h = append(*h, item)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// worker asks with Ask.Affine.
+// worker is a worker that asks with Ask.Affine.
 type worker struct {
 	name  string
 	hash  uint64
 	kinds []*kind
-	asks  int // that wait
+	asks  int // waiting ones
 	takes int
 	seen  time.Duration // when it last asked, or ended or extended a take
-	// until is when to look whether it is idle; place is its place among all by that.
+	// until is when to check whether it is idle. place is its place among all workers, ordered by that.
 	until time.Duration
 	place int
 }
@@ -25,16 +25,17 @@ func (w *worker) when() time.Duration { return w.until }
 func (w *worker) put(place int)       { w.place = place }
 func (w *worker) at() int             { return w.place }
 
-// share has the keys of one kind that prefer one worker.
+// share holds the keys of one kind that prefer one worker.
 type share struct {
 	lane
 	worker *worker
-	// since is when its head became ready; place is its place among the shares of the kind by that, -1: it has no keys.
+	// since is when its head became ready. place is its place among the kind's shares, ordered by that, or -1 without
+	// keys.
 	since time.Duration
 	place int
 }
 
-// hashed is a share, and the hash of its worker.
+// hashed is a share with the hash of its worker.
 type hashed struct {
 	hash uint64
 	of   *share
@@ -44,14 +45,14 @@ func (s *share) when() time.Duration { return s.since }
 func (s *share) put(place int)       { s.place = place }
 func (s *share) at() int             { return s.place }
 
-// mayJoin says whether there is room for the worker of an ask among those of its kinds.
+// mayJoin reports whether its kinds have room for an ask's worker.
 func (q *Queue) mayJoin(a *ask) bool {
 	return !slices.ContainsFunc(a.kinds, func(k *kind) bool {
 		return k.workers[a.Worker] == nil && len(k.workers) >= q.cfg.MaxAffine
 	})
 }
 
-// joins notes that a worker asks with Affine.
+// joins registers a worker that asks with Affine.
 func (q *Queue) joins(now time.Duration, a *ask) {
 	w := q.workers[a.Worker]
 	if w == nil {
@@ -76,7 +77,7 @@ func (q *Queue) joins(now time.Duration, a *ask) {
 	}
 }
 
-// looksIdle removes a worker that neither has a take nor asks, or looks again later.
+// looksIdle removes a worker that neither holds takes nor asks, or schedules another check.
 func (q *Queue) looksIdle(now time.Duration, w *worker) {
 	if w.asks > 0 || w.takes > 0 {
 		w.seen = now
@@ -96,7 +97,7 @@ func (q *Queue) looksIdle(now time.Duration, w *worker) {
 	}
 }
 
-// rehome has the keys of a lane go where they belong now.
+// rehome moves the keys of a lane to where they belong now.
 func (k *kind) rehome(from *lane) {
 	var keys []*entry
 	for i := range from.rings {
@@ -111,7 +112,7 @@ func (k *kind) rehome(from *lane) {
 	k.stirred = true
 }
 
-// turned is whose turn is next in a ring; nil if it is empty.
+// turned returns the line whose turn is next, or nil if the ring is empty.
 func turned(r *ring) *line {
 	if r.turn == nil {
 		return nil
@@ -119,7 +120,7 @@ func turned(r *ring) *line {
 	return r.turn.next
 }
 
-// laneFor returns where a key belongs.
+// laneFor returns the lane in which a key belongs.
 func (k *kind) laneFor(e *entry) *lane {
 	if len(k.shares) == 0 {
 		return &k.all
@@ -136,7 +137,7 @@ func (k *kind) laneFor(e *entry) *lane {
 	return &best.lane
 }
 
-// mix spreads a number over all numbers (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+// mix is a hash of an integer (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -144,8 +145,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// overdue returns the share whose head has been waiting for its worker for long; nil: there is none. Of several it is
-// that of the oldest.
+// overdue returns the share with the oldest head among those that have waited for their worker too long, or nil.
 func (k *kind) overdue(now, patience time.Duration) *share {
 	if first, ok := k.heads.first(); ok && now-first.since >= patience {
 		return first
@@ -153,16 +153,16 @@ func (k *kind) overdue(now, patience time.Duration) *share {
 	return nil
 }
 
-// forAny says whether there is a key for any ask.
+// forAny reports whether there is a key for any ask.
 func (k *kind) forAny(now, patience time.Duration) bool {
 	return k.all.ready > 0 || k.overdue(now, patience) != nil
 }
 
-// full says that as many keys are taken as may be. Others wait until a take ends.
+// full reports whether the limit of taken keys is reached. Other keys wait until a take ends.
 func (k *kind) full() bool { return k.most > 0 && k.taken >= k.most }
 
-// next takes the key that should go to an ask off its line; nil: there is none for it. own is the share of the ask's
-// worker, if it is affine.
+// next removes from its line the key that should go to an ask, or returns nil if there is none. own is the share of the
+// ask's worker if it is affine.
 func (k *kind) next(now time.Duration, own *share, patience time.Duration) *entry {
 	if k.full() {
 		return nil
@@ -181,7 +181,7 @@ func (k *kind) next(now time.Duration, own *share, patience time.Duration) *entr
 	return nil
 }
 
-// patience is when a key will have been waiting for its worker for long, while somebody else waits for keys.
+// patience returns when a key will have waited for its worker too long while another worker waits for keys.
 func (k *kind) patience(patience time.Duration) time.Duration {
 	if first, ok := k.heads.first(); ok && k.hungry > 0 && !k.full() {
 		return first.since + patience

@@ -1,35 +1,35 @@
 package wire
 
-// ProblemBase begins the types of problems.
+// ProblemBase is the prefix of the types of problems.
 const ProblemBase = "https://rota.dev/problems/"
 
-// Problem is the body of each answer with an error (RFC 9457).
+// Problem is the body of each error answer (RFC 9457).
 type Problem struct {
-	// Type is ProblemBase and one of the Problem… below.
+	// Type is ProblemBase followed by one of the constants below.
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail says what is wrong with this request, and what to do.
+	// Detail describes what is wrong with this request, and what to do.
 	Detail string `json:"detail,omitempty"`
 }
 
 // Types of problems, without ProblemBase.
 const (
-	// ProblemInvalid (400): the request cannot be read, or a field is wrong. So is a token that no dispatcher of the tier
-	// has made.
+	// ProblemInvalid (400): the request cannot be read, a field is wrong, or a token was not made by a dispatcher of the
+	// tier.
 	ProblemInvalid = "invalid"
 	// ProblemUnauthenticated (401): there is no valid bearer token for the audience of the dispatchers.
 	ProblemUnauthenticated = "unauthenticated"
 	// ProblemForbidden (403): the user may not take keys of a kind, or the take is another user's.
 	ProblemForbidden = "forbidden"
-	// ProblemUnknownKind (404): the dispatchers do not have a kind.
+	// ProblemUnknownKind (404): the dispatchers do not serve the kind.
 	ProblemUnknownKind = "unknown-kind"
 	// ProblemNotFound (404): there is no such path.
 	ProblemNotFound = "not-found"
 	// ProblemMethod (405): the path takes another method.
 	ProblemMethod = "method"
 	// ProblemEnded (410): the take or the stream has ended. A take was done or released, it expired, or its dispatcher has
-	// ended. Do not go on with the work: somebody else may have the key.
+	// ended. Stop the work, since another worker may have the key.
 	ProblemEnded = "ended"
 	// ProblemTimeout (408): the body did not come in time. The request was not carried out.
 	ProblemTimeout = "timeout"
@@ -37,10 +37,10 @@ const (
 	ProblemTooLarge = "too-large"
 	// ProblemMediaType (415): the body is not TypeJSON.
 	ProblemMediaType = "media-type"
-	// ProblemTooMany (429): the client sends more requests than it may, or has too many under way. The header Retry-After
-	// says how many seconds to wait.
+	// ProblemTooMany (429): the client sends more requests than it may, or has too many in flight. The header Retry-After
+	// is the number of seconds to wait.
 	ProblemTooMany = "too-many"
 	// ProblemUnavailable (503): the dispatcher, or the one that has the take, cannot answer now. Try again after the time
-	// in the header Retry-After. Whether a Done was carried out is not known.
+	// in the header Retry-After. A Done may or may not have been carried out.
 	ProblemUnavailable = "unavailable"
 )

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// lookAtBacklogs is how often dispatchers that are asked for keys look how long those of the others have waited.
+	// lookAtBacklogs is how often a dispatcher that is asked for keys compares its backlogs with the others'.
 	lookAtBacklogs = time.Second
-	// behind is by how much longer a key must have waited elsewhere for an ask to go there first: less is not worth the
-	// way. farBehind more, and all asks do that may.
+	// behind is how much longer a key must have waited at another dispatcher for an ask to go there first. Smaller
+	// differences are not worth the extra request. From farBehind more on, all asks that may go there do.
 	behind, farBehind = 500 * time.Millisecond, 2 * time.Second
-	// oneInAll is how many asks go by the oldest keys of objects that changed, for one that goes by all keys. So those of
-	// slots that were just opened come, too.
+	// oneInAll: one in so many asks goes by all keys instead of the keys of changed objects. So keys of newly opened slots
+	// are not starved.
 	oneInAll = 8
 )
 
-// backlog is for how long the oldest key that is ready has waited: of objects that changed, and of all.
+// backlog is how long the oldest ready key has waited, for changed objects and for all.
 type backlog struct{ changed, all time.Duration }
 
-// backlogs are those of each kind, at one dispatcher.
+// backlogs are one dispatcher's backlogs by kind.
 type backlogs map[string]backlog
 
 func (b backlogs) of(kinds []string) (out backlog) {
@@ -36,7 +36,7 @@ func (b backlogs) of(kinds []string) (out backlog) {
 	return out
 }
 
-// backlogsOf reads the figures of one dispatcher.
+// backlogsOf returns the backlogs in one dispatcher's figures.
 func backlogsOf(kinds []wire.KindStats) backlogs {
 	out := backlogs{}
 	for _, k := range kinds {
@@ -54,18 +54,19 @@ type theirs struct {
 	backlogs backlogs
 }
 
-// shares decides where an ask goes first, so that keys wait about as long at all dispatchers of a tier, whichever of
-// them workers ask. Without it, workers that always find a key at one dispatcher would leave those of the others.
+// shares decides which dispatcher an ask goes to first, so that keys wait about equally long at all dispatchers of a
+// tier, whichever of them the workers ask. Otherwise workers that always find a key at one dispatcher would ignore the
+// others' keys.
 //
-// An ask goes elsewhere with a probability that rises with the lead of the oldest key there, and not at once: if
-// dispatchers that see the same figures all went to the same one, that one would be ahead of the others soon after.
+// An ask goes elsewhere with a probability that rises with the lead of the oldest key there. If dispatchers with the
+// same figures all went to the same one at once, that one would soon be ahead of the others.
 type shares struct {
 	own    backlogs
 	others []theirs
 }
 
-// first returns the dispatcher that an ask for keys of some kinds goes to first; false: this one. draw is a random
-// number from 0 to 1, and turn counts asks.
+// first returns the dispatcher that an ask for some kinds goes to first, or false for this one. draw is a random number
+// from 0 to 1, and turn counts asks.
 func (s shares) first(kinds []string, draw float64, turn uint64) (Process, bool) {
 	own := s.own.of(kinds)
 	other := make([]backlog, len(s.others))
@@ -98,28 +99,28 @@ func (s shares) first(kinds []string, draw float64, turn uint64) (Process, bool)
 	return Process{}, false
 }
 
-// without returns the shares without another dispatcher, which had no key.
+// without returns the shares without a dispatcher that had no key.
 func (s shares) without(id Process) shares {
 	s.others = slices.DeleteFunc(slices.Clone(s.others), func(o theirs) bool { return o.of == id })
 	return s
 }
 
-// sharing is what a Front knows of how long keys wait.
+// sharing is the current state of shares in a Front.
 type sharing struct {
 	mu    sync.Mutex
 	known shares
 	turn  uint64
 }
 
-// ask returns where an ask goes first; see shares.first.
+// ask returns where an ask goes first. See shares.first.
 func (s *sharing) ask(kinds []string) (Process, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
-	return s.known.first(kinds, rand.Float64(), s.turn) // for fairness
+	return s.known.first(kinds, rand.Float64(), s.turn) // the randomness is for fairness
 }
 
-// hadNone notes that another dispatcher had no key. It is asked first again when the figures say so.
+// hadNone records that another dispatcher had no key. It is asked first again once new figures suggest it.
 func (s *sharing) hadNone(id Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,13 +140,13 @@ func (s *sharing) asked() uint64 {
 	return s.turn
 }
 
-// lookAtBacklogs reads the backlogs of all dispatchers, for as long as workers ask this one, until ctx ends.
+// lookAtBacklogs reads the backlogs of all dispatchers as long as workers ask this one, until ctx ends.
 func (f *Front) lookAtBacklogs(ctx context.Context) {
 	seen := uint64(0)
 	for await.Sleep(ctx, lookAtBacklogs) == nil {
 		asked := f.sharing.asked()
 		if asked == seen {
-			f.sharing.set(shares{}) // an old one misleads
+			f.sharing.set(shares{}) // outdated figures mislead
 			continue
 		}
 		seen = asked
@@ -153,7 +154,7 @@ func (f *Front) lookAtBacklogs(ctx context.Context) {
 	}
 }
 
-// readBacklogs asks all dispatchers. Those that do not answer are left out.
+// readBacklogs asks all dispatchers, and leaves out those that do not answer.
 func (f *Front) readBacklogs(ctx context.Context) shares {
 	out := shares{own: backlogsOf(f.figures())}
 	everywhere(ctx, f, f.o.Self, wire.PathStats, func(p Process, stats wire.Stats) {

@@ -11,20 +11,21 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// errBoth refuses a request about several takes that has fields of a request about one.
+// errBoth refuses a request about several takes that also has the fields of a request about one.
 var errBoth = problem(wire.ProblemInvalid, "takes: send them alone, or the fields of one take without takes")
 
-// each says how a request about takes is answered: with an Out for each In.
+// each defines how a request about takes is answered, with an Out for each In.
 type each[In comparable, Out any] struct {
 	path  string
 	token func(In) string
-	// check is about fields. One take that fails it has the whole request refused, before anything is done.
+	// check checks fields. If one take fails it, the whole request is refused before anything is done.
 	check func(In) error
-	// own answers for a take of this dispatcher.
+	// own handles a take of this dispatcher.
 	own func(token, In) (Out, error)
-	// problem is the answer for a take that is refused, if there are several.
+	// problem returns the answer for a refused take among several.
 	problem func(wire.Problem) Out
-	// late corrects the answer of another dispatcher, which was asked so much later than this one; nil: it need not be.
+	// late corrects the answer of another dispatcher, which was asked that much later than this one. It is nil if not
+	// needed.
 	late func(out *Out, by time.Duration)
 }
 
@@ -33,7 +34,7 @@ type list[T any] struct {
 	Takes []T `json:"takes"`
 }
 
-// answer answers a request about several takes, or about one if takes is nil. reply sends the answer about one.
+// answer handles a request about several takes, or about one if takes is nil. reply sends the answer about one.
 func (e *each[In, Out]) answer(f *Front, r *request, one In, takes []In, reply func(Out) error) error {
 	var none In
 	switch {
@@ -71,9 +72,9 @@ func (e *each[In, Out]) answerOne(f *Front, r *request, in In) (out Out, err err
 	return out, nil
 }
 
-// answerAll answers for the takes in their order, as if each were alone. Each other dispatcher is asked once about
-// those that are its own. Which dispatchers there are is looked up once: a token of another one may be forged, and must
-// not cost more than an element of the answer.
+// answerAll returns the answers in the order of the takes. Each other dispatcher is asked once about all its takes. The
+// dispatchers are looked up once: tokens of other dispatchers may be forged, and must not cost more than an element of
+// the answer.
 func (e *each[In, Out]) answerAll(f *Front, r *request, takes []In) error {
 	if err := e.checkAll(takes); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (e *each[In, Out]) answerAll(f *Front, r *request, takes []In) error {
 	return r.answer(http.StatusOK, wire.TypeJSON, list[Out]{out})
 }
 
-// checkAll says what is wrong with the request, whatever has become of the takes.
+// checkAll returns an error if the request is malformed. It does not check the takes' states.
 func (e *each[In, Out]) checkAll(takes []In) error {
 	if len(takes) == 0 || len(takes) > wire.MaxTakes {
 		return problem(wire.ProblemInvalid, "takes: there are %d: send from 1 to %d", len(takes), wire.MaxTakes)
@@ -134,7 +135,7 @@ func (e *each[In, Out]) checkAll(takes []In) error {
 	return nil
 }
 
-// pass has another dispatcher answer for its takes.
+// pass lets another dispatcher answer for its takes.
 func (e *each[In, Out]) pass(f *Front, r *request, to Process, which []int, takes []In, out []Out) {
 	var theirs list[Out]
 	mine := list[In]{make([]In, 0, len(which))}
@@ -157,5 +158,5 @@ func (e *each[In, Out]) pass(f *Front, r *request, to Process, which []int, take
 	}
 }
 
-// refuse is the answer for a take that is refused.
+// refuse returns the answer for a refused take.
 func (e *each[In, Out]) refuse(err error) Out { return e.problem(messageOf(accessError(err))) }

@@ -37,7 +37,7 @@ func (f *Front) done(r *request) error {
 	})
 }
 
-// resultOf reads how the work ended.
+// resultOf converts the result of the work.
 func resultOf(in wire.DoneRequest) (queue.Result, error) {
 	after, err := seconds("afterSeconds", in.AfterSeconds, longest)
 	if err != nil {
@@ -106,13 +106,13 @@ func (f *Front) extend(r *request) error {
 	})
 }
 
-// lengthOf reads for how long a take should last.
+// lengthOf converts the requested length of a take.
 func lengthOf(in wire.ExtendRequest) (time.Duration, error) {
 	return seconds("lengthSeconds", in.LengthSeconds, longest)
 }
 
-// pass has another dispatcher answer a request about a take or a stream of its own. Its answer is read into out, unless
-// that is nil.
+// pass forwards a request about another dispatcher's take or stream. It decodes the answer into out, unless that is
+// nil.
 func (f *Front) pass(r *request, t token, path string, in, out any) error {
 	if r.forwarded {
 		return problem(wire.ProblemEnded, "%s", hasEnded)

@@ -1,8 +1,8 @@
-// Package workers answers workers: it is the HTTP side of a dispatcher, as docs/dispatch.md specifies it.
+// Package workers serves workers: it is the HTTP side of a dispatcher, as specified in docs/dispatch.md.
 //
-// A worker may ask any dispatcher of a tier. A poll that finds nothing here waits at the other dispatchers, too, and
-// goes to one of them first if the keys there have waited longer. What concerns a take of another dispatcher is passed
-// on to that one. Dispatchers know each other from the reports of the rota's members.
+// A worker may ask any dispatcher of a tier. A poll that finds no keys here also waits at the other dispatchers, and it
+// goes to another one first if the keys there have waited longer. Requests about another dispatcher's take are
+// forwarded. Dispatchers find each other in the reports of the rota's members.
 package workers
 
 import (
@@ -25,39 +25,38 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// Guard says who may do what. Errors that are an *access.Error go to the client; others mean that the guard cannot tell
-// now.
+// Guard authenticates and authorizes. Errors that are an *access.Error are sent to the client. Other errors mean that
+// the guard cannot decide now.
 type Guard interface {
-	// Authenticate returns who sent a request.
+	// Authenticate returns the sender of a request.
 	Authenticate(r *http.Request) (access.User, error)
-	// Admit counts a request of a user as under way until it is released.
+	// Admit counts a request of a user as in flight until it is released.
 	Admit(u access.User) (release func(), err error)
-	// Authorize says whether a user may take keys of a kind in the namespaces; none: in all.
+	// Authorize checks whether a user may take keys of a kind in the given namespaces, or in all if there are none.
 	Authorize(ctx context.Context, u access.User, kind schema.GroupKind, namespaces []string) error
 }
 
-// Options say what a Front is in front of.
+// Options configure a Front.
 type Options struct {
 	Dispatcher *keeper.Dispatcher
 	Kinds      []keeper.Kind
 	Guard      Guard
-	// Process is the number of this process; see NewProcess.
+	// Process identifies this process. See NewProcess.
 	Process Process
-	// Self is the name of the user as whom dispatchers send requests to one another. Who has it is trusted to ask for
-	// others.
+	// Self is the user name with which dispatchers send requests to one another. This user is trusted to act for others.
 	Self string
 	// Reports returns the addresses of all dispatchers of the tier.
 	Reports func(ctx context.Context) ([]Address, error)
-	// URL is where others reach this one. Theirs must have the same scheme.
+	// URL is the URL at which other dispatchers reach this one. Their URLs must have the same scheme.
 	URL string
-	// Client sends requests to other dispatchers, with the token of this one.
+	// Client sends requests to other dispatchers, with this one's token.
 	Client *http.Client
-	// Observe, if it is not nil, is told of each request that was answered.
+	// Observe is called for each answered request. Optional.
 	Observe func(path string, code int, problem string)
 	Logger  logr.Logger
 }
 
-// Process numbers a process with a dispatcher. It is random, so that no other one ever has it.
+// Process identifies a process with a dispatcher. It is random and never reused.
 type Process [8]byte
 
 // NewProcess returns a new number.
@@ -68,7 +67,7 @@ func NewProcess() (p Process) {
 
 func (p Process) String() string { return hex.EncodeToString(p[:]) }
 
-// At is what others have to know to reach this process: its number, and its URL.
+// At is what other dispatchers need to reach this process: its number and its URL.
 func (p Process) At(url string) string { return p.String() + " " + url }
 
 // Front is an http.Handler. Create it with New, and call Run.
@@ -81,13 +80,13 @@ type Front struct {
 	mux    *http.ServeMux
 	peers  *peers
 	// life ends with Run.
-	life    context.Context //nolint:containedctx // of what goes on when a request has been answered
+	life    context.Context //nolint:containedctx // of work that continues after a request
 	end     context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex
 	groups  map[group]*waiters
-	sizes   map[string]int // how many groups each user has
+	sizes   map[string]int // number of groups by user
 	streams map[uint64]*stream
 	sharing sharing
 	sum     sum
@@ -119,7 +118,7 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// Run looks for other dispatchers until the dispatcher has ended. From then on no request waits. Call Wait when the
+// Run looks for other dispatchers until the dispatcher has ended. From then on no request waits. Call Wait once the
 // server has shut down.
 func (f *Front) Run() {
 	var looking sync.WaitGroup
@@ -135,7 +134,8 @@ func (f *Front) Run() {
 	looking.Wait()
 }
 
-// Wait returns when all takes have been put back whose workers did not get them. No request may be under way or come.
+// Wait returns when all takes that did not reach their workers have been put back. No request may be in flight or
+// follow.
 func (f *Front) Wait() { f.running.Wait() }
 
 func (f *Front) route() {
@@ -161,7 +161,7 @@ func (f *Front) route() {
 // ServeHTTP implements http.Handler.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
 
-// handle answers requests to a path.
+// handle returns a handler for a path.
 func (f *Front) handle(path, method string, do func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
 		r := &request{http: in, w: w, started: time.Now(), code: http.StatusOK}
@@ -174,7 +174,7 @@ func (f *Front) handle(path, method string, do func(*request) error) http.Handle
 	})
 }
 
-// admit lets a request through if it may pass.
+// admit authenticates a request and runs it.
 func (f *Front) admit(r *request, method string, do func(*request) error) error {
 	user, err := f.o.Guard.Authenticate(r.http)
 	if err != nil {
@@ -204,13 +204,13 @@ func (f *Front) admit(r *request, method string, do func(*request) error) error 
 	return do(r)
 }
 
-// mayTake returns the kinds of a request, if its user may take their keys.
+// mayTake returns the kinds of a request if its user may take their keys.
 func (f *Front) mayTake(r *request, kinds []string) ([]string, error) {
 	if len(kinds) == 0 {
 		kinds = f.names
 	}
 	kinds = slices.Compact(slices.Sorted(slices.Values(kinds)))
-	if r.forwarded { // the other dispatcher has asked the guard; while a rollout goes on, it may have other kinds
+	if r.forwarded { // the other dispatcher has asked the guard; during a rollout it may have other kinds
 		kinds = slices.DeleteFunc(kinds, func(name string) bool { return f.kinds[name].Kind.Empty() })
 		if len(kinds) == 0 {
 			return nil, problem(wire.ProblemUnknownKind, "kinds: this dispatcher has %q", f.names)

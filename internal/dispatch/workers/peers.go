@@ -28,28 +28,28 @@ import (
 )
 
 const (
-	// lookPeriod is the time between two looks for other dispatchers, and lookSoon the least time.
+	// lookPeriod is the time between two searches for other dispatchers, and lookSoon the shortest time.
 	lookPeriod = 2 * time.Second
 	lookSoon   = 200 * time.Millisecond
-	// remembered is how long a dispatcher is asked that has no report any more. It may be about to join again.
+	// remembered is how long a dispatcher without a report is still asked, since it may be about to rejoin.
 	remembered = time.Minute
-	// answerTime bounds requests to another dispatcher, without what it may wait.
+	// answerTime bounds requests to another dispatcher, not counting the time that they may wait for keys.
 	answerTime = 5 * time.Second
 	// largest bounds answers of another dispatcher, in bytes: MaxKeys keys with the longest names.
 	largest = 16 << 20
 )
 
-// Address is where a dispatcher is.
+// Address is the address of a dispatcher.
 type Address struct {
-	// At is its Process.At, as it is in its member's report.
+	// At is its Process.At, as in its member's report.
 	At string
-	// Out says that the rota's table does not have its member: it has not joined yet, or it has died. It has no keys. The
-	// report of a dead member may stay for long, since only the API server's garbage collector deletes it.
+	// Out is true if its member is not in the rota's table: it has not joined yet, or has died. It has no keys. A dead
+	// member's report may stay for long, until the API server's garbage collector deletes it.
 	Out bool
 }
 
-// Reports reads the addresses of a rota's dispatchers from its members' reports; see Options.Reports. table returns the
-// rota's table; nil: it is not known.
+// Reports returns a function that reads the addresses of a rota's dispatchers from its members' reports. See
+// Options.Reports. table returns the rota's table, or nil if it is unknown.
 func Reports(cfg *rest.Config, name types.NamespacedName, table func() *table.Table) (
 	func(context.Context) ([]Address, error), error,
 ) {
@@ -60,7 +60,7 @@ func Reports(cfg *rest.Config, name types.NamespacedName, table func() *table.Ta
 	return func(ctx context.Context) ([]Address, error) {
 		all, err := reports.Read(ctx)
 		if all == nil && err != nil {
-			return nil, err // other errors are about single reports, which the members tell themselves
+			return nil, err // other errors are about single reports, and logged by the members
 		}
 		t := table()
 		var out []Address
@@ -85,12 +85,12 @@ type peers struct {
 	scheme string // of all dispatchers' URLs
 	found  func()
 
-	// looking is held by who reads the reports, and asking by requests that wait for that.
+	// looking is held while the reports are read, and asking by requests that wait for that.
 	looking, asking chan struct{}
 
 	mu    sync.Mutex
 	known map[Process]*peer
-	// looked is when the last reading of the reports began, negative before the first, and failed its error.
+	// looked is when the reports were last read, negative before the first time. failed is the error.
 	looked time.Duration
 	failed error
 }
@@ -99,9 +99,9 @@ type peer struct {
 	url string
 	// seen is when it last had a report.
 	seen time.Duration
-	// reported says that it had a report when they were last read, and that its member was in the table.
+	// reported is set if it had a report when these were last read, and its member was in the table.
 	reported bool
-	// failed is when it last did not answer; 0: it did.
+	// failed is when it last failed to answer, or 0.
 	failed time.Duration
 }
 
@@ -116,16 +116,16 @@ func newPeers(o Options, found func()) *peers {
 	}
 }
 
-// run looks for dispatchers until ctx ends.
+// run searches for dispatchers until ctx ends.
 func (p *peers) run(ctx context.Context) {
-	told := ""
+	logged := ""
 	for ctx.Err() == nil {
 		err := p.look(ctx, p.o.Dispatcher.Now())
 		switch {
 		case err == nil:
-			told = ""
-		case ctx.Err() == nil && err.Error() != told:
-			told = err.Error()
+			logged = ""
+		case ctx.Err() == nil && err.Error() != logged:
+			logged = err.Error()
 			p.o.Logger.Error(err, "Cannot read which other dispatchers there are; trying again")
 		}
 		if await.Sleep(ctx, lookPeriod) != nil {
@@ -134,7 +134,7 @@ func (p *peers) run(ctx context.Context) {
 	}
 }
 
-// look reads the reports, unless that was tried since a time.
+// look reads the reports, unless that was tried after since.
 func (p *peers) look(ctx context.Context, since time.Duration) error {
 	select {
 	case p.looking <- struct{}{}:
@@ -205,7 +205,7 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	return nil
 }
 
-// all returns those that have a report and are in the table, in a random order.
+// all returns the dispatchers with a report and in the table, in random order.
 func (p *peers) all() []Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,11 +215,11 @@ func (p *peers) all() []Process {
 			out = append(out, id)
 		}
 	}
-	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] }) // for fairness
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] }) // the randomness is for fairness
 	return out
 }
 
-// has says whether a process has a report, and is in the table.
+// has reports whether a process has a report and is in the table.
 func (p *peers) has(id Process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,12 +227,12 @@ func (p *peers) has(id Process) bool {
 	return k != nil && k.reported
 }
 
-// maxAsking is how many requests may wait for the reports to be read because of processes that are not known. Their
-// tokens may be forged, and they hold memory meanwhile.
+// maxAsking is how many requests about unknown processes may wait for the reports to be read. Their tokens may be
+// forged, and they occupy memory.
 const maxAsking = 100
 
-// missing returns the processes that cannot be asked, and why. A process without a report has ended, since it hands out
-// nothing before it has one. The reports are read once at the most.
+// missing returns the processes that cannot be asked, with the reason. A process without a report has ended, since it
+// hands out nothing before it has one. The reports are read at most once.
 func (p *peers) missing(ctx context.Context, all []Process) map[Process]error {
 	unknown := slices.DeleteFunc(all, func(id Process) bool { return p.get(id) != nil })
 	if len(unknown) == 0 {
@@ -251,7 +251,7 @@ func (p *peers) missing(ctx context.Context, all []Process) map[Process]error {
 	return out
 }
 
-// ask has the reports read for a request.
+// ask reads the reports for a request.
 func (p *peers) ask(ctx context.Context) error {
 	select {
 	case p.asking <- struct{}{}:
@@ -262,10 +262,10 @@ func (p *peers) ask(ctx context.Context) error {
 	return p.look(ctx, p.o.Dispatcher.Now())
 }
 
-// hasEnded is told of a take whose dispatcher has ended.
+// hasEnded is the detail for a take whose dispatcher has ended.
 const hasEnded = "the dispatcher that handed it out has ended, and the take with it"
 
-// get returns what is known of a process; nil: nothing.
+// get returns a process's peer, or nil if it is unknown.
 func (p *peers) get(id Process) *peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,14 +277,14 @@ func (p *peers) get(id Process) *peer {
 	return &out
 }
 
-// send sends a request for a user to a process, and reads the answer into out, if that is not nil. The error is for the
-// user.
+// send sends a request on behalf of a user to a process, and decodes the answer into out, unless that is nil. The error
+// is meant for the user.
 func (p *peers) send(ctx context.Context, id Process, user, path string, in, out any) error {
 	if err := p.missing(ctx, []Process{id})[id]; err != nil {
 		return err
 	}
 	at := p.get(id)
-	if at == nil { // it was forgotten a moment ago
+	if at == nil { // it was removed a moment ago
 		return problem(wire.ProblemEnded, "%s", hasEnded)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errSlow)
@@ -292,7 +292,7 @@ func (p *peers) send(ctx context.Context, id Process, user, path string, in, out
 	return p.request(ctx, id, *at, user, path, in, out)
 }
 
-// answers notes whether a process does.
+// answers records whether a process answered.
 func (p *peers) answers(id Process, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,10 +306,10 @@ func (p *peers) answers(id Process, err error) {
 	}
 }
 
-// avoided is how long a process that did not answer is not asked by polls that do not wait.
+// avoided is how long polls that do not wait skip a process that did not answer.
 const avoided = 5 * time.Second
 
-// answering are those of all that are thought to answer.
+// answering returns the dispatchers of all that are expected to answer.
 func (p *peers) answering() []Process {
 	all := p.all()
 	p.mu.Lock()
@@ -339,7 +339,7 @@ func (p *peers) request(ctx context.Context, id Process, at peer, user, path str
 	r.Header.Set(headerFor, url.QueryEscape(user))
 	answer, err := p.o.Client.Do(r)
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), errSlow) {
-		p.answers(id, err) // else the worker has gone
+		p.answers(id, err) // otherwise the worker has gone
 	}
 	if err != nil {
 		if !at.reported {
@@ -361,21 +361,21 @@ func (p *peers) request(ctx context.Context, id Process, at peer, user, path str
 		}
 		return nil
 	}
-	var told wire.Problem
-	_ = json.Unmarshal(text, &told)
-	kind := strings.TrimPrefix(told.Type, wire.ProblemBase)
+	var refusal wire.Problem
+	_ = json.Unmarshal(text, &refusal)
+	kind := strings.TrimPrefix(refusal.Type, wire.ProblemBase)
 	switch kind {
 	case wire.ProblemEnded, wire.ProblemInvalid, wire.ProblemForbidden, wire.ProblemUnknownKind:
-		if answer.StatusCode == titles[kind].code && told.Detail != "" {
-			return &access.Error{Problem: kind, Detail: told.Detail}
+		if answer.StatusCode == titles[kind].code && refusal.Detail != "" {
+			return &access.Error{Problem: kind, Detail: refusal.Detail}
 		}
 	}
 	p.o.Logger.Info("Another dispatcher refuses a request of this one", "dispatcher", at.url, "path", path,
-		"status", answer.StatusCode, "detail", told.Detail)
-	return problem(wire.ProblemUnavailable, "another dispatcher refuses this one: %d %s", answer.StatusCode, told.Title)
+		"status", answer.StatusCode, "detail", refusal.Detail)
+	return problem(wire.ProblemUnavailable, "another dispatcher refuses this one: %d %s", answer.StatusCode, refusal.Title)
 }
 
-// withoutURL is the reason of an error of a Client: workers need not know where dispatchers are.
+// withoutURL removes the URL from a Client's error: workers need not know where dispatchers are.
 func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {

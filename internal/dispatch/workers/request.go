@@ -18,36 +18,36 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// headerFor is in requests from one dispatcher to another: the user that asks.
+// headerFor is the header with the user, in requests from one dispatcher to another.
 const headerFor = "Rota-Dispatch-For"
 
-// patience is how long a client may take to read what it gets.
+// patience is how long a client may take to read an answer.
 const patience = 10 * time.Second
 
-// passedOn is by how much the body of a request that another dispatcher passes on may be larger than the worker's own:
-// it is the same, but one byte of a text may be written as six (\u003c).
+// passedOn is by which factor the body of a forwarded request may be larger than the worker's: it is the same, but one
+// byte of text may be written as six (\u003c).
 const passedOn = 6
 
-// soon is when to try again what cannot be done now.
+// soon is when to retry what cannot be done now.
 const soon = time.Second
 
-// codeGone stands for the code of an answer where the client has gone, as in nginx's logs.
+// codeGone is the code for an answer whose client has gone, as in nginx's logs.
 const codeGone = 499
 
 // errGone: the client has gone.
 var errGone = errors.New("the client has gone")
 
-// request is one that is being answered.
+// request is a request in progress.
 type request struct {
 	http    *http.Request
 	w       http.ResponseWriter
 	started time.Time
 	access  access.User
-	// user is for whom it is. It differs from access if another dispatcher sent the request.
+	// user is the user that the request is for. It differs from access if another dispatcher sent the request.
 	user      string
 	forwarded bool
 	code      int // of the answer
-	// slow says that the body did not come in time. The server takes that for the end of the connection.
+	// slow is set if the body did not come in time. The server then ends the connection.
 	slow bool
 }
 
@@ -87,19 +87,19 @@ func (r *request) fail(err error) string {
 		return ""
 	}
 	refused := accessError(err)
-	told := messageOf(refused)
+	message := messageOf(refused)
 	h := r.w.Header()
 	if refused.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(max(1, (refused.RetryAfter+time.Second-1)/time.Second))))
 	}
-	if told.Status == http.StatusUnauthorized {
+	if message.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	_ = r.answer(told.Status, wire.TypeProblem, told)
+	_ = r.answer(message.Status, wire.TypeProblem, message)
 	return refused.Problem
 }
 
-// accessError is an error as clients are told of it.
+// accessError converts an error to the one that clients get.
 func accessError(err error) *access.Error {
 	var refused *access.Error
 	if !errors.As(err, &refused) {
@@ -108,7 +108,7 @@ func accessError(err error) *access.Error {
 	return refused
 }
 
-// messageOf is what a client reads of an error.
+// messageOf returns the body of an error answer.
 func messageOf(refused *access.Error) wire.Problem {
 	known, ok := titles[refused.Problem]
 	if !ok {
@@ -119,15 +119,15 @@ func messageOf(refused *access.Error) wire.Problem {
 	}
 }
 
-// answer sends an answer. The error says that the client has not got it. What is in doubt counts as got: what a client
-// reads just before it closes its connection must not be handed to another one.
+// answer sends an answer. It returns an error if the client did not get it. In doubt the client got it: takes that a
+// client reads just before it closes its connection must not be given to another one.
 func (r *request) answer(code int, contentType string, body any) error {
 	r.code = code
 	if r.http.Context().Err() != nil && !r.slow {
 		return errGone
 	}
 	control := http.NewResponseController(r.w)
-	_ = control.SetWriteDeadline(time.Now().Add(patience)) // of the connection, where that can be set
+	_ = control.SetWriteDeadline(time.Now().Add(patience)) // of the connection, where supported
 	if body == nil {
 		r.w.WriteHeader(code)
 		return nil
@@ -150,8 +150,8 @@ func (r *request) answer(code int, contentType string, body any) error {
 	return err // a part of the body is missing
 }
 
-// read decodes the body. Where it does not read all of it, the connection ends with the answer: what else comes would
-// be read without a bound on time.
+// read decodes the body. If it does not read all of the body, the connection ends with the answer, since reading the
+// rest would have no time limit.
 func (r *request) read(into any) error {
 	if t, _, err := mime.ParseMediaType(r.http.Header.Get("Content-Type")); err != nil || t != wire.TypeJSON {
 		return problem(wire.ProblemMediaType, "Content-Type is %q: send %s", r.http.Header.Get("Content-Type"), wire.TypeJSON)
@@ -181,7 +181,7 @@ func (r *request) read(into any) error {
 	return problem(wire.ProblemInvalid, "the body: %v", err)
 }
 
-// decode reads one value, and nothing but that.
+// decode decodes a single value. Anything after it is an error.
 func decode(body io.Reader, into any) error {
 	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
@@ -197,7 +197,7 @@ func decode(body io.Reader, into any) error {
 	return errors.New("there is more than one value")
 }
 
-// seconds reads a number of seconds.
+// seconds converts a number of seconds.
 func seconds(field string, s, most float64) (time.Duration, error) {
 	if s < 0 || s > most {
 		return 0, problem(wire.ProblemInvalid, "%s: %v: must be from 0 to %v", field, s, most)
@@ -205,7 +205,7 @@ func seconds(field string, s, most float64) (time.Duration, error) {
 	return time.Duration(s * float64(time.Second)), nil
 }
 
-// longest bounds times for which the protocol has no bound of its own: a year.
+// longest bounds times for which the protocol has no limit: a year.
 const longest = 366 * 24 * 3600
 
 // workerName checks the name of a worker.
@@ -224,7 +224,7 @@ func workerName(name string) error {
 	return nil
 }
 
-// refused turns the queue's errors into problems.
+// refused converts the queue's errors to problems.
 func refused(err error) error {
 	switch {
 	case err == nil:

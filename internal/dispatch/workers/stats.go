@@ -17,8 +17,8 @@ import (
 // figuresPatience is how long other dispatchers may take to answer with their figures.
 const figuresPatience = time.Second
 
-// everywhere asks the other dispatchers for a user, and calls add with what each answers. Those that did not answer a
-// moment ago are not waited for.
+// everywhere asks the other dispatchers on behalf of a user, and calls add with each answer. It does not wait for
+// dispatchers that did not answer a moment ago.
 func everywhere[T any](ctx context.Context, f *Front, user, path string, add func(Process, T)) (others, silent int) {
 	all, answering := f.peers.all(), f.peers.answering()
 	others, silent = len(all), max(len(all)-len(answering), 0)
@@ -43,7 +43,7 @@ func everywhere[T any](ctx context.Context, f *Front, user, path string, add fun
 	return others, silent
 }
 
-// figures are those of this dispatcher.
+// figures returns this dispatcher's figures.
 func (f *Front) figures() (out []wire.KindStats) {
 	kinds, _ := f.d.Stats()
 	now := f.d.Now()
@@ -67,17 +67,17 @@ func figuresOf(now time.Duration, k queue.Stats) wire.KindStats {
 	return s
 }
 
-// sumFor is how long the figures of all dispatchers do for all who ask. Anybody with a token may ask for them.
+// sumFor is how long the sum of all dispatchers' figures is cached, since anyone with a token may ask for it.
 const sumFor = 200 * time.Millisecond
 
-// sum has the figures of all dispatchers.
+// sum is the cached sum of all dispatchers' figures.
 type sum struct {
 	mu    sync.Mutex // held while others are asked
 	at    time.Time
 	stats wire.Stats
 }
 
-// get sums up all dispatchers, unless that was done a moment ago.
+// get returns the sum, and updates it if it is too old.
 func (s *sum) get(f *Front) wire.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *sum) get(f *Front) wire.Stats {
 	return out
 }
 
-// stats answers with the figures of all dispatchers, or of this one if another one asks. Names of kinds are no secret,
-// so that any user may see them.
+// stats answers with the figures of all dispatchers, or with this one's if another dispatcher asks. Any user may see
+// them, since names of kinds are not secret.
 func (f *Front) stats(r *request) error {
 	if r.forwarded {
 		return r.answer(http.StatusOK, wire.TypeJSON, wire.Stats{Kinds: f.figures(), Dispatchers: 1})
@@ -102,7 +102,7 @@ func (f *Front) stats(r *request) error {
 	return r.answer(http.StatusOK, wire.TypeJSON, f.sum.get(f))
 }
 
-// add adds the figures of another dispatcher. In a rollout it may have other kinds.
+// add adds the figures of another dispatcher. During a rollout it may have other kinds.
 func add(out *wire.Stats, theirs wire.Stats) {
 	for _, t := range theirs.Kinds {
 		for i := range out.Kinds {
@@ -118,8 +118,8 @@ func add(out *wire.Stats, theirs wire.Stats) {
 // failingMost is how many keys failing lists if the request does not say.
 const failingMost = 100
 
-// failing lists the keys of all dispatchers that fail, those first that have done so for longest. It has names of
-// objects, so it is for users who may take them.
+// failing lists the failing keys of all dispatchers, starting with those that have failed for the longest time. It
+// contains names of objects, so it is for users who may take them.
 func (f *Front) failing(r *request) error {
 	query := r.http.URL.Query()
 	most := failingMost

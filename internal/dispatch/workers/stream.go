@@ -13,21 +13,21 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// stream is one under way.
+// stream is a stream in progress.
 type stream struct {
 	kick   chan struct{}
 	waiter *waiter
 	ask    keeper.Ask
 
 	mu sync.Mutex
-	// credit is how many more keys may come; lent is for how many of these another dispatcher is being asked first.
+	// credit is how many more keys may come. lent is for how many of these another dispatcher is being asked first.
 	credit, lent int
 	queue        []given // not sent yet
-	end          string  // why it ends; empty: it does not
-	over         bool    // nothing is sent any more
+	end          string  // why it ends, or empty
+	over         bool    // nothing more is sent
 }
 
-// push adds keys that are to be sent. It returns false if it is too late for that.
+// push adds keys to send. It returns false if it is too late for that.
 func (s *stream) push(takes []given) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *stream) finish(why string) {
 	s.wake()
 }
 
-// close ends what is sent, and returns what was not.
+// close stops the sending, and returns the keys that were not sent.
 func (s *stream) close() []given {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *stream) close() []given {
 	return s.queue
 }
 
-// next returns what has to be sent.
+// next returns what to send.
 func (s *stream) next() (takes []given, end string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *stream) wants() int {
 	return max(s.credit-s.lent, 0)
 }
 
-// lend takes credit for n keys from what can be had here, until it is given back with -n.
+// lend reserves credit for n keys, until it is given back with -n.
 func (s *stream) lend(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,14 +136,14 @@ func (f *Front) stream(r *request) error {
 	return nil
 }
 
-// sendStream sends what comes until the stream ends, and returns the keys that the worker did not get.
+// sendStream sends keys as they come until the stream ends, and returns those that the worker did not get.
 func (f *Front) sendStream(r *request, s *stream, kinds []string, first wire.StreamEvent) (rest []given) {
 	r.w.Header().Set("Content-Type", wire.TypeStream)
 	r.w.Header().Set("Cache-Control", "no-store")
 	r.w.Header().Set("X-Accel-Buffering", "no") // a proxy must not wait for more
 	control := http.NewResponseController(r.w)
 	lines := json.NewEncoder(r.w)
-	// send returns how many events it has at least begun to send, and whether the client still gets more.
+	// send returns how many events it has at least begun to send, and whether the client still receives.
 	send := func(events ...wire.StreamEvent) (begun int, ok bool) {
 		_ = control.SetWriteDeadline(time.Now().Add(patience))
 		for i, e := range events {
@@ -203,7 +203,7 @@ func (f *Front) sendStream(r *request, s *stream, kinds []string, first wire.Str
 // checkAgain is how often a stream's user is authenticated and authorized again.
 const checkAgain = time.Minute
 
-// stillMay returns why the user of a stream may not take keys any more; nil: it may, or nobody can tell now.
+// stillMay returns why a stream's user may not take keys any more, or nil if it may or that cannot be decided now.
 func (f *Front) stillMay(r *request, kinds []string) error {
 	user, err := f.o.Guard.Authenticate(r.http)
 	if err == nil {
@@ -252,8 +252,8 @@ func (f *Front) credit(r *request) error {
 	return r.answer(http.StatusNoContent, "", nil)
 }
 
-// have lets a stream have n more of the keys that there is credit for: first of another dispatcher, if the keys there
-// have waited longer, and what that one does not have, of any.
+// have gives a stream n more keys from its credit: first from another dispatcher if the keys there have waited longer,
+// and the rest from any.
 func (f *Front) have(s *stream, n int) error {
 	p, ok := f.sharing.ask(s.ask.Kinds)
 	if !ok {
@@ -277,7 +277,7 @@ func (f *Front) have(s *stream, n int) error {
 	return nil
 }
 
-// haveAny lets a stream have n more keys of any dispatcher.
+// haveAny gives a stream n more keys from any dispatcher.
 func (f *Front) haveAny(s *stream, n int) error {
 	if err := f.d.More(s.waiter.ask, n); err != nil {
 		return err

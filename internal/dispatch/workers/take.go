@@ -16,7 +16,7 @@ type given struct {
 	deadline time.Duration // by Dispatcher.Now
 }
 
-// from makes takes of this dispatcher's.
+// from converts takes of this dispatcher.
 func (f *Front) from(takes []queue.Take, user string) []given {
 	now := f.d.Now()
 	out := make([]given, 0, len(takes))
@@ -31,14 +31,14 @@ func (f *Front) from(takes []queue.Take, user string) []given {
 	return out
 }
 
-// message is a take as its worker gets it, who sent the request at a time or before. The clock of deadlines runs ahead
-// when the wall clock is set, and the worker's does not: so what has passed is measured by the monotonic one.
+// message converts a take for its worker, who sent the request at started or before. The clock of deadlines runs ahead
+// when the wall clock is set, but the worker's clock does not, so the elapsed time is by the monotonic clock.
 func (f *Front) message(g given, started time.Time) wire.Take {
 	g.ExpiresInSeconds = f.expires(g.deadline, started)
 	return g.Take
 }
 
-// expires is when a deadline comes, in seconds from a time.
+// expires returns when a deadline comes, in seconds after started.
 func (f *Front) expires(deadline time.Duration, started time.Time) float64 {
 	left := deadline - f.d.Now()
 	if left <= 0 {
@@ -47,7 +47,7 @@ func (f *Front) expires(deadline time.Duration, started time.Time) float64 {
 	return (left + time.Since(started)).Seconds()
 }
 
-// messages are never null.
+// messages converts takes. The result is never null in JSON.
 func (f *Front) messages(takes []given, started time.Time) []wire.Take {
 	out := make([]wire.Take, 0, len(takes))
 	for _, g := range takes {
@@ -56,7 +56,7 @@ func (f *Front) messages(takes []given, started time.Time) []wire.Take {
 	return out
 }
 
-// putBack releases takes that their worker does not get.
+// putBack releases takes that did not reach their worker.
 func (f *Front) putBack(takes []given, user string) {
 	if len(takes) == 0 {
 		return
@@ -107,7 +107,7 @@ func (f *Front) take(r *request) error {
 	return nil
 }
 
-// terms checks what polls and streams have in common.
+// terms checks the fields that polls and streams share.
 func (f *Front) terms(r *request, worker string, kinds []string, waitFor, lastFor float64) (
 	allowed []string, wait, length time.Duration, err error,
 ) {
@@ -124,7 +124,7 @@ func (f *Front) terms(r *request, worker string, kinds []string, waitFor, lastFo
 	return allowed, wait, length, err
 }
 
-// poll waits for keys, of this dispatcher or of another one.
+// poll waits for keys of this dispatcher or another one.
 func (f *Front) poll(ctx context.Context, r *request, a keeper.Ask) ([]given, error) {
 	a.Wait = max(a.Wait, 0)
 	if !r.forwarded {
@@ -161,7 +161,7 @@ func (f *Front) poll(ctx context.Context, r *request, a keeper.Ask) ([]given, er
 	if f.d.Cancel(id) {
 		return nil, err
 	}
-	takes := <-answers // they are on their way
+	takes := <-answers // they are about to come
 	if err != nil {
 		f.putBack(takes, r.user)
 		return nil, err
@@ -169,10 +169,10 @@ func (f *Front) poll(ctx context.Context, r *request, a keeper.Ask) ([]given, er
 	return takes, nil
 }
 
-// elsewherePatience is how long a poll that does not wait waits for other dispatchers.
+// elsewherePatience is how long a poll that does not wait for keys waits for other dispatchers' answers.
 const elsewherePatience = time.Second
 
-// whereOlder asks another dispatcher whose keys have waited longer than those here, if there is one.
+// whereOlder asks another dispatcher if its keys have waited longer than those here.
 func (f *Front) whereOlder(ctx context.Context, user string, a keeper.Ask) []given {
 	p, ok := f.sharing.ask(a.Kinds)
 	if !ok {
@@ -185,14 +185,14 @@ func (f *Front) whereOlder(ctx context.Context, user string, a keeper.Ask) []giv
 	return takes
 }
 
-// elsewhere asks other dispatchers once. Keys that come too late, or are too many, are put back.
+// elsewhere asks other dispatchers once. Keys that come too late or are too many are put back.
 func (f *Front) elsewhere(ctx context.Context, user string, a keeper.Ask, peers []Process) (out []given) {
 	most := a.Max
 	a.Max = portion(a.Max, len(peers))
 	answers := make(chan []given, len(peers))
 	for _, p := range peers {
 		f.running.Go(func() {
-			takes, _ := f.peers.take(context.WithoutCancel(f.life), p, user, a, 0) // not broken off: see turn
+			takes, _ := f.peers.take(context.WithoutCancel(f.life), p, user, a, 0) // not aborted: see turn
 			answers <- takes
 		})
 	}

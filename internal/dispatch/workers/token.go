@@ -10,14 +10,14 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// token names a take or a stream of one process. To clients it is opaque: the text ends with a code that only the
-// process can compute, and only for one user.
+// token names a take or a stream of one process. It is opaque to clients: the text ends with a code that only the
+// process can compute, for one user.
 type token struct {
 	process Process
 	// what is tokenTake or tokenStream.
 	what byte
 	id   uint64
-	// worker is that of the take.
+	// worker is the take's worker.
 	worker string
 }
 
@@ -50,7 +50,7 @@ func (f *Front) code(b []byte, user string) []byte {
 	return h.Sum(nil)[:codeSize]
 }
 
-// parse reads a token. genuine says whether this process has made it for the user.
+// parse parses a token. genuine is true if this process made it for the user.
 func (f *Front) parse(text, user string) (t token, genuine bool, err error) {
 	b, err := tokenText.DecodeString(text)
 	if err != nil || len(b) < 2+len(t.process)+1+codeSize || b[0] != tokenVersion {
@@ -68,7 +68,7 @@ func (f *Front) parse(text, user string) (t token, genuine bool, err error) {
 	return t, hmac.Equal(code, f.code(body, user)), nil
 }
 
-// own reads a token of a request. It returns false if it is another process's.
+// own parses a token of a request. It returns false if another process made it.
 func (f *Front) own(r *request, what byte, text string) (t token, own bool, err error) {
 	field := "token"
 	if what == tokenStream {

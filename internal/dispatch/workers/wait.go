@@ -11,39 +11,39 @@ import (
 	"github.com/rota-dev/rota/internal/dispatch/wire"
 )
 
-// group is a way to ask: who asks alike waits at other dispatchers together.
+// group identifies asks that wait at other dispatchers together, because they ask alike.
 type group struct {
 	user, kinds string
 	length      time.Duration
-	// worker is empty unless the worker wants the same keys again: then it waits by its own name.
+	// worker is empty unless the ask is affine. Affine asks wait by their worker's name.
 	worker string
 }
 
-// maxGroups is how many groups a user has that are passed on as they are. Further ones, which differ in the length of
-// their takes or are affine, wait as one.
+// maxGroups is how many groups of each user are forwarded separately. Further asks, which differ in length or are
+// affine, wait as one group.
 const maxGroups = 200
 
-// waiter waits for keys of any dispatcher.
+// waiter waits for keys from any dispatcher.
 type waiter struct {
 	ask  uint64 // at this dispatcher
 	user string
-	// want is how many keys it can have now.
+	// want returns how many keys it can take now.
 	want  func() int
 	group group // set by wait
 	// deliver gives it keys, after Claim. It does not block.
 	deliver func([]given)
 }
 
-// waiters are those of a group, the one that came first at the front.
+// waiters are the waiters of a group, first come first.
 type waiters struct {
 	ask  keeper.Ask
 	user string
 	all  []*waiter
-	// at are the processes at which somebody waits for the group.
+	// at are the processes that are being polled for the group.
 	at map[Process]bool
 }
 
-// wants is how many keys the group can have.
+// wants returns how many keys the group can take.
 func (g *waiters) wants() int {
 	n := 0
 	for _, w := range g.all {
@@ -52,7 +52,7 @@ func (g *waiters) wants() int {
 	return min(n, wire.MaxKeys)
 }
 
-// wait has a waiter get keys from other dispatchers, until leave is called.
+// wait lets a waiter get keys from other dispatchers until leave is called.
 func (f *Front) wait(a keeper.Ask, w *waiter) (leave func()) {
 	a.Length = a.Length.Round(time.Second)
 	key := group{user: w.user, kinds: strings.Join(a.Kinds, ","), length: a.Length}
@@ -63,7 +63,7 @@ func (f *Front) wait(a keeper.Ask, w *waiter) (leave func()) {
 	defer f.mu.Unlock()
 	g := f.groups[key]
 	if g == nil && f.sizes[w.user] >= maxGroups {
-		// Their wishes are too many to pass on each.
+		// There are too many groups to forward each.
 		key = group{user: w.user, kinds: key.kinds}
 		a.Length, a.Affine = 0, false
 		g = f.groups[key]
@@ -84,7 +84,7 @@ func (f *Front) wait(a keeper.Ask, w *waiter) (leave func()) {
 	}
 }
 
-// tidy forgets a group for which nobody waits anywhere. f.mu is held.
+// tidy removes a group that has no waiters and no polls. f.mu is held.
 func (f *Front) tidy(key group, g *waiters) {
 	if len(g.all) == 0 && len(g.at) == 0 && f.groups[key] == g {
 		delete(f.groups, key)
@@ -103,7 +103,7 @@ func (f *Front) found() {
 	}
 }
 
-// credited is called when a waiter can have more keys than before.
+// credited is called when a waiter can take more keys than before.
 func (f *Front) credited(w *waiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,7 +112,7 @@ func (f *Front) credited(w *waiter) {
 	}
 }
 
-// send has somebody wait at each of the other dispatchers for a group. f.mu is held.
+// send polls each of the other dispatchers for a group. f.mu is held.
 func (f *Front) send(key group, g *waiters) {
 	if g.wants() == 0 || f.life.Err() != nil {
 		return
@@ -126,11 +126,11 @@ func (f *Front) send(key group, g *waiters) {
 	}
 }
 
-// turn is how long one poll of another dispatcher waits. Polls are not broken off, because their answers could be lost
-// then. So this is how long one goes on when nobody waits for it any more; what it brings is put back.
+// turn is how long one poll of another dispatcher waits. Polls are not aborted, because their answers could be lost. So
+// a poll may continue this long after its waiters have gone. Its keys are then put back.
 const turn = 2 * time.Second
 
-// waitAt polls another dispatcher for a group, as long as anybody waits.
+// waitAt polls another dispatcher for a group as long as the group has waiters.
 func (f *Front) waitAt(key group, g *waiters, p Process) {
 	delay := 100 * time.Millisecond
 	for {
@@ -161,7 +161,7 @@ func (f *Front) waitAt(key group, g *waiters, p Process) {
 	}
 }
 
-// share gives keys to those who wait, and returns those that nobody has room for.
+// share gives keys to waiters, and returns the rest.
 func (f *Front) share(g *waiters, takes []given) []given {
 	f.mu.Lock()
 	defer f.mu.Unlock()

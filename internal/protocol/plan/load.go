@@ -45,8 +45,8 @@ const (
 //   - Every slot has an owner that does not leave, as with Assign.
 //   - A member that receives and had no slots has about its fair share of the loads. Members above theirs give up slots
 //     for it, but not while Tolerant.
-//   - Slots that had to move are with members furthest below their fair shares. While Tolerant, they go to preferred members
-//     first, up to 1.25 times their share.
+//   - Slots that had to move are with members furthest below their fair shares. While Tolerant, they go to preferred
+//     members first, up to 1.25 times their share.
 //   - At most Moves other slots have moved, each from the member with the largest load for its weight to the one with
 //     the smallest, if the larger of the two loads becomes smaller. So a slot with more load than a fair share ends up
 //     alone.

@@ -130,10 +130,10 @@ func TestValidDuties(t *testing.T) {
 		{"member web-0-x7k2p does not announce it", func(tab *table.Table) {
 			tab.Update(slotOf(tab, "b"), func(r *table.Run) { r.Next = web0 })
 		}},
-		{"duty a: member web-0-x7k2p does not say", put("c")},
+		{"duty a: member web-0-x7k2p does not announce", put("c")},
 		{`duty "a b"`, put("a,a b,c")},
 		{"not in order", put("c,a")},
-		{"there twice", put("a,a,c")},
+		{"listed twice", put("a,a,c")},
 		{"513 duties", put(table.JoinDuties(append(many[:slot.MaxDuties-2], "a", "c")...))},
 		{"not every member reads", func(tab *table.Table) { tab.Members[1].MaxFormat = 2 }},
 		{"listed twice", func(tab *table.Table) { tab.Duties[1] = "a" }},

@@ -54,8 +54,8 @@ func TestDecodeGoneSaysWhatIsWrong(t *testing.T) {
 	for _, test := range []struct{ field, old, new, want string }{
 		{"gone", "84 ConfigMap default/a", "84 ConfigMap", "want slot kind [namespace/]name"},
 		{"gone", "84 ConfigMap", "84000000 ConfigMap", "no slot"},
-		{"gone", "84 ConfigMap", "4000 ConfigMap", "not on its way"},
-		{"gone", "84 ConfigMap", "85 ConfigMap", "not on its way"},
+		{"gone", "84 ConfigMap", "4000 ConfigMap", "not an unsettled"},
+		{"gone", "84 ConfigMap", "85 ConfigMap", "not an unsettled"},
 		{"gone", "default/b", "default/a", "not in order"},
 		{"gone", "default/b", "default/", "the name is empty"},
 		{"gone", "default/b", "default/%2", "want %XX"},
