@@ -28,7 +28,7 @@ type Flag struct {
 // only if the flag's name is in dashed.
 func Parse(program string, words []string, dashed ...string) (Line, error) {
 	if len(words) == 0 {
-		return Line{}, fmt.Errorf("the command line is empty: it has to begin with %s", program)
+		return Line{}, fmt.Errorf("the command line is empty: it must start with %s", program)
 	}
 	if path.Base(words[0]) != program {
 		return Line{}, fmt.Errorf("the command is %q, not %s itself: shells and wrappers are not read", words[0], program)

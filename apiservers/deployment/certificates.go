@@ -95,7 +95,7 @@ func (p *planner) checkPair(pair pair) *x509.Certificate {
 	}
 	leaf := certs[0]
 	if _, err := tls.X509KeyPair(cert.text, key.text); err != nil {
-		p.refuse("--"+pair.key+"="+key.path, "give the key of that certificate", "it is no key of %s: %v", cert.path, err)
+		p.refuse("--"+pair.key+"="+key.path, "give that certificate's key", "it is not the key of %s: %v", cert.path, err)
 	}
 	switch now := p.o.Now; {
 	case now.After(leaf.NotAfter):

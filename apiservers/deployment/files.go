@@ -111,7 +111,7 @@ func (p *planner) collect() {
 // add reads a file, unless it has been read.
 func (p *planner) add(name, by string, h home) {
 	if !path.IsAbs(name) {
-		p.refuse(by+"="+name, "give the whole path", "it is no absolute path")
+		p.refuse(by+"="+name, "give the whole path", "it is not an absolute path")
 		return
 	}
 	name = path.Clean(name)
@@ -192,8 +192,8 @@ var system = []string{
 func (p *planner) checkFolders() {
 	for _, f := range p.files {
 		if dir := path.Dir(f.path); slices.Contains(system, dir) {
-			p.refuse(f.by+"="+f.path, "move it to a folder of its own, such as /etc/kubernetes/pki, and name it there",
-				"a volume at %s would hide what the image has there", dir)
+			p.refuse(f.by+"="+f.path, "move it to a separate folder, such as /etc/kubernetes/pki, and name it there",
+				"a volume at %s would hide the image's files there", dir)
 		}
 	}
 }

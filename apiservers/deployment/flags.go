@@ -60,8 +60,8 @@ func (p *planner) checkFlags() {
 		}
 	}
 	for _, f := range []struct{ name, effect string }{
-		{"tls-cert-file", "each Pod would have a certificate of its own, which no client knows"},
-		{"client-ca-file", "no client certificate would be believed"},
+		{"tls-cert-file", "each Pod would make its own certificate, which no client trusts"},
+		{"client-ca-file", "no client certificate would be accepted"},
 	} {
 		if p.line.Value(f.name) == "" {
 			p.refuse("--"+f.name, "add it to the manifest", "it is missing, so %s", f.effect)
@@ -86,7 +86,7 @@ func (p *planner) checkFlags() {
 	}
 	if p.o.JoinKubernetes && p.line.Value("endpoint-reconciler-type") == "master-count" {
 		p.refuse("--endpoint-reconciler-type=master-count", "remove it from the static API servers, whose default is lease",
-			"with it, static API servers keep a fixed number of endpoints and would remove those of the Deployment")
+			"with it, static API servers keep a fixed number of endpoints and would remove the Deployment's")
 	}
 	if a := p.line.Value("bind-address"); a != "" {
 		if ip, err := netip.ParseAddr(a); err != nil || !ip.IsUnspecified() {
@@ -103,7 +103,7 @@ func (p *planner) checkPort() {
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > 65535 {
-		p.refuse("--secure-port="+text, "give a port", "it is no port from 1 to 65535")
+		p.refuse("--secure-port="+text, "give a port", "it is not a port from 1 to 65535")
 		return
 	}
 	p.port = int32(n)
@@ -134,7 +134,7 @@ func (p *planner) checkEtcd() {
 	for _, name := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
 		if p.line.Value(name) == "" {
 			p.refuse("--"+name, "add it to the manifest; kubeadm keeps etcd's in /etc/kubernetes/pki/etcd and the client's "+
-				"in apiserver-etcd-client.crt and .key", "it is missing, but etcd is asked over TLS")
+				"in apiserver-etcd-client.crt and .key", "it is missing, but etcd is used over TLS")
 		}
 	}
 }
@@ -145,13 +145,13 @@ func (p *planner) checkEtcdServer(object, server string) (secure bool) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Host == "" && u.Scheme != "unix":
-		p.refuse(object, cure, "it is no URL of an etcd")
+		p.refuse(object, cure, "it is not the URL of an etcd")
 	case u.Scheme == "unix" || u.Scheme == "unixs":
 		p.refuse(object, cure, "it is a socket on the host")
 	case isLoopback(u.Hostname()):
 		p.refuse(object, cure, "that etcd is reached on its own host only")
 	case u.Scheme == "http":
-		p.note("%s: etcd is asked without TLS: everybody who reaches it can read and change everything", object)
+		p.note("%s: etcd is used without TLS: anyone who can reach it can read and change everything", object)
 	}
 	return err == nil && u.Scheme == "https"
 }

@@ -84,7 +84,7 @@ func tracingNames(p *planner, f *file) {
 		Endpoint string `json:"endpoint"`
 	}
 	if err := yaml.Unmarshal(f.text, &config); err != nil {
-		p.refuse(f.by+"="+f.path, "correct the file", "it is no YAML: %v", err)
+		p.refuse(f.by+"="+f.path, "correct the file", "it is not YAML: %v", err)
 		return
 	}
 	if config.Endpoint == "" {

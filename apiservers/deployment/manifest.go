@@ -24,7 +24,7 @@ const oldest = 27
 func (p *planner) readManifest(text []byte) bool {
 	const cure = "give the file that the kubelet reads, such as /etc/kubernetes/manifests/kube-apiserver.yaml"
 	wrong := func(format string, args ...any) bool {
-		p.refuse(p.o.From, cure, "is no manifest of a static Pod of kube-apiserver: "+format, args...)
+		p.refuse(p.o.From, cure, "is not a manifest of a static Pod of kube-apiserver: "+format, args...)
 		return false
 	}
 	var pod corev1.Pod

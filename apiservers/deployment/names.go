@@ -16,7 +16,7 @@ import (
 func kubeconfigNames(p *planner, f *file) {
 	config, err := clientcmd.Load(f.text)
 	if err != nil {
-		p.refuse(f.by+"="+f.path, "correct the file", "it is no kubeconfig: %v", err)
+		p.refuse(f.by+"="+f.path, "correct the file", "it is not a kubeconfig: %v", err)
 		return
 	}
 	for _, c := range config.Clusters {
@@ -52,7 +52,7 @@ func (p *planner) addNamed(f *file, name string, h home) {
 func (p *planner) walk(f *file, visit func(key, value string)) {
 	var doc any
 	if err := yaml.Unmarshal(f.text, &doc); err != nil {
-		p.refuse(f.by+"="+f.path, "correct the file", "it is no YAML: %v", err)
+		p.refuse(f.by+"="+f.path, "correct the file", "it is not YAML: %v", err)
 		return
 	}
 	walkStrings("", doc, visit)
@@ -132,7 +132,7 @@ func authenticationNames(p *planner, f *file) {
 		} `json:"jwt"`
 	}
 	if err := yaml.Unmarshal(f.text, &config); err != nil {
-		p.refuse(f.by+"="+f.path, "correct the file", "it is no YAML: %v", err)
+		p.refuse(f.by+"="+f.path, "correct the file", "it is not YAML: %v", err)
 		return
 	}
 	for _, j := range config.JWT {

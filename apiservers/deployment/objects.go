@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const serviceComment = "its EndpointSlices tell `rota front agent` which API servers are ready.\n" +
-	"In the cluster it is an address of theirs, too."
+const serviceComment = "its EndpointSlices show `rota front agent` which API servers are ready.\n" +
+	"Inside the cluster it is also an address for them."
 
 const autoscalerComment = `more API servers while they work hard, fewer when that has long been over.
 Each that leaves ends its watches, which all begin anew elsewhere: so one goes at a time.`

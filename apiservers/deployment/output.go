@@ -50,7 +50,7 @@ func (p *Plan) Files() ([]File, error) {
 	}
 	if p.o.Namespace != "kube-system" {
 		// kubectl applies the files of a folder by name, and a namespace must come before its objects.
-		add(namespaceFile, "the API servers have a namespace of their own.", p.object("namespace"))
+		add(namespaceFile, "the API servers have their own namespace.", p.object("namespace"))
 	}
 	if config := p.config(); config != nil {
 		add("manifests/config.yaml", "configuration of the API servers that holds no credentials.", config)

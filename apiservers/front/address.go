@@ -52,7 +52,7 @@ func (f *Front) Admit(servers []Server, local []netip.Addr) (admitted []Server, 
 		case err != nil:
 			refuse(s, err.Error())
 		case a.Addr().IsUnspecified():
-			refuse(s, "nobody can connect to this address")
+			refuse(s, "clients cannot connect to this address")
 		case meets(listen, a) ||
 			listen.Addr().IsUnspecified() && listen.Port() == a.Port() && slices.Contains(local, a.Addr()):
 			refuse(s, "the front itself listens there")

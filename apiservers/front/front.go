@@ -97,10 +97,10 @@ const frontMark = "# What the proxy before the API servers does. Written by `rot
 func ParseFront(from string, text []byte) (*Front, error) {
 	f := &Front{}
 	if err := yaml.UnmarshalStrict(text, f); err != nil {
-		return nil, fmt.Errorf("%s is no description of a front, as `rota front` writes it: %w", from, err)
+		return nil, fmt.Errorf("%s is not a description of a front, as `rota front` writes it: %w", from, err)
 	}
 	if f.Proxy == "" {
-		return nil, fmt.Errorf("%s is no description of a front, as `rota front` writes it: it names no proxy", from)
+		return nil, fmt.Errorf("%s is not a description of a front, as `rota front` writes it: it names no proxy", from)
 	}
 	if err := f.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
@@ -161,7 +161,7 @@ func (f *Front) Validate() error {
 		refuse("service %q: must be NAMESPACE/NAME", f.Service)
 	}
 	if !nameForm.MatchString(f.PortName) {
-		refuse("port name %q: must be that of a port of the service", f.PortName)
+		refuse("port name %q: must be the name of a port of the service", f.PortName)
 	}
 	if _, err := netip.ParseAddr(f.ServerName); err == nil || !nameForm.MatchString(f.ServerName) {
 		refuse("server name %q: must be a DNS name that the API servers' certificates have", f.ServerName)

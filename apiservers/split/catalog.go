@@ -31,10 +31,10 @@ var minorVersion = regexp.MustCompile(`^v?(\d+\.\d+)\.`)
 func CatalogOf(version string) (Catalog, error) {
 	m := minorVersion.FindStringSubmatch(version)
 	if m == nil {
-		return Catalog{}, fmt.Errorf("%q is no version of Kubernetes, such as %s", version, Verified)
+		return Catalog{}, fmt.Errorf("%q is not a version of Kubernetes, such as %s", version, Verified)
 	}
 	if want := minorVersion.FindStringSubmatch(Verified)[1]; m[1] != want {
-		return Catalog{}, fmt.Errorf("the controllers of %s are not known, only those of v%s: save the output of its "+
+		return Catalog{}, fmt.Errorf("the controllers of %s are unknown, since only v%s is built in: save the output of its "+
 			"`kube-controller-manager --help` and pass the file with --controllers-list", version, want)
 	}
 	c := Catalog{Version: version}

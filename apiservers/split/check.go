@@ -204,7 +204,7 @@ func CompareLeases(p *Plan, leases map[string]LeaseState) []string {
 		case s.Holder == Holder:
 			add("group %s has no leader: hold-groups.yaml holds the lease %s", g.Name, g.Lease)
 		case s.Holder == "":
-			add("group %s has no leader: nobody holds the lease %s", g.Name, g.Lease)
+			add("group %s has no leader: no process holds the lease %s", g.Name, g.Lease)
 		case !s.led():
 			add("group %s has no leader: %s renewed the lease %s last %s ago", g.Name, s.Holder, g.Lease,
 				s.Age.Round(time.Second))

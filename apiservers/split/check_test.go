@@ -176,7 +176,7 @@ func TestCompareLeases(t *testing.T) {
 		"group garbage has no leader: there is no lease kube-controller-manager-garbage":                               func(m map[string]LeaseState) { delete(m, garbage) },
 		"group garbage has no leader: node-1 renewed the lease kube-controller-manager-garbage last 16s ago":           func(m map[string]LeaseState) { m[garbage] = LeaseState{"node-1", 16 * time.Second, 15 * time.Second} },
 		"group garbage has no leader: hold-groups.yaml holds the lease kube-controller-manager-garbage":                func(m map[string]LeaseState) { m[garbage] = LeaseState{Holder, 0, time.Hour} },
-		"group garbage has no leader: nobody holds the lease kube-controller-manager-garbage":                          func(m map[string]LeaseState) { m[garbage] = LeaseState{"", 0, time.Hour} },
+		"group garbage has no leader: no process holds the lease kube-controller-manager-garbage":                      func(m map[string]LeaseState) { m[garbage] = LeaseState{"", 0, time.Hour} },
 		"node-2 holds the lease kube-controller-manager: an undivided kube-controller-manager works":                   func(m map[string]LeaseState) { m["kube-controller-manager"] = LeaseState{"node-2", 0, time.Second} },
 		"nothing keeps an undivided kube-controller-manager from working if it is started: apply hold-undivided.yaml":  func(m map[string]LeaseState) { m["kube-controller-manager"] = LeaseState{"node-2", 20, 10} },
 		"nothing keeps an undivided kube-controller-manager from working if it is started: apply hold-undivided.yaml ": func(m map[string]LeaseState) { delete(m, "kube-controller-manager") },

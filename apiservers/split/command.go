@@ -122,7 +122,7 @@ func (c Command) port() (int, error) {
 	}
 	p, err := strconv.Atoi(text)
 	if err != nil || p < 1 || p > 65535 {
-		return 0, fmt.Errorf("--secure-port=%s is no port from 1 to 65535, which the probes need", text)
+		return 0, fmt.Errorf("--secure-port=%s is not a port from 1 to 65535, which the probes need", text)
 	}
 	return p, nil
 }

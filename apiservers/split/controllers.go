@@ -106,7 +106,7 @@ var needs = map[string]need{
 			}
 			return false
 		},
-		"--cluster-signing-cert-file and --cluster-signing-key-file, or those of single signers",
+		"--cluster-signing-cert-file and --cluster-signing-key-file, or the flags of single signers",
 	},
 }
 

@@ -94,7 +94,7 @@ func settle(groups []Group, cat Catalog, lease string, port int) ([]Group, error
 			fail("group %s: lease %q: %s", g.Name, g.Lease, problem)
 		}
 		if g.Lease == lease {
-			fail("group %s: lease %s is that of the undivided %s: the group needs one of its own", g.Name, lease, program)
+			fail("group %s: lease %s belongs to the undivided %s: give the group its own", g.Name, lease, program)
 		}
 		if other, ok := byLease[g.Lease]; ok {
 			fail("groups %s and %s have the same lease %s: only one of them would work", other, g.Name, g.Lease)
@@ -105,7 +105,7 @@ func settle(groups []Group, cat Catalog, lease string, port int) ([]Group, error
 			g.SecurePort = port + 10*i
 		}
 		if g.SecurePort < 1 || g.SecurePort > 65535 {
-			fail("group %s: securePort %d is no port", g.Name, g.SecurePort)
+			fail("group %s: securePort %d is not a port", g.Name, g.SecurePort)
 		}
 		if who, ok := taken[g.SecurePort]; ok {
 			fail("group %s: securePort %d belongs to %s", g.Name, g.SecurePort, who)

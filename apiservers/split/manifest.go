@@ -28,7 +28,7 @@ const mirror = "kubernetes.io/config.mirror"
 func ParseManifest(from string, text []byte) (*Manifest, error) {
 	m := &Manifest{from: from}
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%s is no manifest of %s: %w", from, program, fmt.Errorf(format, args...))
+		return fmt.Errorf("%s is not a manifest of %s: %w", from, program, fmt.Errorf(format, args...))
 	}
 	if err := yaml.UnmarshalStrict(text, &m.pod); err != nil {
 		return nil, wrong("%w", err)
@@ -146,13 +146,13 @@ func movePorts(c map[string]any, before, after int) error {
 				}
 			}
 			if !follows {
-				errs = append(errs, fmt.Errorf("%s asks port %v, which is not --secure-port %d, so it is not known what "+
-					"its port shall be in each group", name, action["port"], before))
+				errs = append(errs, fmt.Errorf("%s asks port %v, which is not --secure-port %d, so its port in "+
+					"each group is unknown", name, action["port"], before))
 				follows = true
 			}
 		}
 		if !follows {
-			errs = append(errs, fmt.Errorf("%s is no httpGet and no tcpSocket, so its port cannot be changed", name))
+			errs = append(errs, fmt.Errorf("%s is neither httpGet nor tcpSocket, so its port cannot be changed", name))
 		}
 	}
 	return errors.Join(errs...)

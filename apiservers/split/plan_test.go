@@ -162,7 +162,7 @@ func TestBadGroups(t *testing.T) {
 		"bad name":               {func(g []Group) []Group { g[1].Name = "a/b"; return g }, []string{`group "a/b"`}},
 		"port of the scheduler":  {func(g []Group) []Group { g[1].SecurePort = 10259; return g }, []string{"group garbage: securePort 10259 belongs to kube-scheduler"}},
 		"port twice":             {func(g []Group) []Group { g[1].SecurePort = 10257; return g }, []string{"groups workloads and garbage have the same securePort 10257"}},
-		"port too high":          {func(g []Group) []Group { g[1].SecurePort = 70000; return g }, []string{"securePort 70000 is no port"}},
+		"port too high":          {func(g []Group) []Group { g[1].SecurePort = 70000; return g }, []string{"securePort 70000 is not a port"}},
 		"nothing on": {
 			func(g []Group) []Group {
 				return append(without("selinux-warning-controller")(g), Group{Name: "x", Controllers: []string{"selinux-warning-controller"}})
@@ -182,8 +182,8 @@ func TestBadGroups(t *testing.T) {
 func TestBadManifests(t *testing.T) {
 	const command = "    - kube-controller-manager\n    - --allocate"
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":              {"", "kcm.yaml is no manifest of kube-controller-manager"},
-		"no YAML":            {"a: b: c", "kcm.yaml is no manifest of kube-controller-manager"},
+		"empty":              {"", "kcm.yaml is not a manifest of kube-controller-manager"},
+		"no YAML":            {"a: b: c", "kcm.yaml is not a manifest of kube-controller-manager"},
 		"a key twice":        {"kind: Pod\nkind: Pod\n", "already set"},
 		"another kind":       {kubeadm(t, "kind: Pod", "kind: Deployment"), `"Deployment", want the static Pod`},
 		"another program":    {kubeadm(t, command, "    - kube-scheduler\n    - --allocate"), `container kube-controller-manager: the command is "kube-scheduler"`},

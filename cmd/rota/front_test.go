@@ -77,7 +77,7 @@ func TestFrontAgentRefuses(t *testing.T) {
 	const kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
 		"contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {token: a}}]\ncurrent-context: a\n"
 	config := write(t, dir, "kubeconfig", kubeconfig)
-	for want, text := range map[string]string{"no such file": "", "is no description of a front": "apiVersion: v1\nkind: Pod\n"} {
+	for want, text := range map[string]string{"no such file": "", "is not a description of a front": "apiVersion: v1\nkind: Pod\n"} {
 		dir := t.TempDir()
 		if text != "" {
 			write(t, dir, front.FrontFile, text)

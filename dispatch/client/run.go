@@ -296,7 +296,7 @@ func (r *running) work(t *Take) {
 		r.log.Info("A take ended before its handler began", "key", t.String())
 		return
 	case !begun:
-		r.log.Info("A key came again, and the handler that had it has not returned", "key", t.String())
+		r.log.Info("A key came again before its previous handler returned", "key", t.String())
 		r.report(t, func(ctx context.Context) error {
 			return r.Client.Done(ctx, t, Result{
 				Retry: true, Reason: "the handler that had the key before has not returned",

@@ -84,7 +84,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		},
 	}}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		return nil, errors.New("there is a certificate without a key, or the other way round: give both")
+		return nil, errors.New("there is a certificate without a key, or a key without a certificate: give both")
 	}
 	if o.CertFile != "" {
 		var err error

@@ -87,7 +87,7 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 				wait = watchFor
 			}
 			if lasting && !reported {
-				k.opts.Report("Cannot watch "+f.resource+", and goes without", errors.New(refused.Error()))
+				k.opts.Report("Cannot watch "+f.resource+", and continues without", errors.New(refused.Error()))
 			}
 		default:
 			k.opts.Report("Cannot watch "+f.resource, err)
@@ -105,8 +105,8 @@ func (k *Kubernetes) follow(ctx context.Context, f feed) error {
 
 // refusals are an authorizer's refusals since the last watch that ended well.
 type refusals struct {
-	since time.Time
-	reported  bool
+	since    time.Time
+	reported bool
 }
 
 // more records another refusal. It reports whether refusals have lasted for refusedFor, and whether that was reported

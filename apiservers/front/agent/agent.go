@@ -302,7 +302,7 @@ func (a *agent) reload(ctx context.Context, why error) error {
 	}
 	if a.stray >= inVain {
 		return fmt.Errorf("HAProxy was reloaded %d times, but the one at %s still has another front's configuration: "+
-			"another front has runDir %s, too, or HAProxy does not read %s; it is not reloaded again until %s or "+
+			"another front also has runDir %s, or HAProxy does not read %s; it is not reloaded again until %s or "+
 			"certificates change", inVain, a.haproxy.admin, a.front.RunDir,
 			filepath.Join(a.front.Dir, front.HAProxyFile), front.FrontFile)
 	}

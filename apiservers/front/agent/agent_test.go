@@ -111,7 +111,7 @@ func TestOtherFront(t *testing.T) {
 	if err := await.Until(t.Context(), again/20, limit, func() string {
 		a.noReload = a.noReload.Add(-again / 4)
 		a.tick(t.Context())
-		if !strings.Contains(a.logged, "another front has runDir") {
+		if !strings.Contains(a.logged, "another front also has runDir") {
 			return a.logged
 		}
 		return ""

@@ -11,7 +11,7 @@ import (
 func Table(text []byte) ([]map[string]string, error) {
 	all, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("# ")))).ReadAll()
 	if err != nil || len(all) == 0 {
-		return nil, fmt.Errorf("HAProxy's answer is no table: %q: %w", text, err)
+		return nil, fmt.Errorf("HAProxy's answer is not a table: %q: %w", text, err)
 	}
 	rows := make([]map[string]string, len(all)-1)
 	for i, values := range all[1:] {

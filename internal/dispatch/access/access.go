@@ -143,8 +143,8 @@ func New(cfg *rest.Config, o Options) (*Guard, error) {
 
 func newGuard(client kubernetes.Interface, mapper meta.ResettableRESTMapper, o Options) (*Guard, error) {
 	if o.Audience == "" {
-		return nil, errors.New("access: Audience is empty: tokens for the API server itself would be accepted, and whoever " +
-			"gets them could use them there")
+		return nil, errors.New("access: Audience is empty: tokens for the API server itself would be accepted, and could " +
+			"be stolen")
 	}
 	if err := o.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("access: limits: %w", err)
@@ -215,5 +215,5 @@ func (g *Guard) Self(ctx context.Context) (username string, err error) {
 // failed reports that the API server could not be asked.
 func (g *Guard) failed(review string, err error) {
 	g.reviews.WithLabelValues(review, outcomeFailed).Inc()
-	g.quiet.Do(func() { g.o.Logger.Error(err, "Requests are refused, as the API server cannot be asked about them") })
+	g.quiet.Do(func() { g.o.Logger.Error(err, "Requests are refused, since the API server cannot review them") })
 }

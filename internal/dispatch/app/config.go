@@ -185,7 +185,7 @@ func Parse(text []byte) (*Config, error) {
 	var wrong *yaml.TypeError
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("it is empty: give name and kinds at least")
+		return nil, errors.New("it is empty: set at least name and kinds")
 	case errors.As(err, &wrong):
 		return nil, errors.New(strings.Join(wrong.Errors, "; "))
 	case err != nil:
@@ -208,13 +208,13 @@ func (c *Config) Check() error {
 		refuse("name %q: give the tier a name of lower-case letters, digits and dashes", c.Name)
 	}
 	if len(c.Kinds) == 0 {
-		refuse("kinds: there is none: name at least one, as in `kinds: [{kind: Website.example.com}]`")
+		refuse("kinds: missing: name at least one, as in `kinds: [{kind: Website.example.com}]`")
 	}
 	seen := map[schema.GroupKind]bool{}
 	for i, k := range c.Kinds {
 		errs = append(errs, k.check(fmt.Sprintf("kinds[%d]", i)))
 		if seen[k.groupKind()] {
-			refuse("kinds[%d]: %s is there twice: merge the two", i, k.Kind)
+			refuse("kinds[%d]: %s is listed twice: merge the two", i, k.Kind)
 		}
 		seen[k.groupKind()] = true
 	}
@@ -292,21 +292,21 @@ func (k Kind) check(at string) error {
 			refuse("owns: %q: write KIND.GROUP as in Deployment.apps, or KIND in the core group", child)
 		}
 		if slices.Contains(k.Owns[:i], child) {
-			refuse("owns: %s is there twice", child)
+			refuse("owns: %s is listed twice", child)
 		}
 	}
 	if k.Selector != "" && len(k.Owns) > 0 {
-		refuse("owns: there is a selector, too, and a child does not tell the labels of its owner: remove one of them")
+		refuse("owns: there is also a selector, and a child does not show its owner's labels: remove one of them")
 	}
 	if k.MaxTaken < 0 {
 		refuse("maxTaken %d: must be above 0, or left out: then workers get as many keys as they ask for", k.MaxTaken)
 	}
 	for i, namespace := range k.Namespaces {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			refuse("namespaces: %q cannot be one: list names; patterns are not known", namespace)
+			refuse("namespaces: %q cannot be one: list names; patterns are not supported", namespace)
 		}
 		if slices.Contains(k.Namespaces[:i], namespace) {
-			refuse("namespaces: %q is there twice", namespace)
+			refuse("namespaces: %q is listed twice", namespace)
 		}
 	}
 	if _, err := labels.Parse(k.Selector); err != nil {
@@ -329,9 +329,9 @@ func (s Server) check() error {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("server."+format, args...)) }
 	switch {
 	case s.Insecure && s.TLS != (TLS{CAFile: s.TLS.CAFile, ServerName: s.TLS.ServerName}):
-		refuse("insecure: there is a certificate, too: remove one of them")
+		refuse("insecure: there is also a certificate: remove one of them")
 	case !s.Insecure && (s.TLS.CertFile == "" || s.TLS.KeyFile == ""):
-		refuse("tls: name certFile and keyFile, or say `insecure: true` if something in front of the dispatcher encrypts")
+		refuse("tls: name certFile and keyFile, or set `insecure: true` if a proxy in front of the dispatcher encrypts")
 	}
 	if s.Advertise != "" {
 		u, err := url.Parse(s.Advertise)
@@ -339,7 +339,7 @@ func (s Server) check() error {
 			*u != (url.URL{Scheme: u.Scheme, Host: u.Host}) {
 			refuse("advertise %q: write a URL with a host and without a path, as https://10.0.0.7:8443", s.Advertise)
 		} else if u.Scheme == "http" && !s.Insecure {
-			refuse("advertise %q: it would send tokens without encryption: write https://, or say `insecure: true`",
+			refuse("advertise %q: it would send tokens without encryption: write https://, or set `insecure: true`",
 				s.Advertise)
 		}
 	}

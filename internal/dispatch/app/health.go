@@ -43,7 +43,7 @@ func (h *health) stage(*http.Request) error {
 
 // serve adds the paths of the probes.
 func (h *health) serve(mux *http.ServeMux) {
-	h.at("it starts")
+	h.at("it is starting")
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		for _, c := range h.checks {
 			if err := c(r); err != nil {

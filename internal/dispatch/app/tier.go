@@ -171,7 +171,7 @@ func (d *Dispatcher) Run(ctx context.Context) (err error) {
 }
 
 // errFailed is the cause when a part of the dispatcher fails, which ends the rest.
-var errFailed = errors.New("the dispatcher fails")
+var errFailed = errors.New("the dispatcher failed")
 
 // serve runs all parts. If one ends early, the others end.
 func (d *Dispatcher) serve(ctx context.Context, fail context.CancelCauseFunc, f *workers.Front) error {
@@ -193,7 +193,7 @@ func (d *Dispatcher) serve(ctx context.Context, fail context.CancelCauseFunc, f 
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer stop()
 	if err := d.server.Shutdown(last); err != nil {
-		d.log.Info("Requests were broken off at the end", "cause", err.Error())
+		d.log.Info("Requests were aborted at shutdown", "cause", err.Error())
 	}
 	serving.Wait()
 	f.Wait()
@@ -285,7 +285,7 @@ const (
 
 // watch keeps checking the setup: a dispatcher that cannot let workers in must not look healthy.
 func (d *Dispatcher) watch(ctx context.Context) {
-	defer d.health.at("it leaves")
+	defer d.health.at("it is leaving")
 	d.health.at("")
 	for bad := 0; await.Sleep(ctx, d.look) == nil; {
 		_, wrong, late := d.examine(ctx)
@@ -297,7 +297,7 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			d.health.at("")
 		default:
 			if bad++; bad == lookAgain {
-				d.log.Error(problem, "Workers cannot be let in; this dispatcher is not ready")
+				d.log.Error(problem, "Workers cannot be authenticated; this dispatcher is not ready")
 			}
 			if bad >= lookAgain {
 				d.health.at(problem.Error())
@@ -338,7 +338,7 @@ func (d *Dispatcher) examine(ctx context.Context) (self string, wrong, late erro
 	case err != nil:
 		return "", fmt.Errorf("tokenFile %s: %w", d.c.TokenFile, err), nil
 	case user.Name != self:
-		return "", fmt.Errorf("tokenFile %s: the token is that of %s, and this dispatcher talks to the API server as %s: "+
+		return "", fmt.Errorf("tokenFile %s: the token belongs to %s, but this dispatcher talks to the API server as %s: "+
 			"other dispatchers would not trust it; mount a token of its own ServiceAccount", d.c.TokenFile, user.Name,
 			self), nil
 	}

@@ -235,7 +235,7 @@ func (o *opener) refused(err error) {
 		o.feed.failed(err) // a single such answer does not prove that the kind is absent
 		if o.notServed++; o.notServed >= notServedMax {
 			o.feed.o.Logger.Error(err, "A kind is not followed any more, since the API server does not serve it; "+
-				"looking for it again and again", "kind", o.feed.o.Name, "period", o.feed.o.Unserved.String())
+				"checking for it periodically", "kind", o.feed.o.Name, "period", o.feed.o.Unserved.String())
 			o.end(err)
 		}
 	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):

@@ -143,7 +143,7 @@ func NewOf(parts adapter.Parts, o Options) (*Dispatcher, error) {
 			return nil, fmt.Errorf("kind %s: selector %q: %w", k.Kind, k.Selector, err)
 		}
 		if k.Selector != "" && len(k.Owns) > 0 {
-			return nil, fmt.Errorf("kind %s: owns and selector: a child does not tell the labels of its owner; use one of them",
+			return nil, fmt.Errorf("kind %s: owns and selector: a child does not show its owner's labels; use one of them",
 				k.Kind)
 		}
 	}
@@ -324,7 +324,7 @@ func (d *Dispatcher) Change(c queue.Change) {
 // change adds a change to the queue. d.mu is held.
 func (d *Dispatcher) change(c queue.Change) {
 	if err := d.queue.Change(d.now(), c); err != nil {
-		d.o.Logger.Error(err, "Cannot note a change", "object", c.Key.String())
+		d.o.Logger.Error(err, "Cannot record a change", "object", c.Key.String())
 	}
 }
 
@@ -418,7 +418,7 @@ func (d *Dispatcher) relist(ctx context.Context, kind string) (again bool) {
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		d.o.Logger.Error(err, "Cannot list what was missed; trying again", "kind", kind, "after", delay.String())
+		d.o.Logger.Error(err, "Cannot list missed objects; trying again", "kind", kind, "after", delay.String())
 		select {
 		case <-ctx.Done():
 		case <-time.After(delay):

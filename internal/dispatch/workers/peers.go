@@ -126,7 +126,7 @@ func (p *peers) run(ctx context.Context) {
 			logged = ""
 		case ctx.Err() == nil && err.Error() != logged:
 			logged = err.Error()
-			p.o.Logger.Error(err, "Cannot read which other dispatchers there are; trying again")
+			p.o.Logger.Error(err, "Cannot read the addresses of other dispatchers; trying again")
 		}
 		if await.Sleep(ctx, lookPeriod) != nil {
 			return
@@ -169,8 +169,8 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 		u, urlErr := url.Parse(at)
 		if err != nil || len(b) != len(id) || urlErr != nil ||
 			*u != (url.URL{Scheme: p.scheme, Host: u.Host}) || u.Host == "" {
-			p.o.Logger.Info("The report of a dispatcher has an address that is none, or of another scheme than this one's: it "+
-				"is not asked, since it would get this one's token", "address", address.At)
+			p.o.Logger.Info("The report of a dispatcher has an invalid address, or one with another scheme than this one's: it "+
+				"is not used, since it would get this one's token", "address", address.At)
 			continue
 		}
 		if copy(id[:], b); id != p.o.Process {

@@ -168,8 +168,8 @@ func (p *proposer) noticeCanary(next *table.Table) {
 	}
 	switch {
 	case !is.On() && was.State == table.CanaryPromoted && p.canary.lost != 0:
-		p.notice("CanaryDone", true, "no member of build %s, which was promoted, is left: the others have its slots, and a "+
-			"new member of it gets a share as any does", was.Build)
+		p.notice("CanaryDone", true, "the last member of build %s, which was promoted, has left: others own its slots, and "+
+			"a new member of it gets a share like any other", was.Build)
 	case !is.On() && was.State != table.CanaryRuns && len(next.Members) > 0:
 		p.notice("CanaryDone", false, "the canary of build %s is over: all members are of that build", was.Build)
 	case !is.On():

@@ -90,7 +90,7 @@ func (p *proposer) fitting() *draft {
 			err = p.small(d.next)
 		}
 		if err == nil && cause != nil {
-			p.notice("TableCut", true, "left something out of a change of the table, since with it %v", cause)
+			p.notice("TableCut", true, "a change of the table was reduced, since otherwise %v", cause)
 		}
 		if err == nil {
 			return d

@@ -111,7 +111,7 @@ func (p *proposer) noticeOlder(id string) {
 	if p.suspended(p.Table) {
 		return
 	}
-	p.notice("DutiesSuspended", true, "process %s wants to join and is too old to know of duties in the table, as in the "+
+	p.notice("DutiesSuspended", true, "process %s wants to join and is too old to read duties in the table, as in the "+
 		"rollback of a release: duties stop until %v after such a process was last seen", id, suspension)
 }
 

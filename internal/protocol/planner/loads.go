@@ -339,7 +339,7 @@ func (p *proposer) agreed(reports []LoadReport) bool {
 	if differs := i >= 0; differs != b.differs {
 		b.differs, p.planning.key = differs, ""
 		if differs {
-			p.notice("LoadsNotEven", true, "member %s plans by the number of slots, as it is configured, and others by their "+
+			p.notice("LoadsNotEven", true, "member %s is configured to plan by the number of slots, and others by "+
 				"load: loads are not evened out until all are configured alike", reports[i].ID)
 		}
 	}

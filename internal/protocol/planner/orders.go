@@ -136,6 +136,6 @@ func (p *proposer) lookAtPins() {
 	}
 	memory.reported = text
 	i := slices.IndexFunc(t.Pins, func(pin table.Pin) bool { return pin.Labels == labels[0] })
-	p.notice("PinUnmet", true, "no member that could have the slots has the labels %s that pins ask for, as that of %s "+
-		"does: others have these slots meanwhile", text, t.Pins[i].Object)
+	p.notice("PinUnmet", true, "no member that may own the slots has the labels %s, which pins ask for, such as the pin "+
+		"of %s: other members own these slots meanwhile", text, t.Pins[i].Object)
 }

@@ -186,8 +186,8 @@ func (p *proposer) noticeRoom() {
 	r := &p.room
 	if r.reported = r.reported && !r.waits.Empty(); !r.reported && !r.waits.Empty() && p.Rank == 0 {
 		r.reported = true
-		p.notice("NoRoom", true, "slots %v have no owner for now: as members report their memory, none has room for all of "+
-			"them. They get owners as reports show that they fit. Start another member, or raise the memory limit", r.waits)
+		p.notice("NoRoom", true, "slots %v have no owner for now: by their reports of memory, members lack room for all of "+
+			"them. They get owners once reports show room for them. Start another member, or raise the memory limit", r.waits)
 	}
 }
 
