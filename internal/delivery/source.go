@@ -98,7 +98,7 @@ func newSource(inf *informer, lw cache.ListerWatcher) *source {
 		inf: inf, upstream: &selecting{
 			to: cache.ToListerWatcherWithContext(lw), kind: inf.kind, unseen: inf.share.unseen,
 		},
-		noWatchList: clientgo.LacksWatchList(lw),
+		noWatchList: clientgo.WatchListUnsupported(lw),
 		done:        make(chan struct{}), kick: make(chan struct{}, 1), jobs: make(chan job), nudges: make(chan struct{}, 1),
 		waiters: map[*waiter]struct{}{}, suspects: make(chan struct{}, 1), begun: time.Now(),
 	}

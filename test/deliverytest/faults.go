@@ -54,7 +54,7 @@ type Counts struct {
 func NewFaulty(inner cache.ListerWatcher, watchList bool) *Faulty {
 	return &Faulty{
 		inner:     cache.ToListerWatcherWithContext(inner),
-		watchList: watchList && !clientgo.LacksWatchList(inner),
+		watchList: watchList && !clientgo.WatchListUnsupported(inner),
 		watches:   map[*faultyWatch]struct{}{}, inList: make(chan struct{}, 100),
 	}
 }

@@ -45,9 +45,9 @@ type session struct {
 	expires  time.Time // as claimed by the token; zero if unknown
 }
 
-// mayHaveEnded reports whether the token has expired since it was reviewed, by this machine's clock. The API server's
+// mayHaveExpired reports whether the token has expired since it was reviewed, by this machine's clock. The API server's
 // clock decides.
-func (s *session) mayHaveEnded(now time.Time) bool {
+func (s *session) mayHaveExpired(now time.Time) bool {
 	return !s.expires.IsZero() && s.reviewed.Before(s.expires) && !now.Before(s.expires)
 }
 
@@ -63,11 +63,11 @@ func (g *Guard) Authenticate(r *http.Request) (User, error) {
 	if v, ok := g.known.Get(key); ok {
 		s, _ := v.(*session)
 		switch age := time.Since(s.reviewed); {
-		case s.mayHaveEnded(time.Now()):
+		case s.mayHaveExpired(time.Now()):
 		case age < tokenTTL/2:
 			return s.user, nil
 		case age < tokenTTL:
-			g.address(r).known(g)
+			g.address(r).recordValid(g)
 			g.flights.DoChan(key, func() (any, error) { return g.review(key, token) })
 			return s.user, nil
 		}
@@ -88,8 +88,8 @@ type source struct {
 	valid            atomic.Bool // it has sent a valid token
 }
 
-// known records that the address has sent a valid token.
-func (s *source) known(g *Guard) {
+// recordValid records that the address has sent a valid token.
+func (s *source) recordValid(g *Guard) {
 	s.valid.Store(true)
 	g.addresses.Add(s.host, s, sourceFor)
 }
@@ -146,7 +146,7 @@ func (g *Guard) askNew(r *http.Request, key, token string) (User, error) {
 	var refused *Error
 	switch {
 	case err == nil:
-		from.known(g)
+		from.recordValid(g)
 	case errors.As(err, &refused) && refused.Problem == wire.ProblemUnauthenticated:
 		failures.Reserve() // only invalid tokens count, including those reviewed meanwhile
 	}

@@ -48,7 +48,7 @@ type Dispatcher struct {
 	side    *server.Server // metrics and probes
 	health  *health
 	metrics *metrics
-	look    time.Duration // between two checks of the setup
+	period  time.Duration // between two checks of the setup
 
 	process workers.Process
 	url     string
@@ -60,7 +60,7 @@ type Dispatcher struct {
 func New(ctx context.Context, cfg *rest.Config, c *Config, identity rota.Identity, log logr.Logger) (*Dispatcher,
 	error,
 ) {
-	d := &Dispatcher{c: c, rest: cfg, log: log.WithName("dispatch"), health: &health{}, look: lookPeriod,
+	d := &Dispatcher{c: c, rest: cfg, log: log.WithName("dispatch"), health: &health{}, period: checkPeriod,
 		process: workers.NewProcess()}
 	if err := d.assemble(ctx, identity, log); err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -277,17 +277,17 @@ func (d *Dispatcher) prepare(ctx context.Context) (self string, err error) {
 }
 
 const (
-	// lookPeriod is the time between two checks of the setup of a serving dispatcher.
-	lookPeriod = 30 * time.Second
-	// lookAgain is the number of failed checks after which the dispatcher is not ready.
-	lookAgain = 3
+	// checkPeriod is the time between two checks of the setup of a serving dispatcher.
+	checkPeriod = 30 * time.Second
+	// maxFailedChecks is the number of failed checks after which the dispatcher is not ready.
+	maxFailedChecks = 3
 )
 
 // watch keeps checking the setup: a dispatcher that cannot let workers in must not look healthy.
 func (d *Dispatcher) watch(ctx context.Context) {
 	defer d.health.at("it is leaving")
 	d.health.at("")
-	for bad := 0; await.Sleep(ctx, d.look) == nil; {
+	for bad := 0; await.Sleep(ctx, d.period) == nil; {
 		_, wrong, late := d.examine(ctx)
 		problem := cmp.Or(wrong, late)
 		switch {
@@ -296,10 +296,10 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			bad = 0
 			d.health.at("")
 		default:
-			if bad++; bad == lookAgain {
+			if bad++; bad == maxFailedChecks {
 				d.log.Error(problem, "Workers cannot be authenticated; this dispatcher is not ready")
 			}
-			if bad >= lookAgain {
+			if bad >= maxFailedChecks {
 				d.health.at(problem.Error())
 			}
 		}

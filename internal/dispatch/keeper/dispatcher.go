@@ -218,15 +218,15 @@ func (d *Dispatcher) Run(ctx context.Context) {
 // step carries out the queue's actions.
 func (d *Dispatcher) step() { d.act(false) }
 
-// lookLate bounds how long the loop sleeps, since the clock of deadlines may jump.
-const lookLate = 250 * time.Millisecond
+// maxSleep bounds how long the loop sleeps, since the clock of deadlines may jump.
+const maxSleep = 250 * time.Millisecond
 
 // act is step, and returns when the queue wants to be called again. loop is set if the caller waits until then.
 func (d *Dispatcher) act(loop bool) time.Duration {
 	d.mu.Lock()
 	now := d.now()
 	actions := d.queue.Actions(now)
-	wake := min(d.queue.Wake(), now+lookLate)
+	wake := min(d.queue.Wake(), now+maxSleep)
 	earlier := wake < d.armed && !loop
 	if earlier || loop {
 		d.armed = wake

@@ -95,7 +95,7 @@ func (e *entry) succeeds() {
 // failed ends a take that failed.
 func (q *Queue) failed(now time.Duration, t *taken, least time.Duration, reason string) {
 	e := t.entry
-	q.unhand(t)
+	q.endTake(t)
 	delay := q.cfg.BaseDelay
 	for range e.attempts {
 		if delay = min(2*delay, q.cfg.MaxDelay); delay == q.cfg.MaxDelay {

@@ -301,7 +301,7 @@ func (q *Queue) forget(e *entry) {
 func (q *Queue) lose(e *entry) {
 	q.displace(e)
 	if e.take != nil {
-		q.unhand(e.take)
+		q.endTake(e.take)
 	}
 	q.forget(e)
 }
@@ -421,7 +421,7 @@ func (q *Queue) tick(now time.Duration) {
 		if !ok {
 			break
 		}
-		q.looksIdle(now, w)
+		q.checkIdle(now, w)
 	}
 }
 

@@ -252,8 +252,8 @@ func (q *Queue) hand(now time.Duration, a *ask, e *entry) Take {
 	return t.Take
 }
 
-// unhand ends a take.
-func (q *Queue) unhand(t *taken) {
+// endTake ends a take.
+func (q *Queue) endTake(t *taken) {
 	e := t.entry
 	e.take = nil
 	e.kind.stirred = e.kind.stirred || e.kind.full()
@@ -317,7 +317,7 @@ func (q *Queue) Done(now time.Duration, id uint64, worker string, r Result) erro
 	}
 	e := t.entry
 	e.kind.counts.Done++
-	q.unhand(t)
+	q.endTake(t)
 	e.succeeds()
 	switch {
 	case e.pending: // it changed meanwhile
@@ -339,7 +339,7 @@ func (q *Queue) Release(now time.Duration, id uint64, worker string) error {
 	}
 	e := t.entry
 	e.kind.counts.Released++
-	q.unhand(t)
+	q.endTake(t)
 	if !e.pending {
 		e.pending, e.class, e.since, e.due = true, t.Class, t.Since, now
 	}

@@ -77,8 +77,8 @@ func (q *Queue) joins(now time.Duration, a *ask) {
 	}
 }
 
-// looksIdle removes a worker that neither holds takes nor asks, or schedules another check.
-func (q *Queue) looksIdle(now time.Duration, w *worker) {
+// checkIdle removes a worker that neither holds takes nor asks, or schedules another check.
+func (q *Queue) checkIdle(now time.Duration, w *worker) {
 	if w.asks > 0 || w.takes > 0 {
 		w.seen = now
 	}
@@ -101,7 +101,7 @@ func (q *Queue) looksIdle(now time.Duration, w *worker) {
 func (k *kind) rehome(from *lane) {
 	var keys []*entry
 	for i := range from.rings {
-		for r := &from.rings[i]; r.turn != nil; r.turn = turned(r) {
+		for r := &from.rings[i]; r.turn != nil; r.turn = nextTurn(r) {
 			keys = append(keys, r.turn.first)
 			r.turn.first.leave()
 		}
@@ -112,8 +112,8 @@ func (k *kind) rehome(from *lane) {
 	k.stirred = true
 }
 
-// turned returns the line whose turn is next, or nil if the ring is empty.
-func turned(r *ring) *line {
+// nextTurn returns the line whose turn is next, or nil if the ring is empty.
+func nextTurn(r *ring) *line {
 	if r.turn == nil {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// lookAtBacklogs is how often a dispatcher that is asked for keys compares its backlogs with the others'.
-	lookAtBacklogs = time.Second
+	// backlogPeriod is how often a dispatcher that is asked for keys compares its backlogs with the others'.
+	backlogPeriod = time.Second
 	// behind is how much longer a key must have waited at another dispatcher for an ask to go there first. Smaller
 	// differences are not worth the extra request. From farBehind more on, all asks that may go there do.
 	behind, farBehind = 500 * time.Millisecond, 2 * time.Second
@@ -140,10 +140,10 @@ func (s *sharing) asked() uint64 {
 	return s.turn
 }
 
-// lookAtBacklogs reads the backlogs of all dispatchers as long as workers ask this one, until ctx ends.
-func (f *Front) lookAtBacklogs(ctx context.Context) {
+// watchBacklogs reads the backlogs of all dispatchers as long as workers ask this one, until ctx ends.
+func (f *Front) watchBacklogs(ctx context.Context) {
 	seen := uint64(0)
-	for await.Sleep(ctx, lookAtBacklogs) == nil {
+	for await.Sleep(ctx, backlogPeriod) == nil {
 		asked := f.sharing.asked()
 		if asked == seen {
 			f.sharing.set(shares{}) // outdated figures mislead

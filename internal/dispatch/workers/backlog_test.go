@@ -125,7 +125,7 @@ func (m *model) run(last time.Duration, changes, polls []float64) {
 	for ; m.now < end; m.now += step {
 		for i := range m.queues {
 			// Each looks at another time.
-			if (m.now+time.Duration(i)*130*time.Millisecond)%lookAtBacklogs < step {
+			if (m.now+time.Duration(i)*130*time.Millisecond)%backlogPeriod < step {
 				m.look(i)
 			}
 			for m.owed[i] += changes[i] * step.Seconds(); m.owed[i] >= 1; m.owed[i]-- {
@@ -182,7 +182,7 @@ func TestOldestFirst(t *testing.T) {
 			if m.oldest(0).all < 20*time.Second {
 				t.Errorf("the oldest key has waited for%s: there are enough workers", at)
 			}
-			if limit := behind + farBehind + 2*lookAtBacklogs; widest > limit {
+			if limit := behind + farBehind + 2*backlogPeriod; widest > limit {
 				t.Errorf("the oldest keys were %v apart, want %v at most:%s", widest, limit, at)
 			}
 		})

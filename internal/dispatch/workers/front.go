@@ -121,9 +121,9 @@ func New(o Options) (*Front, error) {
 // Run looks for other dispatchers until the dispatcher has ended. From then on no request waits. Call Wait once the
 // server has shut down.
 func (f *Front) Run() {
-	var looking sync.WaitGroup
-	looking.Go(func() { f.peers.run(f.life) })
-	looking.Go(func() { f.lookAtBacklogs(f.life) })
+	var background sync.WaitGroup
+	background.Go(func() { f.peers.run(f.life) })
+	background.Go(func() { f.watchBacklogs(f.life) })
 	<-f.d.Over()
 	f.end()
 	f.mu.Lock()
@@ -131,7 +131,7 @@ func (f *Front) Run() {
 		s.finish("this dispatcher ends")
 	}
 	f.mu.Unlock()
-	looking.Wait()
+	background.Wait()
 }
 
 // Wait returns when all takes that did not reach their workers have been put back. No request may be in flight or

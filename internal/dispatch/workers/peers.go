@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// lookPeriod is the time between two searches for other dispatchers, and lookSoon the shortest time.
-	lookPeriod = 2 * time.Second
-	lookSoon   = 200 * time.Millisecond
+	// refreshPeriod is the time between two searches for other dispatchers, and refreshSoon the shortest time.
+	refreshPeriod = 2 * time.Second
+	refreshSoon   = 200 * time.Millisecond
 	// remembered is how long a dispatcher without a report is still asked, since it may be about to rejoin.
 	remembered = time.Minute
 	// answerTime bounds requests to another dispatcher, not counting the time that they may wait for keys.
@@ -85,14 +85,14 @@ type peers struct {
 	scheme string // of all dispatchers' URLs
 	found  func()
 
-	// looking is held while the reports are read, and asking by requests that wait for that.
-	looking, asking chan struct{}
+	// refreshing is held while the reports are read, and asking by requests that wait for that.
+	refreshing, asking chan struct{}
 
 	mu    sync.Mutex
 	known map[Process]*peer
-	// looked is when the reports were last read, negative before the first time. failed is the error.
-	looked time.Duration
-	failed error
+	// refreshed is when the reports were last read, negative before the first time. failed is the error.
+	refreshed time.Duration
+	failed    error
 }
 
 type peer struct {
@@ -111,8 +111,8 @@ var errSlow = errors.New("it does not answer in time")
 func newPeers(o Options, found func()) *peers {
 	scheme, _, _ := strings.Cut(o.URL, ":")
 	return &peers{
-		o: o, scheme: scheme, found: found, looking: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
-		known: map[Process]*peer{}, looked: -1,
+		o: o, scheme: scheme, found: found, refreshing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking),
+		known: map[Process]*peer{}, refreshed: -1,
 	}
 }
 
@@ -120,7 +120,7 @@ func newPeers(o Options, found func()) *peers {
 func (p *peers) run(ctx context.Context) {
 	logged := ""
 	for ctx.Err() == nil {
-		err := p.look(ctx, p.o.Dispatcher.Now())
+		err := p.refresh(ctx, p.o.Dispatcher.Now())
 		switch {
 		case err == nil:
 			logged = ""
@@ -128,27 +128,27 @@ func (p *peers) run(ctx context.Context) {
 			logged = err.Error()
 			p.o.Logger.Error(err, "Cannot read the addresses of other dispatchers; trying again")
 		}
-		if await.Sleep(ctx, lookPeriod) != nil {
+		if await.Sleep(ctx, refreshPeriod) != nil {
 			return
 		}
 	}
 }
 
-// look reads the reports, unless that was tried after since.
-func (p *peers) look(ctx context.Context, since time.Duration) error {
+// refresh reads the reports, unless that was tried after since.
+func (p *peers) refresh(ctx context.Context, since time.Duration) error {
 	select {
-	case p.looking <- struct{}{}:
-		defer func() { <-p.looking }()
+	case p.refreshing <- struct{}{}:
+		defer func() { <-p.refreshing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	p.mu.Lock()
-	last, failed := p.looked, p.failed
+	last, failed := p.refreshed, p.failed
 	p.mu.Unlock()
 	if last >= since {
 		return failed
 	}
-	if err := await.Sleep(ctx, last+lookSoon-p.o.Dispatcher.Now()); err != nil {
+	if err := await.Sleep(ctx, last+refreshSoon-p.o.Dispatcher.Now()); err != nil {
 		return err
 	}
 	begun := p.o.Dispatcher.Now()
@@ -158,7 +158,7 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.looked, p.failed = begun, err
+		p.refreshed, p.failed = begun, err
 		return err
 	}
 	now := map[Process]peer{}
@@ -179,7 +179,7 @@ func (p *peers) look(ctx context.Context, since time.Duration) error {
 	}
 	fresh := false
 	p.mu.Lock()
-	p.looked, p.failed = begun, nil
+	p.refreshed, p.failed = begun, nil
 	for id, k := range now {
 		old := p.known[id]
 		if k.reported && (old == nil || old.url != k.url || !old.reported) {
@@ -259,7 +259,7 @@ func (p *peers) ask(ctx context.Context) error {
 	default:
 		return errors.New("too many requests are about dispatchers that are not known")
 	}
-	return p.look(ctx, p.o.Dispatcher.Now())
+	return p.refresh(ctx, p.o.Dispatcher.Now())
 }
 
 // hasEnded is the detail for a take whose dispatcher has ended.

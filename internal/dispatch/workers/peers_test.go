@@ -62,7 +62,7 @@ func TestPeers(t *testing.T) {
 				reports = append(reports, Address{At: at})
 			}
 			time.Sleep(time.Second)
-			require.NoError(t, p.look(t.Context(), p.looked+1))
+			require.NoError(t, p.refresh(t.Context(), p.refreshed+1))
 			if found != told {
 				t.Errorf("%q: told %d times, want %d", now, found, told)
 			}
@@ -89,7 +89,7 @@ func TestPeers(t *testing.T) {
 		reports = []Address{{At: at, Out: true}}
 		for range 2 * remembered / time.Second {
 			time.Sleep(time.Second)
-			require.NoError(t, p.look(t.Context(), p.looked+1))
+			require.NoError(t, p.refresh(t.Context(), p.refreshed+1))
 			if all := p.all(); len(all) > 0 || p.has(other) {
 				t.Fatalf("asked although it is not in the table: %v", all)
 			}
@@ -122,7 +122,7 @@ func alone(t *testing.T, others http.RoundTripper, read func()) *Front {
 		Client: &http.Client{Transport: others}, Logger: logr.Discard(),
 	})
 	require.NoError(t, err)
-	require.NoError(t, f.peers.look(t.Context(), 0))
+	require.NoError(t, f.peers.refresh(t.Context(), 0))
 	return f
 }
 

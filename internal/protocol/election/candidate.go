@@ -200,7 +200,7 @@ func (c *Candidate) Answer(now member.Time, req Request, start time.Duration, o 
 	case req.Verb == Get:
 		c.got(now, start, r)
 	default:
-		c.look(now, start, r)
+		c.observe(now, start, r)
 		c.until = max(c.until, start+c.cfg.Deadline)
 	}
 }
@@ -220,14 +220,14 @@ func (c *Candidate) Heard(now member.Time, version string, r Record) {
 		c.lost = version
 	}
 	c.write = nil // it would conflict
-	c.look(now, c.at, r)
+	c.observe(now, c.at, r)
 }
 
 // got handles a read of the Lease.
 func (c *Candidate) got(now member.Time, start time.Duration, r Record) {
 	renewed := c.counts && r.content() != c.seen.content()
 	before := c.at
-	c.look(now, start, r)
+	c.observe(now, start, r)
 	c.counts = c.joined
 	if r.Version == "" && start-before > 3*c.cfg.Retry {
 		c.since = now.Mono // the Lease may have been created and deleted meanwhile
@@ -272,8 +272,8 @@ func (c *Candidate) lasts(r Record) time.Duration {
 	return d + c.cfg.Fence
 }
 
-// look records the content of the Lease.
-func (c *Candidate) look(now member.Time, start time.Duration, r Record) {
+// observe records the content of the Lease.
+func (c *Candidate) observe(now member.Time, start time.Duration, r Record) {
 	if !c.known || r.content() != c.seen.content() {
 		c.since = now.Mono
 	}

@@ -11,7 +11,7 @@ func (m *Member) deleteDeadLeases() {
 		return
 	}
 	t := m.table()
-	if t == nil || m.lapsed || !m.watch.complete || !m.follows() || m.hides(t) {
+	if t == nil || m.lapsed || !m.watch.complete || !m.follows() || m.behindLeases(t) {
 		return
 	}
 	if id := m.predecessor(); id != "" && m.watch.others[id] != nil {

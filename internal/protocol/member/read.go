@@ -102,7 +102,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	m.snap, m.top, m.recovery = s, s.Table.Epoch, recovery{}
 	m.slots = append(m.slots, make([]slotState, max(0, s.Table.Total()-len(m.slots)))...)
-	m.apply(planner.Saw(m.view()))
+	m.apply(planner.Observe(m.view()))
 }
 
 // unfit is a version of the table that the member cannot use. uid is empty if there is none.
@@ -239,10 +239,10 @@ func (m *Member) precedes(s Snapshot) bool {
 		resourceversion.Compare(s.Version, m.snap.Version) < 0
 }
 
-// hides reports whether Leases report a later epoch than the table's: either a watch lags, or an old copy was put over
+// behindLeases reports whether Leases report a later epoch than the table's: either a watch lags, or an old copy was put over
 // the table. Until that is clear, all Leases must stay, even dead members', since they may be the only record of that
 // epoch (rule R16).
-func (m *Member) hides(t *table.Table) bool {
+func (m *Member) behindLeases(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }
 

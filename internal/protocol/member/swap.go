@@ -71,7 +71,7 @@ func (m *Member) mayWrite(t *table.Table) bool {
 	if !m.follows() {
 		return false // the watch or the Leases will soon clear that up
 	}
-	if m.hides(t) {
+	if m.behindLeases(t) {
 		m.read.wanted = true // a lagging watch or an old copy: confirm decides
 		return false
 	}
@@ -122,7 +122,7 @@ func (m *Member) swapped(e Swapped) {
 	if e.Outcome == OutcomeDone {
 		m.swap.conflicts, m.swap.unknown = 0, ""
 		m.believe(e.Snapshot, false)
-		m.trail.vouch(e.Snapshot.Version)
+		m.trail.prove(e.Snapshot.Version)
 		return
 	}
 	if e.Outcome == OutcomeUnknown {

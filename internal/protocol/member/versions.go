@@ -8,15 +8,15 @@ import (
 
 // trail tracks which versions of the table are proven to follow from the ones before (rule R16). A member that has seen
 // all versions, or learns from the Leases what it missed, notices an old copy that was put over the table. A member
-// that reads only the latest version may miss it: by then new versions may have reached the epochs that the copy hides.
+// that reads only the latest version may miss it: by then new versions may have reached the epochs that the copy behindLeases.
 type trail struct {
 	// proven is the latest version that is proven to follow.
 	proven string
 	// begun is the version at which the watch restarted, later than proven. last is the latest version that it has shown
 	// since then. Both are empty while the watch has not been interrupted since proven.
 	begun, last string
-	// doubted is since when the table has not been proven to follow, or 0 if it is proven.
-	doubted time.Duration
+	// unproven is since when the table has not been proven to follow, or 0 if it is proven.
+	unproven time.Duration
 }
 
 // shown records a version that the watch of the table shows.
@@ -35,8 +35,8 @@ func (tr *trail) shown(e TableSeen) {
 	}
 }
 
-// vouch records a version that is proven in another way: Leases were read after it was seen, or this member wrote it.
-func (tr *trail) vouch(version string) {
+// prove records a version that is proven in another way: Leases were read after it was seen, or this member wrote it.
+func (tr *trail) prove(version string) {
 	tr.proven = later(tr.proven, version)
 	if tr.begun != "" && resourceversion.Compare(tr.begun, tr.proven) <= 0 {
 		tr.proven = later(tr.proven, tr.last)
@@ -58,10 +58,10 @@ func (m *Member) follows() bool {
 	return resourceversion.Compare(m.snap.Version, m.trail.proven) <= 0
 }
 
-// asksLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table proves
+// needsLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table proves
 // it in a moment. It does not for a newcomer, after the watch restarted, or while the watch is silent.
-func (m *Member) asksLeases() bool {
-	doubted := m.table() != nil && !m.follows()
-	silent := m.waited(&m.trail.doubted, doubted, m.cfg.RetryPeriod)
-	return doubted && (m.trail.proven == "" || m.trail.begun != "" || silent)
+func (m *Member) needsLeases() bool {
+	unproven := m.table() != nil && !m.follows()
+	silent := m.waited(&m.trail.unproven, unproven, m.cfg.RetryPeriod)
+	return unproven && (m.trail.proven == "" || m.trail.begun != "" || silent)
 }

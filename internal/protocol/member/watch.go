@@ -65,7 +65,7 @@ func (m *Member) chooseWatch() {
 		return // the planners are unknown, so keep the watch
 	}
 	// A newcomer reads all Leases once, for their epochs (rule R16).
-	asks := m.asksLeases()
+	asks := m.needsLeases()
 	all := m.recovery.on || m.phase == joining || m.rank() >= 0 || asks
 	var ids []string
 	if !all {
@@ -141,7 +141,7 @@ func (m *Member) leasesSeen(e LeasesSeen) {
 	if e.Complete {
 		m.watch.complete = true
 		if m.watch.all {
-			m.trail.vouch(m.watch.since)
+			m.trail.prove(m.watch.since)
 		}
 		for id := range m.watch.others {
 			if !seen[id] {

@@ -31,8 +31,8 @@ type canaryView struct {
 	verdict trial.Verdict
 }
 
-// lookAtCanary requests the reports when they are due, while a canary runs and this member is the first planner.
-func (p *proposer) lookAtCanary() {
+// checkCanary requests the reports when they are due, while a canary runs and this member is the first planner.
+func (p *proposer) checkCanary() {
 	c := &p.canary
 	of := &p.Table.Canary
 	switch {

@@ -8,9 +8,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Saw handles a new version of the table. It records which members the version names. The first planner reports members
+// Observe handles a new version of the table. It records which members the version names. The first planner reports members
 // that have just joined if their wall clocks differ from its own.
-func Saw(v View) Proposal {
+func Observe(v View) Proposal {
 	p := newProposer(v)
 	seen := make(map[string]time.Duration, len(v.Table.Members))
 	for _, other := range v.Table.Members {

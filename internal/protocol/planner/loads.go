@@ -24,20 +24,20 @@ const (
 	// loadYouth is how long a member must own a slot before its report of the slot's load counts. Until then the slot has
 	// the load that its last owner reported.
 	loadYouth = time.Minute
-	// unevenLooks is how many consecutive reads must find loads uneven before they are evened out.
-	unevenLooks = 3
-	// evenLooks is how many consecutive reads must find nothing to do before evening out ends. By then the new owners'
+	// unevenReads is how many consecutive reads must find loads uneven before they are evened out.
+	unevenReads = 3
+	// evenReads is how many consecutive reads must find nothing to do before evening out ends. By then the new owners'
 	// reports count.
-	evenLooks = 10
-	// independentLooks is how many reads in an average are nearly independent, since members report averages over two
+	evenReads = 10
+	// independentReads is how many reads in an average are nearly independent, since members report averages over two
 	// minutes. deviations is by how many standard deviations loads must differ.
-	independentLooks, deviations = 5, 3
+	independentReads, deviations = 5, 3
 	// restTime is how long a slot that moved to even out loads is not moved for that again.
 	restTime = 10 * time.Minute
 	// hotLoad is the load, in thousandths of a worker, from which a slot is called hot.
 	hotLoad = 500
-	// movesPerLook is the divisor of the number of slots for the moves after each read.
-	movesPerLook = 16
+	// movesPerRead is the divisor of the number of slots for the moves after each read.
+	movesPerRead = 16
 )
 
 // loads is this member's view of loads while it is the first planner.
@@ -71,7 +71,7 @@ type slotLoad struct {
 	// much they count.
 	load, variance, weight float64
 	at                     time.Duration // time of the last read that counted
-	looks                  int           // reads that counted
+	reads                  int           // reads that counted
 	last                   [2]float64    // the last two reads
 }
 
@@ -81,7 +81,7 @@ type slotLoad struct {
 func (s *slotLoad) pass(now, period time.Duration, n float64) {
 	last := s.last
 	s.last = [2]float64{last[1], n}
-	if s.looks++; s.looks >= 3 {
+	if s.reads++; s.reads >= 3 {
 		n = max(min(n, last[0]), min(max(n, last[0]), last[1]))
 	}
 	if s.weight == 0 {
@@ -102,8 +102,8 @@ func (s *slotLoad) pass(now, period time.Duration, n float64) {
 // firstPlanner reports whether this member is the one that reads loads.
 func (p *proposer) firstPlanner() bool { return p.ByLoad && p.Phase == Joined && p.Rank == 0 }
 
-// lookAtLoads requests the reports when they are due.
-func (p *proposer) lookAtLoads() {
+// checkLoads requests the reports when they are due.
+func (p *proposer) checkLoads() {
 	b := &p.loads
 	switch {
 	case !p.firstPlanner():
@@ -218,24 +218,24 @@ func (p *proposer) planMoves() {
 		b.isEven()
 		return
 	}
-	owners, evened := p.evenOut(fit, max(1, int(t.Slots)/movesPerLook), !b.evening)
+	owners, evened := p.evenOut(fit, max(1, int(t.Slots)/movesPerRead), !b.evening)
 	if evened.Empty() || !p.significant(owners, evened) {
 		b.isEven()
 		return
 	}
 	b.even = 0
-	if b.uneven++; b.uneven < unevenLooks && !b.evening {
+	if b.uneven++; b.uneven < unevenReads && !b.evening {
 		return
 	}
 	b.evening = true
 	b.moves, b.version = movesTo(owners, evened), p.Version
-	p.planning.lookAt, p.planning.key = 0, ""
+	p.planning.planAgain, p.planning.key = 0, ""
 }
 
 // isEven counts a read that found nothing to do, or that did not count.
 func (b *loads) isEven() {
 	b.uneven = 0
-	if b.even++; b.even >= evenLooks {
+	if b.even++; b.even >= evenReads {
 		b.evening = false
 	}
 }
@@ -308,18 +308,18 @@ func (p *proposer) significant(owners []string, evened slot.Set) bool {
 	t := p.Table
 	type known struct{ load, variance float64 }
 	by := map[string]known{}
-	says := 0.0
+	confidence := 0.0
 	eachHashSlot(t, func(s slot.Slot, r table.Run) {
 		l, of := p.loads.slots[s], by[r.Owner]
 		owner, _ := t.Member(r.Owner)
 		weight := float64(max(owner.Weight, 1))
 		by[r.Owner] = known{of.load + l.load/weight, of.variance + l.variance/weight/weight}
-		says = max(says, l.weight)
+		confidence = max(confidence, l.weight)
 	})
-	looks := max(1, says*independentLooks)
+	reads := max(1, confidence*independentReads)
 	for _, s := range evened.Slots() {
 		from, to := by[t.At(s).Owner], by[owners[s]]
-		if off := from.load - to.load; off > deviations*math.Sqrt((from.variance+to.variance)/looks) {
+		if off := from.load - to.load; off > deviations*math.Sqrt((from.variance+to.variance)/reads) {
 			return true
 		}
 	}

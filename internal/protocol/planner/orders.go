@@ -113,8 +113,8 @@ type unmetPins struct {
 	reported string
 }
 
-// lookAtPins reports pins that no member could satisfy for a whole lease.
-func (p *proposer) lookAtPins() {
+// checkPins reports pins that no member could satisfy for a whole lease.
+func (p *proposer) checkPins() {
 	t, memory := p.Table, &p.pins
 	var labels []string
 	if p.Phase == Joined && p.Rank == 0 && len(t.Pins) > 0 {

@@ -22,11 +22,11 @@ type planning struct {
 	// key and target cache the last assignment and its input.
 	key    string
 	target []string
-	// looked is the version of the table for which the last plan was made, and lookedDead how many members were to be
-	// expelled then. lookAt is when to make a plan again in any case.
-	looked     string
-	lookedDead int
-	lookAt     time.Duration
+	// planned is the version of the table for which the last plan was made, and plannedDead how many members were to be
+	// expelled then. planAgain is when to make a plan again in any case.
+	planned     string
+	plannedDead int
+	planAgain   time.Duration
 	// fresh is when a table without any owner was first seen, or 0.
 	fresh time.Duration
 	// orders is since when there have been orders to end, or 0.
@@ -43,11 +43,11 @@ func (p *proposer) plan(d *draft) {
 		return
 	}
 	// With many members, Leases change all the time. Do not make a plan for each change.
-	same := memory.looked == p.Version && memory.lookedDead == len(p.Expelled)
-	if memory.since == 0 && same && !p.due(memory.lookAt) {
+	same := memory.planned == p.Version && memory.plannedDead == len(p.Expelled)
+	if memory.since == 0 && same && !p.due(memory.planAgain) {
 		return
 	}
-	memory.looked, memory.lookedDead, memory.lookAt = p.Version, len(p.Expelled), p.Now+p.Coalesce
+	memory.planned, memory.plannedDead, memory.planAgain = p.Version, len(p.Expelled), p.Now+p.Coalesce
 	var dead []string
 	for _, other := range p.Table.Members {
 		if p.Expelled[other.ID] {

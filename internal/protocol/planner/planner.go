@@ -172,10 +172,10 @@ func newProposer(v View) *proposer { return &proposer{View: v, out: Proposal{Aga
 // Propose returns the member's next change of the table, if any.
 func Propose(v View) Proposal {
 	p := newProposer(v)
-	p.lookAtLoads()
-	p.lookAtCanary()
-	p.lookAtPins()
-	p.lookAtRoom()
+	p.checkLoads()
+	p.checkCanary()
+	p.checkPins()
+	p.trackRoom()
 	if p.Busy || p.Phase == Absent {
 		return p.proposal()
 	}

@@ -51,8 +51,8 @@ func (p *proposer) settled(g growth) bool {
 	return g.slots == g.counted && p.Now-g.since >= growthPeriods*p.RetryPeriod
 }
 
-// lookAtRoom tracks changes of the members' slots, and their reports of memory.
-func (p *proposer) lookAtRoom() {
+// trackRoom tracks changes of the members' slots, and their reports of memory.
+func (p *proposer) trackRoom() {
 	r, t := &p.room, p.Table
 	if t == nil || !slices.ContainsFunc(t.Members, func(m table.Member) bool { return p.MemoryOf(m.ID).Limit > 0 }) {
 		*r = room{}

@@ -75,7 +75,7 @@ func (w *memoryWorld) run(seconds int) {
 		}
 		self, _ := w.table.Member("b")
 		version := fmt.Sprint(w.table.Epoch)
-		saw := Saw(View{Config: &Config{Self: self}, Now: w.now, Table: w.table, Memory: w.state})
+		saw := Observe(View{Config: &Config{Self: self}, Now: w.now, Table: w.table, Memory: w.state})
 		p := Propose(View{
 			Config: &Config{Self: self, RetryPeriod: 2 * time.Second, LeaseDuration: 15 * time.Second, MaxTable: 1 << 20},
 			Local:  w, Now: w.now, Table: w.table, Version: version, Phase: Joined, Expelled: w.dead, Complete: true,

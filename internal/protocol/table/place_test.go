@@ -124,7 +124,7 @@ func TestPlacesRefused(t *testing.T) {
 		"verdict":                canary(func(c *table.Canary) { c.Verdict = "a  b" }),
 		"asks for no label":      tab(func(t *table.Table) { t.Pins[0].Labels = "" }),
 		"name=value":             tab(func(t *table.Table) { t.Pins[0].Labels = "large" }),
-		"listed twice":            tab(func(t *table.Table) { t.Pins[0].Labels = "a=1,a=2" }),
+		"listed twice":           tab(func(t *table.Table) { t.Pins[0].Labels = "a=1,a=2" }),
 		"want namespace/name":    tab(func(t *table.Table) { t.Pins[0].Object = "a/b/c" }),
 		"not in order":           tab(func(t *table.Table) { t.Pins[0].Object = "x" }),
 		"no pin asks":            tab(func(t *table.Table) { t.Pins = nil }),
