@@ -35,8 +35,8 @@ func SetShardSelector(o *metav1.ListOptions, selector string) bool {
 // ShardSelectorParameter is the query parameter of lists and watches for the shard selector.
 const ShardSelectorParameter = "shardSelector"
 
-// WatchListUnsupported reports whether a ListerWatcher declares that its server or client cannot send initial events. Fake
-// clients do since client-go 0.35, the first version whose informers ask for initial events by default.
+// WatchListUnsupported reports whether a ListerWatcher declares that its server or client cannot send initial events.
+// Fake clients do since client-go 0.35, the first version whose informers ask for initial events by default.
 func WatchListUnsupported(lw any) bool {
 	says, ok := lw.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && says.IsWatchListSemanticsUnSupported()

@@ -115,7 +115,7 @@ func add(out *wire.Stats, theirs wire.Stats) {
 	}
 }
 
-// failingMost is how many keys failing lists if the request does not say.
+// failingMost is how many keys the path failing lists by default.
 const failingMost = 100
 
 // failing lists the failing keys of all dispatchers, starting with those that have failed for the longest time. It

@@ -48,7 +48,7 @@ func (m *Member) part() {
 	m.keepParting()
 }
 
-// keepParting deletes the Lease once no renewal is under way.
+// keepParting deletes the Lease once no renewal is in flight.
 func (m *Member) keepParting() {
 	id := m.cfg.Self.ID
 	switch {

@@ -28,8 +28,8 @@ import (
 // Invariants:
 //  1. A slot is open only if the last table seen names this member as its owner at the epoch for which it was
 //     activated, the member is joined or leaving, neither lapsed nor in recovery, the latest version seen is
-//     valid, and a renewal said "open" (rule R5).
-//  2. At most one request each of renewal, read and swap is under way.
+//     valid, and a renewal reported "open" (rule R5).
+//  2. At most one request each of renewal, read and swap is in flight.
 //  3. Once ended, Step returns nothing.
 //
 // A Member is not safe for concurrent use.

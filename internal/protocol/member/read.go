@@ -239,9 +239,9 @@ func (m *Member) precedes(s Snapshot) bool {
 		resourceversion.Compare(s.Version, m.snap.Version) < 0
 }
 
-// behindLeases reports whether Leases report a later epoch than the table's: either a watch lags, or an old copy was put over
-// the table. Until that is clear, all Leases must stay, even dead members', since they may be the only record of that
-// epoch (rule R16).
+// behindLeases reports whether Leases show a later epoch than the table's: either a watch lags, or an old copy was put
+// over the table. Until that is clear, all Leases must stay, even dead members', since they may be the only record of
+// that epoch (rule R16).
 func (m *Member) behindLeases(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }

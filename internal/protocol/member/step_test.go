@@ -412,8 +412,8 @@ func TestR08LoadsAreGrouped(t *testing.T) {
 	}
 }
 
-// A table that was read ahead of the watch is not unproven for a retry period, so that not all Leases are listed
-// whenever a watch lags for a moment; one with which the watch began anew is unproven at once (rule R16).
+// A table that was read ahead of the watch does not count as unproven for a retry period, so that not all Leases are
+// listed whenever a watch lags for a moment. One with which the watch began anew is unproven at once (rule R16).
 func TestR16WhenLeasesAreAsked(t *testing.T) {
 	m := renewed(t, member.Config{})
 	table7 := func(version string) member.Snapshot {

@@ -8,7 +8,8 @@ import (
 
 // trail tracks which versions of the table are proven to follow from the ones before (rule R16). A member that has seen
 // all versions, or learns from the Leases what it missed, notices an old copy that was put over the table. A member
-// that reads only the latest version may miss it: by then new versions may have reached the epochs that the copy behindLeases.
+// that reads only the latest version may miss it: meanwhile new versions may have reached the epochs that the copy
+// lacks.
 type trail struct {
 	// proven is the latest version that is proven to follow.
 	proven string
@@ -58,8 +59,8 @@ func (m *Member) follows() bool {
 	return resourceversion.Compare(m.snap.Version, m.trail.proven) <= 0
 }
 
-// needsLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table proves
-// it in a moment. It does not for a newcomer, after the watch restarted, or while the watch is silent.
+// needsLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table
+// proves it in a moment. It does not for a newcomer, after the watch restarted, or while the watch is silent.
 func (m *Member) needsLeases() bool {
 	unproven := m.table() != nil && !m.follows()
 	silent := m.waited(&m.trail.unproven, unproven, m.cfg.RetryPeriod)

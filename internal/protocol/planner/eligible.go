@@ -8,8 +8,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Observe handles a new version of the table. It records which members the version names. The first planner reports members
-// that have just joined if their wall clocks differ from its own.
+// Observe handles a new version of the table. It records which members the version names. The first planner reports
+// members that have just joined if their wall clocks differ from its own.
 func Observe(v View) Proposal {
 	p := newProposer(v)
 	seen := make(map[string]time.Duration, len(v.Table.Members))
