@@ -272,7 +272,7 @@ func TestNotes(t *testing.T) {
 	require.NoError(t, err)
 	notes := strings.Join(p.Notes, "\n")
 	for _, want := range []string{
-		"does not say its version", "--etcd-servers=http://10.0.0.21:2379: etcd is asked without TLS", "--bind-address=10.0.0.11 is left out",
+		"does not say its version", "--etcd-servers=http://10.0.0.21:2379: etcd is used without TLS", "--bind-address=10.0.0.11 is left out",
 		pki + "apiserver.crt expires on", "(/etc/ssl/certs, /etc/ca-certificates) stay there",
 	} {
 		if !strings.Contains(notes, want) {

@@ -60,14 +60,14 @@ var badCases = []badCase{
 			c.DNSNames, c.NotBefore = hosttest.ServiceNames, h.Now.Add(time.Hour)
 		})
 	}, Want: []string{"--tls-cert-file", "valid from", "clock"}},
-	{Name: "another key", host: func(h *hosttest.Host) { h.WriteKey(pki+"apiserver.key", h.Key()) }, Want: []string{"--tls-private-key-file=" + pki + "apiserver.key", "no key of " + pki + "apiserver.crt"}},
+	{Name: "another key", host: func(h *hosttest.Host) { h.WriteKey(pki+"apiserver.key", h.Key()) }, Want: []string{"--tls-private-key-file=" + pki + "apiserver.key", "not the key of " + pki + "apiserver.crt"}},
 	{Name: "proxy client of another authority", host: func(h *hosttest.Host) { h.Authority(pki + "front-proxy-ca") }, Want: []string{"--proxy-client-cert-file", "not signed by --requestheader-client-ca-file"}},
 	{Name: "signing key without its public key", host: func(h *hosttest.Host) {
 		public := h.Read(pki + "sa.pub")
 		h.AccountKey(pki + "sa")
 		h.Write(pki+"sa.pub", public)
 	}, Want: []string{"--service-account-signing-key-file", "no API server would accept"}},
-	{Name: "file in a folder of the image", Flag: "--oidc-ca-file=/etc/oidc.crt", host: func(h *hosttest.Host) { h.Write("/etc/oidc.crt", h.Read(pki+"ca.crt")) }, Want: []string{"--oidc-ca-file=/etc/oidc.crt", "would hide", "folder of its own"}},
+	{Name: "file in a folder of the image", Flag: "--oidc-ca-file=/etc/oidc.crt", host: func(h *hosttest.Host) { h.Write("/etc/oidc.crt", h.Read(pki+"ca.crt")) }, Want: []string{"--oidc-ca-file=/etc/oidc.crt", "would hide", "separate folder"}},
 	{Name: "too large", host: func(h *hosttest.Host) { h.Write("/srv/policies/audit.yaml", strings.Repeat("# long\n", 200_000)) }, Want: []string{"--audit-policy-file", "1 MiB"}},
 }
 

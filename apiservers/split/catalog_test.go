@@ -25,7 +25,7 @@ func helpOf(all, off string) string {
 func TestCatalogOf(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.36.3": "", "1.36.0": "", "v1.36.7-eks-1": "",
-		"v1.35.2": "--controllers-list", "v1.37.0": "the controllers of v1.37.0 are not known, only those of v1.36", "": "no version", "latest": "no version",
+		"v1.35.2": "--controllers-list", "v1.37.0": "the controllers of v1.37.0 are unknown, since only v1.36", "": "not a version", "latest": "not a version",
 	} {
 		_, err := CatalogOf(version)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -154,7 +154,7 @@ func TestBadGroups(t *testing.T) {
 			func(g []Group) []Group { return with(2, migrator)(without(migrator)(g)) },
 			[]string{"garbage-collector-controller (group garbage) and storage-version-migrator-controller (group cluster) must be in one group: ", "graph"},
 		},
-		"lease of the undivided": {func(g []Group) []Group { g[1].Lease = "kube-controller-manager"; return g }, []string{"group garbage: lease kube-controller-manager is that of the undivided"}},
+		"lease of the undivided": {func(g []Group) []Group { g[1].Lease = "kube-controller-manager"; return g }, []string{"group garbage: lease kube-controller-manager belongs to the undivided"}},
 		"lease twice":            {func(g []Group) []Group { g[1].Lease, g[2].Lease = "a", "a"; return g }, []string{"groups garbage and cluster have the same lease a"}},
 		"bad lease":              {func(g []Group) []Group { g[1].Lease = "A"; return g }, []string{`group garbage: lease "A"`}},
 		"name twice":             {func(g []Group) []Group { g[1].Name = "cluster"; return g }, []string{"two groups are called cluster"}},
@@ -198,7 +198,7 @@ func TestBadManifests(t *testing.T) {
 		"all beta":           {kubeadm(t, "--leader-elect=true", "--feature-gates=kube:AllBeta=true"), "CoordinatedLeaderElection"},
 		"no port":            {kubeadm(t, "--leader-elect=true", "--secure-port=0"), "--secure-port=0"},
 		"another probe":      {kubeadm(t, "port: probe-port", "port: 10252"), "livenessProbe asks port 10252, which is not --secure-port 10257"},
-		"an exec probe":      {kubeadm(t, "      httpGet:\n        host: 127.0.0.1\n        path: /healthz\n        port: probe-port\n        scheme: HTTPS\n", "      exec:\n        command: [true]\n"), "livenessProbe is no httpGet"},
+		"an exec probe":      {kubeadm(t, "      httpGet:\n        host: 127.0.0.1\n        path: /healthz\n        port: probe-port\n        scheme: HTTPS\n", "      exec:\n        command: [true]\n"), "livenessProbe is neither httpGet"},
 		"no name":            {kubeadm(t, "  name: kube-controller-manager\n  namespace", "  namespace"), "the Pod has no name"},
 	} {
 		p, err := planOf(t, c.text, nil)

@@ -150,7 +150,7 @@ func TestValidDuties(t *testing.T) {
 			tab.Runs[n-4].Slots.Last++
 			tab.Runs = append(tab.Runs[:n-3], tab.Runs[n-2:]...)
 		}},
-		{"there is no duty", func(tab *table.Table) {
+		{"it has no duty", func(tab *table.Table) {
 			tab.Members[0].Duties = "a"
 			tab.Duties[1] = ""
 			tab.Update(slot.SetOf(slot.Range{First: 257, Last: 257}), func(r *table.Run) { r.Epoch = 3 })
