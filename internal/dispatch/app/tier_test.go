@@ -302,7 +302,7 @@ func TestServe(t *testing.T) {
 	begun := time.Now()
 	a.leave()
 	a.until("leaving", func() string {
-		if code, text := a.get("/readyz"); code == http.StatusOK || !strings.Contains(text, "it leaves") {
+		if code, text := a.get("/readyz"); code == http.StatusOK || !strings.Contains(text, "it is leaving") {
 			return fmt.Sprintf("%d %s", code, text)
 		}
 		return ""
