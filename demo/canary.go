@@ -138,7 +138,7 @@ func (s *Show) order(ctx context.Context, c *Canary, build string) error {
 	}
 	defer reader.Close()
 	by := orders.By{At: time.Now(), User: "the demo"}
-	_, _, err = orders.Give(ctx, kube, reader.Told, func(t *table.Table) error {
+	_, _, err = orders.Give(ctx, kube, reader.Epochs, func(t *table.Table) error {
 		return orders.StartCanary(t, orders.Canary{Build: build, Steps: c.Steps, Every: c.Every, Expect: true}, by)
 	})
 	return err

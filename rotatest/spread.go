@@ -58,7 +58,7 @@ func (r *run) swap(ctx context.Context, from, to *member, of slot.Set) error {
 	_, _, err := orders.Give(ctx, r.kit.store, func(context.Context) (map[string]uint64, error) { return nil, nil },
 		func(t *table.Table) error {
 			if orders.Moving(t) > 0 {
-				return orders.ErrAsItIs
+				return orders.ErrNoChange
 			}
 			var there, back slot.Set
 			for i, s := range of.Slots() {

@@ -1,4 +1,4 @@
-// Command rota-demo shows replicas that join, leave, crash and roll under load, on a control plane of its own.
+// Command rota-demo runs replicas under load on a private control plane: they join, leave, crash, and are updated.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	os.Exit(run(ctx, newCommand(), os.Args[1:]))
 }
 
-// Exit codes. exitFindings is also that of a run that could not be made.
+// Exit codes. A run that could not be carried out also exits with exitFindings.
 const (
 	exitGood        = 0
 	exitFindings    = 1
@@ -60,7 +60,7 @@ func run(ctx context.Context, root *cobra.Command, args []string) (code int) {
 	return code
 }
 
-// usageError is the error of a bad flag or argument.
+// usageError reports a bad flag or argument.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -74,25 +74,25 @@ func newCommand() *cobra.Command {
 	output := "text"
 	cmd := &cobra.Command{
 		Use:   "rota-demo",
-		Short: "Show replicas that join, leave, crash and roll under load, on a real API server",
-		Long: `Starts a Kubernetes control plane of its own, and three replicas of the example operator as processes. Then it
-changes Websites without pause while a fourth replica joins, one leaves, one is killed, and all are replaced in a
-rolling restart. It takes two to five minutes once the control plane has been built.
+		Short: "Run replicas under load on a real API server: they join, leave, crash and are updated",
+		Long: `Starts a private Kubernetes control plane, and three replicas of the example operator as processes. Then it
+changes Websites constantly while a fourth replica joins, one leaves, one is killed, and all are replaced in a rolling
+restart. It takes two to five minutes once the control plane has been built.
 
-With --dashboard it serves "rota dashboard" with buttons that add, stop and kill replicas, instead of telling its story.
-Ctrl-C ends and judges the run.
+With --dashboard it instead serves "rota dashboard", with buttons that add, stop and kill replicas. Ctrl-C ends the run
+and checks it.
 
-With --migrate it starts replicas with leader election, replaces them by members of a rota in a rolling update, and
-these by replicas with leader election again.
+With --migrate it starts replicas with leader election, replaces them with members of a rota in a rolling update, and
+then goes back to leader election.
 
-With --canary it rolls out canaries: one whose reconciles fail for 2 % of the objects, one whose reconciles take three
-times as long, and a good one. In each of their steps a replica is killed. Give it 5,000 objects: --objects 5000.
+With --canary it rolls out three canaries: the first fails to reconcile 2 % of the objects, the second takes three
+times as long to reconcile, and the third is good. It kills a replica in each step. Use 5,000 objects: --objects 5000.
 
 With --dispatch it starts three dispatchers and six workers, two of them in Python, instead of replicas. Dispatchers
-join, leave, crash and are replaced, and workers are killed and stopped for longer than their takes last.
+join, leave, crash and are replaced. Workers are killed, or stopped until their takes expire.
 
-A checker that trusts no replica judges the run by journals and the API server's audit log. The exit status is 1 if
-anything was lost, done twice, or done by the wrong replica, or if the run could not be made.`,
+An independent checker then compares journals with the API server's audit log. The exit status is 1 if anything was
+lost, done twice, or done by the wrong replica, or if the run could not be carried out.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -120,7 +120,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 				if report == nil {
 					return err
 				}
-				return tell(cmd, output, report, err)
+				return printReport(cmd, output, report, err)
 			}
 			for _, name := range []string{"take-length", "remember-names", "python"} {
 				if cmd.Flags().Changed(name) {
@@ -131,50 +131,51 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 				return err
 			}
 			if page != "" && o.Baseline == 0 {
-				o.Baseline = 5 * time.Second // a person waits for the buttons
+				o.Baseline = 5 * time.Second // a person is waiting for the buttons
 			}
 			report, err := demo.Run(cmd.Context(), o)
 			if report == nil {
 				return err
 			}
-			return tell(cmd, output, report, err)
+			return printReport(cmd, output, report, err)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"use this cluster, as an administrator, instead of starting a control plane")
-	f.StringArrayVar(&o.AuditLogs, "audit-log", nil, "that cluster's audit log, if it can be read here (with "+
-		"RequestResponse for websites, configmaps, deployments and services; repeat it for each API server)")
+	f.StringArrayVar(&o.AuditLogs, "audit-log", nil, "path of that cluster's audit log, if this machine has it (with "+
+		"RequestResponse for websites, configmaps, deployments and services; one for each API server)")
 	f.IntVar(&o.Objects, "objects", 0,
-		"number of Websites; 0: what the machine brings up in half a minute, at most 2000")
+		"number of Websites (default: as many as this machine can start in half a minute, at most 2000)")
 	f.Float64Var(&o.Rate, "rate", 0,
-		"updates, deletions and recreations per second; 0: a third of what the machine can bring up, at most 50")
+		"updates, deletions and recreations per second (default: a third of what this machine can handle, at most 50)")
 	f.TextVar(&o.Delivery, "delivery", sharding.Filter,
 		"how replicas get their objects: filter, slot-label or shard-selector")
 	f.IntVar(&slots, "slots", slot.DefaultCount, "number of slots, a power of two")
-	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a silent replica keeps its slots (default 15s)")
+	f.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long a replica that stops renewing keeps its slots "+
+		"(default 15s)")
 	f.DurationVar(&o.RenewDeadline, "renew-deadline", 0,
-		"how long a replica works on without a renewal (default two thirds of the lease duration)")
+		"how long a replica keeps working without a renewal (default two thirds of the lease duration)")
 	f.DurationVar(&o.RetryPeriod, "retry-period", 0, "time between renewals (default a fifth of the renew deadline)")
 	f.DurationVar(&o.WriteTimeout, "write-timeout", 0,
-		"longest time that a write may take (default 2s, or less with a short lease)")
-	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure undisturbed first (default 20s)")
+		"limit on the duration of a write (default 2s, or less with a short lease)")
+	f.DurationVar(&o.Baseline, "baseline", 0, "how long to measure before the first disruption (default 20s)")
 	f.StringVar(&release, "release", "",
-		"the program rota-demo of another release: after the rolling restart, update to its replicas, and back. With "+
-			"--dispatch every second worker in Go is its, and the rolling restart is an update to its dispatchers")
+		"path of another release's rota-demo: after the rolling restart, update to its replicas, and back. With "+
+			"--dispatch every second Go worker is from that release, and the rolling restart updates to its dispatchers")
 	f.BoolVar(&migrate, "migrate", false,
-		"replace replicas with leader election by members of a rota, in a rolling update, and back")
-	f.BoolVar(&canary, "canary", false, "roll out canaries instead: one whose reconciles fail for 2 % of the objects, a "+
+		"migrate from leader election to a rota in a rolling update, and back")
+	f.BoolVar(&canary, "canary", false, "roll out canaries instead: one that fails to reconcile 2 % of the objects, a "+
 		"slow one, and a good one")
-	f.StringVar(&page, "dashboard", "", "instead of the story, leave the replicas to the buttons of a dashboard, here "+
-		"or at =HOST:PORT, until Ctrl-C")
+	f.StringVar(&page, "dashboard", "", "instead of the story, control the replicas with the buttons of a dashboard "+
+		"until Ctrl-C; =HOST:PORT sets its address")
 	f.Lookup("dashboard").NoOptDefVal = dashboard.AnyPort
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default: a random one)")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load (default random)")
 	f.StringVarP(&output, "output", "o", output, "text or json")
-	f.BoolVar(&dispatching, "dispatch", false, "show dispatchers, and workers in Go and Python, instead of replicas")
+	f.BoolVar(&dispatching, "dispatch", false, "run dispatchers, and workers in Go and Python, instead of replicas")
 	f.DurationVar(&d.TakeLength, "take-length", 0, "with --dispatch: how long a take lasts (default 6s)")
 	f.BoolVar(&remember, "remember-names", true, "with --dispatch: have dispatchers remember names, for deletions")
-	f.StringVar(&d.Python, "python", "", "with --dispatch: the interpreter of workers in Python (default python3)")
+	f.StringVar(&d.Python, "python", "", "with --dispatch: Python interpreter for the workers (default python3)")
 	f.BoolVar(&o.Keep, "keep", false, "keep journals, logs and audit log, and print where they are")
 	f.BoolVarP(&o.Verbose, "verbose", "v", false, "log more in the replicas; see --keep")
 	cmd.AddCommand(newOperator(), newDispatcher())
@@ -182,7 +183,7 @@ anything was lost, done twice, or done by the wrong replica, or if the run could
 	return cmd
 }
 
-// story returns the one that the flags choose.
+// story returns the story that the flags choose.
 func story(page, release string, migrate, canary bool) (demo.Story, error) {
 	var chosen []demo.Story
 	if page != "" {
@@ -207,17 +208,17 @@ func story(page, release string, migrate, canary bool) (demo.Story, error) {
 	case 1:
 		return chosen[0], nil
 	}
-	return nil, usagef("--dashboard, --release, --migrate and --canary are stories: choose one")
+	return nil, usagef("--dashboard, --release, --migrate and --canary exclude each other: choose one")
 }
 
-// report is what a demo has shown.
+// report is the outcome of a demo.
 type report interface {
 	WriteText(w io.Writer) error
 	Failures() []string
 }
 
-// tell prints a report. It returns an error if there was one, or the report tells of failures.
-func tell(cmd *cobra.Command, output string, r report, err error) error {
+// printReport prints a report. It returns err, or an error if the report has failures.
+func printReport(cmd *cobra.Command, output string, r report, err error) error {
 	if output == "json" {
 		encoder := json.NewEncoder(cmd.OutOrStdout())
 		encoder.SetIndent("", "  ")
@@ -231,22 +232,22 @@ func tell(cmd *cobra.Command, output string, r report, err error) error {
 	return err
 }
 
-// newDispatcher returns the command that the demo starts as a dispatcher or a worker.
+// newDispatcher returns the command for the demo's dispatchers and workers.
 func newDispatcher() *cobra.Command {
 	return &cobra.Command{
 		Use:    dispatch.Argument,
-		Short:  "Run a dispatcher or a worker of the demo; the demo starts it",
+		Short:  "Run a dispatcher or a worker; only for the demo",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		Run:    func(*cobra.Command, []string) { os.Exit(dispatch.Main()) },
 	}
 }
 
-// newOperator returns the command that the demo starts as a replica.
+// newOperator returns the command for the demo's replicas.
 func newOperator() *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-operator",
-		Short:  "Run a replica of the demo; the demo starts it",
+		Short:  "Run a replica; only for the demo",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		Run:    func(*cobra.Command, []string) { os.Exit(rig.OperatorMain()) },

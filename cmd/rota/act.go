@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// actTimeout bounds one change of the table with all its attempts.
+	// actTimeout bounds one change of the table, including retries.
 	actTimeout = 20 * time.Second
-	// waitPoll is the time between two looks of --wait, waitNews how often it prints although nothing has changed.
+	// waitPoll is the time between two polls of --wait. Progress is printed again after waitNews if nothing has changed.
 	waitPoll = 500 * time.Millisecond
 	waitNews = 10 * time.Second
 )
 
-// actor gives orders to a rota.
+// actor carries out an order: it changes a rota's table.
 type actor struct {
 	target  rotaFlags
 	reason  string
@@ -44,7 +44,7 @@ type actor struct {
 	reader *view.Reader
 }
 
-// bind adds the flags that all orders have.
+// bind adds the flags that all orders share.
 func (a *actor) bind(cmd *cobra.Command) { a.target.bind(cmd) }
 
 func (a *actor) bindReason(cmd *cobra.Command) {
@@ -56,7 +56,7 @@ func (a *actor) bindWait(cmd *cobra.Command, what string) {
 	cmd.Flags().DurationVar(&a.timeout, "timeout", 5*time.Minute, "how long to --wait, at least 1s")
 }
 
-// on returns the function of a command [NAME], which gives an order to the rota of that name.
+// on wraps an order in the function of a command with the argument [NAME].
 func (a *actor) on(order func() error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := a.open(cmd, args); err != nil {
@@ -67,14 +67,14 @@ func (a *actor) on(order func() error) func(*cobra.Command, []string) error {
 	}
 }
 
-// onFirst returns the function of a command whose first argument, before [NAME], says what the order is about.
+// onFirst is on for a command with another argument before [NAME].
 func (a *actor) onFirst(order func(string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return a.on(func() error { return order(args[0]) })(cmd, args[1:])
 	}
 }
 
-// open finds the rota. The caller closes the actor.
+// open finds the rota. The caller must close the actor.
 func (a *actor) open(cmd *cobra.Command, rota []string) error {
 	if len(a.reason) > table.MaxOrderText {
 		return usagef("%s: --reason: has %d bytes, of at most %d", cmd.Name(), len(a.reason), table.MaxOrderText)
@@ -105,7 +105,7 @@ func (a *actor) close() {
 	a.reader.Close()
 }
 
-// by says who gives the order. Who that is, the API server knows best; an old one does not tell.
+// by returns who gives the order. An old API server does not serve SelfSubjectReviews; then the user is empty.
 func (a *actor) by(ctx context.Context) orders.By {
 	by := orders.By{At: time.Now(), Reason: a.reason}
 	client, err := kubernetes.NewForConfig(a.cfg)
@@ -120,27 +120,27 @@ func (a *actor) by(ctx context.Context) orders.By {
 	return by
 }
 
-// give gives an order, and leaves an event if it changed something.
+// give gives an order, and emits an event if the order changed something.
 func (a *actor) give(change func(*table.Table, orders.By) error, reason string, what func() string,
 ) (t *table.Table, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(a.cmd.Context(), actTimeout)
 	defer cancel()
 	by := a.by(ctx)
-	t, changed, err = orders.Give(ctx, a.store, a.reader.Told, func(t *table.Table) error { return change(t, by) })
+	t, changed, err = orders.Give(ctx, a.store, a.reader.Epochs, func(t *table.Table) error { return change(t, by) })
 	if err != nil {
 		return nil, false, a.failed(err)
 	}
 	if changed {
 		message := what()
 		if by.User != "" {
-			message += ", asked by " + by.User
+			message += ", requested by " + by.User
 		}
 		a.store.Notify(ctx, member.Notify{Reason: reason, Message: message + prefixed(": ", by.Reason)})
 	}
 	return t, changed, nil
 }
 
-// failed gives an error of an order its exit code, and names the rota.
+// failed adds the exit code and the rota's name to an order's error.
 func (a *actor) failed(err error) error {
 	code := codeOf(err)
 	var unknown *orders.MemberError
@@ -157,26 +157,26 @@ func (a *actor) failed(err error) error {
 	return withCode(code, fmt.Errorf("rota %s: %w", a.rota, err))
 }
 
-// passing says that an error of the API server may be over soon.
-func passing(err error) bool {
+// temporary reports whether an error of the API server may soon pass.
+func temporary(err error) bool {
 	code := codeOf(err)
 	return code == exitUnreachable || code == exitConflict || apierrors.IsInternalError(err) ||
 		apierrors.IsUnexpectedServerError(err)
 }
 
-// await looks at the table until done says so, and prints the text whenever it changes, and now and then. The error of
-// done ends it. It tries again where the API server does not answer.
+// await polls the table until look is done or fails, and prints its text when it changes, or every waitNews. It keeps
+// trying while the API server does not answer.
 func (a *actor) await(look func(*table.Table) (text string, done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(a.cmd.Context(), a.timeout)
 	defer cancel()
 	begun, last, printed := time.Now(), "", time.Time{}
 	for {
 		switch t, err := readTable(ctx, a.store); {
-		case err != nil && (ctx.Err() == nil && !passing(err) || ctx.Err() != nil && last == ""):
+		case err != nil && (ctx.Err() == nil && !temporary(err) || ctx.Err() != nil && last == ""):
 			return a.failed(err)
 		case err != nil && ctx.Err() == nil:
-			if text := oneLine(err) + ", trying again"; text != last || time.Since(printed) >= waitNews {
-				a.say("rota: %s", text)
+			if text := oneLine(err) + ", retrying"; text != last || time.Since(printed) >= waitNews {
+				a.progress("rota: %s", text)
 				last, printed = text, time.Now()
 			}
 		case err == nil:
@@ -185,7 +185,7 @@ func (a *actor) await(look func(*table.Table) (text string, done bool, err error
 				return err
 			}
 			if text != last || time.Since(printed) >= waitNews {
-				a.say("%s (after %v)", text, time.Since(begun).Round(time.Second))
+				a.progress("%s (after %v)", text, time.Since(begun).Round(time.Second))
 				last, printed = text, time.Now()
 			}
 		}
@@ -195,23 +195,23 @@ func (a *actor) await(look func(*table.Table) (text string, done bool, err error
 			if err := a.cmd.Context().Err(); err != nil {
 				return err
 			}
-			return withCode(exitConflict, fmt.Errorf("rota %s: not done after %v: %s; `rota status` shows what holds it up",
+			return withCode(exitConflict, fmt.Errorf("rota %s: not done after %v: %s; `rota status` shows the reason",
 				a.rota, a.timeout, last))
 		}
 	}
 }
 
-// say prints progress.
-func (a *actor) say(format string, args ...any) {
+// progress prints to standard error.
+func (a *actor) progress(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.cmd.ErrOrStderr(), format+"\n", args...)
 }
 
-// tell prints the result.
-func (a *actor) tell(format string, args ...any) {
+// result prints to standard output.
+func (a *actor) result(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.cmd.OutOrStdout(), format+"\n", args...)
 }
 
-// counted writes a number with its noun.
+// counted returns a number with its noun.
 func counted(n int, noun string) string {
 	switch {
 	case n == 1:
@@ -222,5 +222,5 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// says is a message that is known beforehand.
-func says(text string) func() string { return func() string { return text } }
+// fixed returns a function that returns text.
+func fixed(text string) func() string { return func() string { return text } }

@@ -123,7 +123,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	w.expect(t, "drain web-1 --reason a-bad-node --wait", exitGood, "member "+b+" is drained; it has 128 slots", "member "+b+" has nothing left")
 	w.until(t, "b is drained", settled(map[string]int{a: 256, b: 0}))
 	w.expect(t, "drain "+b+" web", exitGood, "is drained already, since ", "a-bad-node")
-	w.expect(t, "status", exitGood, "‼ MemberDrained "+b+": it was told to give up its slots since ", "(a-bad-node)", "Drained")
+	w.expect(t, "status", exitGood, "‼ MemberDrained "+b+": drained since ", "(a-bad-node)", "Drained")
 	w.expect(t, "status -o json", exitGood, `"drain": {`, `"reason": "a-bad-node"`)
 	w.expect(t, "rebalance", exitGood, "nothing to move")
 	c, _ := w.startMember(t, "web-2")
@@ -136,7 +136,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 	w.expect(t, "undrain "+b, exitGood, "is not drained")
 	w.expect(t, "rebalance", exitFindings, "`rota resume` first")
 	w.expect(t, "rebalance --dry-run", exitGood, "would move", "moves are paused")
-	w.expect(t, "drain web-0 --wait", exitFindings, "moves are paused, so the member keeps what it has")
+	w.expect(t, "drain web-0 --wait", exitFindings, "moves are paused, so the member keeps its slots and duties")
 	d, endD := w.startMember(t, "web-3")
 	w.until(t, "d has joined", func(tab *table.Table) bool { _, ok := tab.Member(d); return ok })
 	epoch := w.table(t).Epoch
@@ -276,7 +276,7 @@ func TestWaitOutlastsErrors(t *testing.T) {
 		return false
 	})
 	code, _, errOut := w.rota(t, "drain web-0 --wait --timeout 5s", path)
-	if !failed.Load() || code != exitConflict || !strings.Contains(errOut, "trying again") || !strings.Contains(errOut, "not done after 5s: web-0-a has 128 slots") {
+	if !failed.Load() || code != exitConflict || !strings.Contains(errOut, "retrying") || !strings.Contains(errOut, "not done after 5s: web-0-a has 128 slots") {
 		t.Errorf("failed %v, exit code %d\n%s", failed.Load(), code, errOut)
 	}
 }

@@ -25,7 +25,7 @@ func TestDrainEndsWithWhatStays(t *testing.T) {
 	a := &actor{cmd: &cobra.Command{}}
 	a.cmd.SetOut(&out)
 	_, done, err := a.drainProgress(tab, "web-0-a")
-	if !done || err != nil || !strings.Contains(out.String(), "nothing left to give; the member keeps what nobody else can do: duty backup") {
+	if !done || err != nil || !strings.Contains(out.String(), "nothing left to give; the member keeps what no other member can run: duty backup") {
 		t.Errorf("done %v, %v: %s", done, err, out.String())
 	}
 }

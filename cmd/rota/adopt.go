@@ -27,17 +27,19 @@ func newAdopt() *cobra.Command {
 	var o adoptOptions
 	cmd := &cobra.Command{
 		Use:   "adopt [DIR]",
-		Short: "Read an operator's source, and print what it has to change to run with Rota",
-		Long: `Reads an operator's Go source, the folder of its go.mod, and prints what becomes of each manager, controller
-and runnable, and which reads see a share only. It asks no cluster: see rota check --pre for that.
+		Short: "Read an operator's source, and print what must change for Rota",
+		Long: `Reads an operator's Go source from the folder of its go.mod, and prints what becomes of each manager,
+controller and runnable, and which reads would return only a share of the objects. It does not use a cluster: run rota
+check --pre to check one.
 
-Lines begin with × (change it), ‼ (look: it depends on what the program means) or, with -o wide, √ (known, or done). A +
-behind the line number means that --write makes the change. The exit status is 1 if a × is left, and 2 if there is
-nothing to read.
+Lines begin with × (must change), ‼ (needs a look: it depends on the program's intent) or, with -o wide, √ (fine, or
+done). A + after the line number means that --write makes the change. The exit status is 1 if a × is left, and 2 if
+there is nothing to read.
 
---write makes the easy changes: the manager, its leader election, and controllers. A controller that may go wrong on a
-share becomes a duty, which one replica at a time runs. The module has to require Rota: if the result does not compile,
-nothing is written. A comment //rota:ignore CODE REASON, on the line of a finding or above it, makes it √.`,
+--write makes the easy changes: the manager, its leader election, and controllers. A controller that may misbehave with
+a share of the objects becomes a duty, which one replica at a time runs. The module must require Rota: if the result
+does not compile, nothing is written. A comment //rota:ignore CODE REASON, on the line of a finding or above it, turns
+it into √.`,
 		Example: `  rota adopt
   rota adopt ../my-operator --diff
   rota adopt ../my-operator --write --name my-operator
@@ -54,8 +56,8 @@ nothing is written. A comment //rota:ignore CODE REASON, on the line of a findin
 	o.out.bind(cmd, "table", "wide", "json", "yaml")
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the rota (default the last part of the module's path)")
-	f.BoolVar(&o.write, "write", false, "make the changes that are surely right, and print them")
-	f.BoolVar(&o.diff, "diff", false, "print the changes that --write would make")
+	f.BoolVar(&o.write, "write", false, "make the changes that are certainly correct, and print them")
+	f.BoolVar(&o.diff, "diff", false, "print the changes of --write without making them")
 	return cmd
 }
 
@@ -66,7 +68,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 		}
 	}
 	if o.write && o.diff {
-		return usagef("adopt: give --write or --diff, not both: --write prints the changes, too")
+		return usagef("adopt: give --write or --diff, not both: --write also prints the changes")
 	}
 	if o.out.format != "table" && (o.write || o.diff) {
 		return usagef("adopt: --write and --diff print a patch: leave out -o %s", o.out.format)
@@ -89,12 +91,12 @@ func (o *adoptOptions) run(cmd *cobra.Command, dir string) error {
 		err = printAdopt(w, newPaint(cmd, w), report, o.out.wide())
 	}
 	if err == nil && report.Must > 0 {
-		err = fmt.Errorf("adopt: %d findings must be changed", report.Must)
+		err = fmt.Errorf("adopt: %d findings require changes", report.Must)
 	}
 	return err
 }
 
-// change prints the changes, and makes them with --write.
+// change prints the changes. With --write it also makes them.
 func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Report) error {
 	changes, err := report.Changes()
 	if err != nil {
@@ -126,19 +128,19 @@ func (o *adoptOptions) change(cmd *cobra.Command, w io.Writer, report *adopt.Rep
 		return fmt.Errorf("adopt: %w", err)
 	}
 	left := report.Left()
-	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings that must be changed are left: rota adopt %s\n",
+	_, _ = fmt.Fprintf(note, "rota: %d files written; %d findings still require changes: rota adopt %s\n",
 		len(changes), left, report.Dir)
 	if report.NeedsNamespace() {
 		_, _ = fmt.Fprintln(note,
-			"rota: outside a Pod the program has to be told its namespace: POD_NAMESPACE=default make run")
+			"rota: outside a Pod, set the program's namespace: POD_NAMESPACE=default make run")
 	}
 	if left > 0 {
-		return fmt.Errorf("adopt: %d findings must be changed by hand", left)
+		return fmt.Errorf("adopt: %d findings require manual changes", left)
 	}
 	return nil
 }
 
-// printAdopt prints a report for people: what becomes of the controllers, and the findings file by file.
+// printAdopt prints a report as text: the outcome for each controller, and the findings file by file.
 func printAdopt(to io.Writer, p paint, r *adopt.Report, wide bool) error {
 	var b strings.Builder
 	adoptHead(&b, r)
@@ -173,7 +175,7 @@ func printAdopt(to io.Writer, p paint, r *adopt.Report, wide bool) error {
 	}
 	fmt.Fprintf(&b, "\n%d ×, %d ‼, %d √%s\n", r.Must, r.Look, r.Fine, fine)
 	if written > 0 {
-		fmt.Fprintf(&b, "%d of them are changed by `rota adopt --write`; --diff shows how\n", written)
+		fmt.Fprintf(&b, "`rota adopt --write` changes %d of them; --diff shows how\n", written)
 	}
 	_, err := io.WriteString(to, b.String())
 	return err
@@ -190,13 +192,13 @@ func adoptHead(b *strings.Builder, r *adopt.Report) {
 		}
 	}
 	if doubtful > 0 {
-		fmt.Fprintf(b, ", of which %d could be sharded after a look", doubtful)
+		fmt.Fprintf(b, ", of which %d could be sharded after review", doubtful)
 	}
 	if n := r.Count(adopt.Stays); n > 0 {
-		fmt.Fprintf(b, ", %d as it is", n)
+		fmt.Fprintf(b, ", %d unchanged", n)
 	}
 	if n := r.Count(adopt.ByHand); n > 0 {
-		fmt.Fprintf(b, ", %d to be changed by hand", n)
+		fmt.Fprintf(b, ", %d to change manually", n)
 	}
 	b.WriteString("\n")
 	if r.ControllerRuntime+r.ClientGo != "" {
@@ -223,7 +225,7 @@ func adoptHead(b *strings.Builder, r *adopt.Report) {
 	_ = t.Flush()
 }
 
-// adoptLine prints a finding. Why it matters is said once for each code.
+// adoptLine prints a finding. It explains each code once.
 func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[string]string) {
 	sign := map[adopt.Level]string{adopt.Must: p.bad("×"), adopt.Look: p.warn("‼"), adopt.Fine: p.good("√")}[f.Level]
 	line := ""
@@ -242,16 +244,16 @@ func adoptLine(b *strings.Builder, p paint, f adopt.Finding, explained map[strin
 	if f.Kept != "" {
 		fmt.Fprintf(b, "      --write leaves it: %s\n", f.Kept)
 	}
-	said := f.Why + f.Instead
-	if first, ok := explained[said]; ok {
+	reason := f.Why + f.Instead
+	if first, ok := explained[reason]; ok {
 		if f.Level != adopt.Fine {
-			fmt.Fprintf(b, "      as at %s\n", first)
+			fmt.Fprintf(b, "      see %s\n", first)
 		}
 		return
 	}
-	explained[said] = "the line above"
+	explained[reason] = "the line above"
 	if f.File != "" {
-		explained[said] = fmt.Sprintf("%s:%d", f.File, f.Line)
+		explained[reason] = fmt.Sprintf("%s:%d", f.File, f.Line)
 	}
 	for _, text := range []string{f.Why, "write: " + f.Instead} {
 		if text != "" && text != "write: " {

@@ -18,8 +18,8 @@ import (
 	"github.com/rota-dev/rota/apiservers/deployment"
 )
 
-// errNoDeployment is the error of a static Pod that cannot become a Deployment.
-var errNoDeployment = errors.New("no Deployment can be made of this static Pod as it is")
+// errNoDeployment is returned if a static Pod cannot become a Deployment.
+var errNoDeployment = errors.New("this static Pod cannot become a Deployment as it is")
 
 type apiserversOptions struct {
 	deployment.Options
@@ -35,11 +35,11 @@ func newAPIServers() *cobra.Command {
 	var o apiserversOptions
 	cmd := &cobra.Command{
 		Use:   "apiservers --manifest FILE [--out DIR]",
-		Short: "Write manifests of API servers that scale, from a static kube-apiserver",
-		Long: `Reads the manifest of a static kube-apiserver and the files that it names, and prints what becomes of them.
+		Short: "Write manifests of API servers that scale, based on a static kube-apiserver",
+		Long: `Reads the manifest of a static kube-apiserver and the files that it refers to, and prints what becomes of them.
 With --out it writes a Deployment, Secrets, a ConfigMap, a Service, a PodDisruptionBudget and a HorizontalPodAutoscaler
-(docs/apiserver.md). Keys go to DIR/secrets, readable by you only. If anything cannot work away from the host, nothing
-is written, and the exit status is 1.`,
+(docs/apiserver.md). Keys go to DIR/secrets, which only you can read. If something only works on its host, nothing is
+written, and the exit status is 1.`,
 		Example: `  rota apiservers --manifest /etc/kubernetes/manifests/kube-apiserver.yaml \
     --set etcd-servers=https://10.0.0.11:2379,https://10.0.0.12:2379 --set audit-log-path=- --out apiservers
   rota apiservers --manifest kube-apiserver.yaml --pki ./pki --secrets reference --out apiservers`,
@@ -48,24 +48,24 @@ is written, and the exit status is 1.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.manifest, "manifest", "", "manifest of the static Pod of kube-apiserver")
-	f.StringVar(&o.Root, "root", "/", "`folder` that stands for the host's /")
-	f.StringVar(&o.PKI, "pki", "", "`folder` that stands for the host's /etc/kubernetes/pki")
+	f.StringVar(&o.Root, "root", "/", "`folder` to read instead of the host's /")
+	f.StringVar(&o.PKI, "pki", "", "`folder` to read instead of the host's /etc/kubernetes/pki")
 	f.StringVarP(&o.Namespace, "namespace", "n", "kube-system", "namespace of the Deployment")
 	f.StringVar(&o.Name, "name", "kube-apiserver", "name of all objects")
 	f.StringArrayVar(&o.set, "set", nil,
-		"`FLAG=VALUE` of kube-apiserver, in place of the manifest's (repeatable)")
-	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver to leave out (repeatable)")
+		"`FLAG=VALUE` of kube-apiserver that overrides the manifest (repeatable)")
+	f.StringArrayVar(&o.Unset, "unset", nil, "`FLAG` of kube-apiserver to omit (repeatable)")
 	f.StringArrayVar(&o.Names, "server-name", nil,
-		"further `name` or address that the serving certificate must have (repeatable)")
-	f.Int32Var(&o.Min, "min", 2, "least number of API servers, 2 or more")
-	f.Int32Var(&o.Max, "max", 6, "greatest number of API servers")
-	f.StringVar(&o.cpu, "cpu", "1", "average `CPU` of the API servers, such as 1500m, above which another is added")
+		"additional `name` or address that the serving certificate must contain (repeatable)")
+	f.Int32Var(&o.Min, "min", 2, "minimum number of API servers, at least 2")
+	f.Int32Var(&o.Max, "max", 6, "maximum number of API servers")
+	f.StringVar(&o.cpu, "cpu", "1", "average `CPU` use above which an API server is added, such as 1500m")
 	f.BoolVar(&o.JoinKubernetes, "join-kubernetes", false,
-		"make them endpoints of the Service \"kubernetes\", beside the static ones")
+		"also make them endpoints of the Service \"kubernetes\"")
 	f.StringArrayVar(&o.selector, "node-selector", nil, "`LABEL=VALUE` of the nodes to run on (repeatable)")
 	f.StringArrayVar(&o.taint, "tolerate", nil,
-		"`KEY[=VALUE][:EFFECT]` of a taint of these nodes (repeatable)")
-	f.StringVar(&o.secrets, "secrets", "write", "write, or reference if you make the Secrets yourself")
+		"`KEY[=VALUE][:EFFECT]` of a taint to tolerate (repeatable)")
+	f.StringVar(&o.secrets, "secrets", "write", "write, or reference if you create the Secrets yourself")
 	o.out.flags(f, "")
 	return cmd
 }
@@ -102,15 +102,15 @@ func runAPIServers(w io.Writer, o apiserversOptions) error {
 	return printAPIServers(w, p)
 }
 
-// read checks the flags, and reads those that have a form of their own.
+// read checks and parses the flags.
 func (o *apiserversOptions) read() (err error) {
 	switch {
 	case o.manifest == "":
 		return usagef("give the manifest of the static kube-apiserver: --manifest FILE")
 	case o.Min < 2:
-		return usagef("--min %d: must be 2 or more, so that one can go", o.Min)
+		return usagef("--min %d: must be at least 2, so that one may stop", o.Min)
 	case o.Max < o.Min:
-		return usagef("--max %d: must be --min %d or more", o.Max, o.Min)
+		return usagef("--max %d: must be at least --min %d", o.Max, o.Min)
 	case o.secrets != "write" && o.secrets != "reference":
 		return usagef("--secrets %s: must be write or reference", o.secrets)
 	}
@@ -153,7 +153,7 @@ func (o *apiserversOptions) read() (err error) {
 	return nil
 }
 
-// setsOf reads --set. The same flag of kube-apiserver may have several values if it takes several.
+// setsOf parses --set. A flag of kube-apiserver that may be repeated may have several values.
 func setsOf(list []string) (map[string][]string, error) {
 	sets := map[string][]string{}
 	for _, item := range list {
@@ -162,13 +162,13 @@ func setsOf(list []string) (map[string][]string, error) {
 			return nil, err
 		}
 		if sets[name] = append(sets[name], value); len(sets[name]) > 1 && !deployment.Repeatable(name) {
-			return nil, usagef("--set %s: %s is given twice; if it takes a list, give that once, with commas", item, name)
+			return nil, usagef("--set %s: %s is given twice; if it takes a list, give it once, with commas", item, name)
 		}
 	}
 	return sets, nil
 }
 
-// pairOf reads NAME=VALUE.
+// pairOf parses NAME=VALUE.
 func pairOf(flag, item string) (name, value string, err error) {
 	name, value, ok := strings.Cut(item, "=")
 	name = strings.TrimLeft(name, "-")
@@ -178,7 +178,7 @@ func pairOf(flag, item string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// pairsOf reads NAME=VALUE of a flag that may be repeated.
+// pairsOf parses NAME=VALUE of a flag that may be repeated.
 func pairsOf(flag string, list []string) (map[string]string, error) {
 	pairs := map[string]string{}
 	for _, item := range list {
@@ -196,12 +196,12 @@ func pairsOf(flag string, list []string) (map[string]string, error) {
 
 func notManaged(flag, name string) error {
 	if slices.Contains(deployment.Managed(), name) {
-		return usagef("--%s %s: this flag of kube-apiserver follows from the Deployment, so it cannot be changed", flag, name)
+		return usagef("--%s %s: the Deployment determines this flag of kube-apiserver, so it cannot be changed", flag, name)
 	}
 	return nil
 }
 
-// tolerationOf reads KEY[=VALUE][:EFFECT], as kubectl taint writes taints.
+// tolerationOf parses KEY[=VALUE][:EFFECT], the syntax of kubectl taint.
 func tolerationOf(text string) (corev1.Toleration, error) {
 	t := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	key, effect, _ := strings.Cut(text, ":")
@@ -209,7 +209,7 @@ func tolerationOf(text string) (corev1.Toleration, error) {
 		"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
 	}
 	if t.Effect = corev1.TaintEffect(effect); key == "" || !slices.Contains(effects, t.Effect) {
-		return t, usagef("--tolerate %s: must be KEY[=VALUE][:EFFECT], and EFFECT NoSchedule, PreferNoSchedule or NoExecute",
+		return t, usagef("--tolerate %s: must be KEY[=VALUE][:EFFECT], with EFFECT NoSchedule, PreferNoSchedule or NoExecute",
 			text)
 	}
 	if k, value, ok := strings.Cut(key, "="); ok {
@@ -219,7 +219,7 @@ func tolerationOf(text string) (corev1.Toleration, error) {
 	return t, nil
 }
 
-// printAPIServers prints a plan, without any file's content.
+// printAPIServers prints a plan without the files' contents.
 func printAPIServers(w io.Writer, p *deployment.Plan) error {
 	_, _ = fmt.Fprintf(w, "%s\n\n", p.Summary())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

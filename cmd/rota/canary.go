@@ -19,7 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Reasons of the events that orders about canaries leave.
+// Reasons of events about canaries.
 const (
 	eventCanaryStarted = "CanaryStarted"
 	eventCanaryAsked   = "CanaryPromoted"
@@ -30,14 +30,14 @@ func newCanary() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "canary",
 		Short: "Give a new build a share of the objects first",
-		Long: `Gives a new build a share of the slots, compares its reconciles with those of other builds, and takes the
-slots back if it is worse (docs/operations.md).`,
+		Long: `Gives a new build a share of the slots, compares its reconciles with the other builds' reconciles, and takes
+the slots back if it does worse (docs/operations.md).`,
 	}
 	cmd.AddCommand(newCanaryStart(), newCanaryStatus(), newCanaryPromote(), newCanaryAbort())
 	return cmd
 }
 
-// canaryFlags are those of canary start.
+// canaryFlags are the flags of canary start.
 type canaryFlags struct {
 	build, share      string
 	namespaces, steps []string
@@ -49,13 +49,13 @@ func newCanaryStart() *cobra.Command {
 	a, f := &actor{}, &canaryFlags{}
 	cmd := &cobra.Command{
 		Use:   "start [NAME] --build BUILD",
-		Short: "Give members of a build a share of the slots, or some namespaces",
-		Long: `Gives members of a build a share of the slots, or those of some namespaces, and no others. Start the canary
-before its Pods, with --expect, or they get a share as any member does.
+		Short: "Give a build's members a share of the slots, or some namespaces",
+		Long: `Gives a build's members only a share of the slots, or only the slots of some namespaces. Start the canary
+before its Pods, with --expect. Otherwise they first get as many slots as any member.
 
-With --steps and --every the share grows. A step takes at least --every, and 300 reconciles on both sides without a
-difference that matters. After the last step, or instead of a step of 100, the build is promoted. Without --every
-nothing grows by itself, but a canary that is worse still goes back.`,
+With --steps and --every the share grows. A step takes at least --every, and needs 300 reconciles on each side without a
+significant difference. After the last step, or instead of a step of 100, the build is promoted. Without --every the
+share does not grow, but a canary that does worse is still rolled back.`,
 		Example: `  rota canary start website -n operators --build v2 --share 5% --expect
   rota canary start -n operators --build v2 --steps 5,20,50,100 --every 10m
   rota canary start -n operators --build v2 --namespaces team-a,team-b --steps 20,100 --every 1h`,
@@ -70,7 +70,7 @@ nothing grows by itself, but a canary that is worse still goes back.`,
 			}
 			defer a.close()
 			if !want.Expect {
-				if err := a.exist(want.Namespaces); err != nil {
+				if err := a.checkNamespaces(want.Namespaces); err != nil {
 					return err
 				}
 			}
@@ -80,45 +80,48 @@ nothing grows by itself, but a canary that is worse still goes back.`,
 	a.bind(cmd)
 	a.bindReason(cmd)
 	cmd.Flags().StringVar(&f.build, "build", "", "the new build, as rota status shows it")
-	cmd.Flags().StringVar(&f.share, "share", "", "its share of the slots, from 1% to 99%, rounded up to whole slots")
+	cmd.Flags().StringVar(&f.share, "share", "", "share of the slots, from 1% to 99%, rounded up to whole slots")
 	cmd.Flags().StringSliceVar(&f.namespaces, "namespaces", nil,
-		"namespaces that it has, if the rota shares objects by namespace")
-	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "rising shares in percent, such as 5,20,50,100; 100 promotes it")
-	cmd.Flags().DurationVar(&f.every, "every", 0, "least time of each step; 0: until somebody promotes or aborts")
-	cmd.Flags().BoolVar(&f.expect, "expect", false, "its members are yet to come")
+		"namespaces for the canary, if the rota shards by namespace")
+	cmd.Flags().StringSliceVar(&f.steps, "steps", nil, "rising shares in percent, such as 5,20,50,100; 100 promotes the "+
+		"build")
+	cmd.Flags().DurationVar(&f.every, "every", 0, "minimum duration of each step; 0 until you promote or abort")
+	cmd.Flags().BoolVar(&f.expect, "expect", false, "the build has no members yet")
 	return cmd
 }
 
-// canary checks the flags.
+// canary checks the flags and returns the canary that they describe.
 func (f *canaryFlags) canary() (c orders.Canary, err error) {
 	c = orders.Canary{Build: f.build, Every: f.every, Expect: f.expect}
 	switch {
 	case f.build == "":
-		return c, usagef("canary start: --build: say which build; `rota status` shows those of the members")
+		return c, usagef("canary start: --build is required; `rota status` shows the members' builds")
 	case f.build == table.None:
-		return c, usagef("canary start: --build: %q stands for none: give the members a build, by --rota-build", f.build)
+		return c, usagef("canary start: --build: %q means that the build is unknown: give the members a build with "+
+			"--rota-build", f.build)
 	case strings.ContainsAny(f.build, " \t\r\n"):
 		return c, usagef("canary start: --build %q: must be one word", f.build)
 	case f.share == "" && len(f.steps) == 0 && len(f.namespaces) == 0:
-		return c, usagef("canary start: say how much it gets: --share 5%%, --steps 5,20,50,100, or --namespaces")
+		return c, usagef("canary start: give its share: --share 5%%, --steps 5,20,50,100, or --namespaces")
 	case f.every < 0 || f.every > 0 && f.every < time.Second || f.every > table.MaxCanaryEvery*time.Second:
 		return c, usagef("canary start: --every %v: must be from 1s to 720h, or 0", f.every)
 	case len(f.steps) > 0 && f.every == 0:
-		return c, usagef("canary start: --steps: say how long each lasts, by --every; or give one --share, and promote by " +
+		return c, usagef("canary start: --steps needs --every, the duration of each; or give one --share, and promote by " +
 			"hand")
 	case len(f.steps)+1 > table.MaxCanarySteps:
-		return c, usagef("canary start: --steps: has %d, of at most %d", len(f.steps), table.MaxCanarySteps-1)
+		return c, usagef("canary start: --steps: %d steps, of at most %d", len(f.steps), table.MaxCanarySteps-1)
 	case len(f.namespaces) > table.MaxCanaryNamespaces:
-		return c, usagef("canary start: --namespaces: has %d, of at most %d", len(f.namespaces), table.MaxCanaryNamespaces)
+		return c, usagef("canary start: --namespaces: %d namespaces, of at most %d", len(f.namespaces),
+			table.MaxCanaryNamespaces)
 	}
 	for _, name := range f.namespaces {
 		if reasons := validation.IsDNS1123Label(name); len(reasons) > 0 {
-			return c, usagef("canary start: --namespaces: %q is no namespace's name: %s", name, strings.Join(reasons, "; "))
+			return c, usagef("canary start: --namespaces: %q is not a valid namespace: %s", name, strings.Join(reasons, "; "))
 		}
 	}
 	c.Namespaces = f.namespaces
 	if f.share == "" && len(f.namespaces) > 0 {
-		c.Steps = append(c.Steps, 0) // these alone, at first
+		c.Steps = append(c.Steps, 0) // at first only these
 	}
 	if f.share != "" {
 		percent, err := percentOf(f.share)
@@ -142,13 +145,13 @@ func (f *canaryFlags) canary() (c orders.Canary, err error) {
 		c.Steps = append(c.Steps, percent)
 	}
 	if c.Steps[0] == 100 {
-		return c, usagef("canary start: a share of 100%% leaves nobody to compare it with: give it less first; as the last " +
-			"of --steps, 100 promotes it")
+		return c, usagef("canary start: a share of 100%% leaves no members to compare with: start with less; 100 as the " +
+			"last of --steps promotes the build")
 	}
 	return c, nil
 }
 
-// percentOf reads a share, with or without the sign.
+// percentOf parses a share, with or without the percent sign.
 func percentOf(text string) (int, error) {
 	percent, err := strconv.Atoi(strings.TrimSuffix(text, "%"))
 	switch {
@@ -160,8 +163,8 @@ func percentOf(text string) (int, error) {
 	return percent, nil
 }
 
-// exist refuses namespaces that there are not. Who may not look is told that nobody has.
-func (a *actor) exist(namespaces []string) error {
+// checkNamespaces returns an error if a namespace does not exist. It only warns if it may not look.
+func (a *actor) checkNamespaces(namespaces []string) error {
 	client, err := kubernetes.NewForConfig(a.cfg)
 	if err != nil {
 		return err
@@ -170,9 +173,9 @@ func (a *actor) exist(namespaces []string) error {
 		_, err := client.CoreV1().Namespaces().Get(a.cmd.Context(), name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			return missingf("rota %s: there is no namespace %s; if it is yet to come, say --expect", a.rota, name)
+			return missingf("rota %s: there is no namespace %s; use --expect if it will be created later", a.rota, name)
 		case err != nil:
-			a.say("rota: whether namespace %s exists is not known: %s", name, oneLine(err))
+			a.progress("rota: cannot check whether namespace %s exists: %s", name, oneLine(err))
 		}
 	}
 	return nil
@@ -180,30 +183,30 @@ func (a *actor) exist(namespaces []string) error {
 
 func (a *actor) startCanary(want orders.Canary) error {
 	t, _, err := a.give(func(t *table.Table, by orders.By) error { return orders.StartCanary(t, want, by) },
-		eventCanaryStarted, says("the canary of build "+want.Build+" is started"))
+		eventCanaryStarted, fixed("the canary of build "+want.Build+" is started"))
 	if err != nil {
 		return err
 	}
 	set := t.CanarySlots()
-	a.tell("rota %s: the canary of build %s is started: its members own %s, and no others", a.rota, want.Build,
+	a.result("rota %s: the canary of build %s is started: its members own %s, and no others", a.rota, want.Build,
 		counted(set.Len(), "slot"))
 	if !slices.ContainsFunc(t.Members, t.Apart) {
-		a.say("rota: no member of build %s is there yet; the others have all slots until one joins", want.Build)
+		a.progress("rota: no member of build %s is there yet; the other members keep all slots until one joins", want.Build)
 	}
 	if canary, others := orders.Heaviest(t); slices.ContainsFunc(t.Members, t.Apart) && canary > 2*others {
-		a.say("rota: in its last step each member of build %s has %d slots, of which each other member had %d: start more "+
-			"members of it before that", want.Build, canary, others)
+		a.progress("rota: in the last step each member of build %s will have %d slots, while other members had at most %d: "+
+			"start more members of that build before then", want.Build, canary, others)
 	}
 	for _, warning := range canaryHeld(t) {
-		a.say("rota: %s", warning)
+		a.progress("rota: %s", warning)
 	}
 	return nil
 }
 
-// canaryHeld says why a canary does not get its slots.
+// canaryHeld returns why a canary does not get its slots.
 func canaryHeld(t *table.Table) (why []string) {
 	if t.Paused() {
-		why = append(why, "moves are paused, so that it gets its slots when they go on: `rota resume`")
+		why = append(why, "moves are paused, so it gets its slots only after `rota resume`")
 	}
 	var drained []string
 	others := false
@@ -217,7 +220,7 @@ func canaryHeld(t *table.Table) (why []string) {
 		}
 	}
 	if len(drained) > 0 && !others {
-		why = append(why, "all its members are drained, so that the others have its slots: "+strings.Join(drained, ", "))
+		why = append(why, "all its members are drained, so the other members have its slots: "+strings.Join(drained, ", "))
 	}
 	return why
 }
@@ -227,7 +230,7 @@ func newCanaryStatus() *cobra.Command {
 	var target rotaFlags
 	cmd := &cobra.Command{
 		Use:     "status [NAME]",
-		Short:   "Show how far a canary is, and how it is judged",
+		Short:   "Show a canary's progress and how it compares",
 		Example: `  rota canary status website -n operators`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -258,18 +261,18 @@ func newCanaryStatus() *cobra.Command {
 func canaryLines(p paint, r *view.Rota) []string {
 	c := r.Canary
 	head := fmt.Sprintf("the canary of build %s", c.Build)
-	asked := fmt.Sprintf("asked for %s ago%s%s", age(c.Since, r.At), prefixed(" by ", c.By), prefixed(": ", c.Reason))
+	asked := fmt.Sprintf("requested %s ago%s%s", age(c.Since, r.At), prefixed(" by ", c.By), prefixed(": ", c.Reason))
 	var lines []string
 	switch c.State {
 	case view.WentBack:
-		return []string{p.bad(head+" has gone back") + ": " + c.Verdict, "  " + asked,
+		return []string{p.bad(head+" was rolled back") + ": " + c.Verdict, "  " + asked,
 			"  " + view.CanaryCure(c)}
 	case view.Promoted:
-		return []string{head + " is promoted: no slot goes from it to another build any more; " + asked,
-			fmt.Sprintf("  %d members of it have %d of %d slots; it is over when no member of another build is left",
+		return []string{head + " is promoted: none of its slots go to another build any more; " + asked,
+			fmt.Sprintf("  %d members of it have %d of %d slots; the canary ends when no member of another build is left",
 				c.Members, c.Owned, r.Slots)}
 	case view.Awaited:
-		lines = append(lines, p.warn(head+" waits for a member")+"; "+asked)
+		lines = append(lines, p.warn(head+" is waiting for a member")+"; "+asked)
 	default:
 		lines = append(lines, fmt.Sprintf("%s runs; %s", head, asked))
 	}
@@ -279,10 +282,10 @@ func canaryLines(p paint, r *view.Rota) []string {
 		lines = append(lines, "  namespaces: "+strings.Join(c.Namespaces, ", "))
 	}
 	if c.Began == nil && c.State == view.Running {
-		lines = append(lines, "  the step begins when its members have its slots")
+		lines = append(lines, "  the step begins when the canary's members have its slots")
 	}
 	if c.Began != nil {
-		every := "until somebody promotes or aborts it"
+		every := "until you promote or abort it"
 		if c.Every > 0 {
 			every = fmt.Sprintf("at least %v", time.Duration(c.Every*float64(time.Second)))
 		}
@@ -297,8 +300,8 @@ func newCanaryPromote() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "promote [NAME]",
 		Short: "Let the canary's build take over",
-		Long: `Ends the trial: the canary's members get shares as all others do, and give no slots back to other builds. Roll
-the others out. The canary ends when none of them is left.`,
+		Long: `Ends the trial: the canary's members get slots like any other member, and never give slots back to other
+builds. Then update the other members to the build. The canary ends when no other build is left.`,
 		Example: `  rota canary promote website -n operators`,
 		Args:    oneName,
 		RunE: a.on(func() error {
@@ -306,14 +309,14 @@ the others out. The canary ends when none of them is left.`,
 			_, changed, err := a.give(func(t *table.Table, _ orders.By) error {
 				build = t.Canary.Build
 				return orders.PromoteCanary(t)
-			}, eventCanaryAsked, func() string { return "build " + build + " takes over" })
+			}, eventCanaryAsked, func() string { return "build " + build + " is promoted" })
 			switch {
 			case err != nil:
 				return err
 			case changed:
-				a.tell("rota %s: build %s is promoted: roll the other members out to it", a.rota, build)
+				a.result("rota %s: build %s is promoted: update the other members to it", a.rota, build)
 			default:
-				a.tell("rota %s: build %s is promoted already", a.rota, build)
+				a.result("rota %s: build %s is promoted already", a.rota, build)
 			}
 			return nil
 		}),
@@ -327,8 +330,8 @@ func newCanaryAbort() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort [NAME]",
 		Short: "Give the canary's slots back to the other builds",
-		Long: `Gives the canary's slots back to the other builds. Its members then get nothing as long as there are others.
-Take them away, and abort again to end it.`,
+		Long: `Gives the canary's slots back to the other builds. Its members then get no slots while there are others. Remove
+them, and abort again to end the canary.`,
 		Example: `  rota canary abort website -n operators --reason "wrong image"
   rota canary abort -n operators --wait`,
 		Args: oneName,
@@ -336,7 +339,7 @@ Take them away, and abort again to end it.`,
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
-	a.bindWait(cmd, "no member of its build has slots")
+	a.bindWait(cmd, "its build's members have no slots")
 	return cmd
 }
 
@@ -344,7 +347,7 @@ func (a *actor) abortCanary() error {
 	build, over := "", false
 	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
 		if build != "" && !t.Canary.On() {
-			return orders.ErrAsItIs // a write of which nobody knew took effect
+			return orders.ErrNoChange // an earlier write took effect after its error
 		}
 		build = t.Canary.Build
 		err := orders.AbortCanary(t, by)
@@ -360,22 +363,22 @@ func (a *actor) abortCanary() error {
 	case err != nil:
 		return err
 	case !changed && t.Canary.On():
-		a.tell("rota %s: the canary of build %s has gone back already: %s", a.rota, build, t.Canary.Verdict)
+		a.result("rota %s: the canary of build %s was already rolled back: %s", a.rota, build, t.Canary.Verdict)
 	case !t.Canary.On():
-		a.tell("rota %s: the canary of build %s ends; none of its members is there", a.rota, build)
+		a.result("rota %s: the canary of build %s ends; it has no members", a.rota, build)
 		return nil
 	default:
-		a.tell("rota %s: the canary of build %s goes back", a.rota, build)
+		a.result("rota %s: the canary of build %s is being rolled back", a.rota, build)
 	}
 	if t.Paused() {
-		a.say("rota: moves are paused, so that it keeps its slots until they go on: `rota resume`")
+		a.progress("rota: moves are paused, so it keeps its slots until `rota resume`")
 	}
 	if !a.wait {
 		return nil
 	}
 	return a.await(func(t *table.Table) (string, bool, error) {
 		if !t.Canary.On() || t.Canary.State != table.CanaryBack || t.Canary.Build != build {
-			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: somebody changed the canary meanwhile", a.rota))
+			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: someone changed the canary meanwhile", a.rota))
 		}
 		left := 0
 		for id, n := range t.Counts() {

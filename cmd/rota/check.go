@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
-// checkTimeout bounds the requests that find the rota. Package checkup bounds its own.
+// checkTimeout bounds the requests that find the rota. Package check bounds its own requests.
 const checkTimeout = time.Minute
 
 type checkOptions struct {
@@ -40,11 +40,11 @@ func newCheck() *cobra.Command {
 		Long: `Checks the cluster, the operator's permissions, and the rota: table, members, slots, duties, coverage, fence.
 It changes nothing, and tries a fence with a dry run.
 
-Lines begin with √ (good), ‼ (may go wrong, or is not known) or × (does not work), and have what to do and the address
-of a section in docs/troubleshooting.md. The exit status is 1 if there is a ×.
+Lines begin with √ (good), ‼ (may go wrong, or unknown) or × (does not work). They include what to do and a link into
+docs/troubleshooting.md. The exit status is 1 if there is a ×.
 
-It asks for the permissions of the members' ServiceAccount, or those of --service-account or --as. With --as it reads
-everything as that user. With --pre it checks the cluster before anything is installed: name the kinds.`,
+It checks the permissions of the members' ServiceAccount, or of --service-account or --as. With --as it reads everything
+as that user. With --pre it checks the cluster before anything is installed: name the kinds.`,
 		Example: `  rota check website -n operators
   rota check --pre -n operators --service-account operators/website-operator \
     --kind Website.web.example.com --owned Deployment.apps --delivery slot-label`,
@@ -56,18 +56,18 @@ everything as that user. With --pre it checks the cluster before anything is ins
 	f := cmd.Flags()
 	f.BoolVar(&o.Pre, "pre", false, "check the cluster only, before anything is installed")
 	f.StringVar(&o.account, "service-account", "",
-		"NAMESPACE/NAME of the operator's ServiceAccount (default that of its Pods)")
+		"NAMESPACE/NAME of the operator's ServiceAccount (default from its Pods)")
 	f.StringArrayVar(&o.kinds, "kind", nil,
-		"sharded KIND.GROUP (repeatable; default what members report)")
-	f.StringArrayVar(&o.owned, "owned", nil, "KIND.GROUP of their children, as of Owns (repeatable)")
-	f.StringVar(&o.delivery, "delivery", "", "filter, slot-label or shard-selector (default what members report)")
-	f.BoolVar(&o.Label, "label", false, "members have the option Label")
+		"sharded KIND.GROUP (repeatable; default from the members' reports)")
+	f.StringArrayVar(&o.owned, "owned", nil, "KIND.GROUP of their children, as for Owns (repeatable)")
+	f.StringVar(&o.delivery, "delivery", "", "filter, slot-label or shard-selector (default from the members' reports)")
+	f.BoolVar(&o.Label, "label", false, "members set the option Label")
 	f.StringSliceVar(&o.Namespaces, "in-namespaces", nil,
-		"namespaces to which the members' informers are limited (default all)")
+		"namespaces that the members' informers watch (default all)")
 	f.StringVar(&o.election, "leader-election-lease", "",
-		"NAMESPACE/NAME of the Lease of Options.LeaderElectionID (default what members report)")
-	f.DurationVar(&o.Wait, "wait", 20*time.Second, "how long to look while slots move or are closed "+
-		"(by default longer if leases are)")
+		"NAMESPACE/NAME of the Lease of Options.LeaderElectionID (default from the members' reports)")
+	f.DurationVar(&o.Wait, "wait", 20*time.Second, "how long to wait for slots that move or are closed "+
+		"(default longer for long leases)")
 	modes := []string{"filter", "slot-label", "shard-selector"}
 	_ = cmd.RegisterFlagCompletionFunc("delivery", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -106,7 +106,6 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// parse reads the flags.
 func (o *checkOptions) parse() (err error) {
 	if o.Wait < 0 {
 		return usagef("check: --wait %v: must not be negative", o.Wait)
@@ -137,7 +136,7 @@ func (o *checkOptions) parse() (err error) {
 	return err
 }
 
-// parseKinds reads KIND.GROUP.
+// parseKinds parses KIND.GROUP.
 func parseKinds(texts []string) (out []schema.GroupKind, err error) {
 	for _, text := range texts {
 		kind := schema.ParseGroupKind(text)
@@ -158,7 +157,7 @@ func countLines(r *check.Result) int {
 	return n
 }
 
-// printCheck prints a result for people.
+// printCheck prints a result as text.
 func printCheck(to io.Writer, p paint, r *check.Result) error {
 	var b strings.Builder
 	for _, g := range r.Groups {

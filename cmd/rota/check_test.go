@@ -194,7 +194,7 @@ func TestCheckFindings(t *testing.T) {
 		old.Spec.Validations = old.Spec.Validations[:1]
 		_, err = policies.Update(t.Context(), old, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		expect(t, w, exitGood, "‼", "FenceOutdated", "the fence is not that of this release: its policy is not as", again)
+		expect(t, w, exitGood, "‼", "FenceOutdated", "the fence is not from this release: its policy is not as", again)
 		require.NoError(t, bindings.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		expect(t, w, exitGood, "‼", "FenceOff", "installed for configmaps, but not bound", "--apply")
 		require.NoError(t, policies.Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -212,7 +212,7 @@ func TestCheckFindings(t *testing.T) {
 			t.Errorf("fence --apply warns of %q", warnings)
 		}
 		w.tell(t, halves(), "web-0-a", map[string]string{coverage.SettingBookmarkless: "ConfigMap"})
-		expect(t, w, exitFindings, "‼", "BookmarksDropped", "web-0-a get no bookmarks in watches of ConfigMap", "pass watches on")
+		expect(t, w, exitFindings, "‼", "BookmarksDropped", "web-0-a get no bookmarks in watches of ConfigMap", "pass watches through")
 		cm, err := w.client.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), w.name, metav1.GetOptions{})
 		if err == nil {
 			cm.Annotations = map[string]string{fence.Annotation: fence.Off, "argocd.argoproj.io/tracking-id": "x"}
@@ -234,7 +234,7 @@ func TestCheckFindings(t *testing.T) {
 		expect(t, w, exitFindings, "×", "TableInvalid", "rota "+w.namespace+"/web: the table is invalid", "kubectl delete configmap -n "+w.namespace+" web")
 		require.NoError(t, w.client.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), w.name, metav1.DeleteOptions{}))
 		expect(t, w, exitFindings, "×", "TableLost", "rota "+w.namespace+"/web: there is no ConfigMap of that name, but 2 members have Leases",
-			"run it again after a lease")
+			"try again after a lease")
 	})
 	t.Run("dead member, and one with a wrong clock", func(t *testing.T) {
 		t.Parallel()
@@ -265,7 +265,7 @@ func TestCheckFindings(t *testing.T) {
 		w := checked(t, nil)
 		tab := halves()
 		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingLabel: "true", coverage.SettingLease: "20s"})
-		expect(t, w, exitFindings, "‼", "SetupDiffers", "members differ in LeaseDuration: 15s (web-0-a), 20s (web-1-b)", "set them up alike")
+		expect(t, w, exitFindings, "‼", "SetupDiffers", "members differ in LeaseDuration: 15s (web-0-a), 20s (web-1-b)", "give them the same settings")
 		w.tell(t, tab, "web-0-a", map[string]string{coverage.SettingWorkload: "web"})
 		w.tell(t, tab, "web-1-b", map[string]string{coverage.SettingWorkload: "site", coverage.SettingLease: "20s"})
 		expect(t, w, exitFindings, "×", "SetupClash", "members differ in LeaseDuration", "different workloads, site and web: give one of them another Options.Name")
@@ -286,7 +286,7 @@ func TestCheckFindings(t *testing.T) {
 			Member: "web-0-a", Serial: 3, Open: slot.SetOf(slot.Range{First: 0, Last: 126}), Setup: short,
 			Digests: coverage.Digests{{Kind: "ConfigMap"}: map[slot.Slot]sharding.Digest{}},
 		}, lease)
-		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slot 127: the owner reports that it does not work there", "restart that member")
+		expect(t, w, exitFindings, "×", "SlotClosed", "member web-0-a slot 127: the owner reports that it does not work on them", "restart that member")
 		// Without another look nobody knows whether it lasts.
 		if code, out, _ := w.check(t, "--wait 0s"); code != exitGood || !strings.Contains(out, "‼ member web-0-a slot 127: ") ||
 			strings.Contains(out, "owners report that they work") {
@@ -327,7 +327,7 @@ func TestCheckFindings(t *testing.T) {
 			}
 		}
 		expect(t, w, exitGood, "‼", "MovesPaused", "moves are paused since ", "(upgrade)", "rota resume -n "+w.namespace+" web")
-		expect(t, w, exitGood, "‼", "MemberDrained", "member web-0-a: it was told to give up its slots since ", "(memory)",
+		expect(t, w, exitGood, "‼", "MemberDrained", "member web-0-a: drained since ", "(memory)",
 			"rota undrain -n "+w.namespace+" web-0-a web")
 	})
 	t.Run("events", func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestCheckFindings(t *testing.T) {
 		s.Notify(t.Context(), member.Notify{Reason: "NotJoining", Message: "no workers", Warning: true})
 		s.Notify(t.Context(), member.Notify{Reason: "Coverage", Message: "slot 7: nobody works on it", Warning: true})
 		expect(t, w, exitGood, "‼", "NotJoining", "member web-2: NotJoining, ", "ago: no workers")
-		expect(t, w, exitGood, "‼", "Coverage", "member web-2: ", "slot 7: nobody works on it", "rota verify has the present state")
+		expect(t, w, exitGood, "‼", "Coverage", "member web-2: ", "slot 7: nobody works on it", "rota verify shows the current state")
 	})
 	t.Run("slots, duties and kinds", func(t *testing.T) {
 		t.Parallel()
@@ -347,7 +347,7 @@ func TestCheckFindings(t *testing.T) {
 		tab := halves()
 		tab.Runs[1].Owner = ""
 		w.put(t, tab)
-		expect(t, w, exitFindings, "×", "SlotUnowned", "slots 128-255: nobody owns them", "look at their logs")
+		expect(t, w, exitFindings, "×", "SlotUnowned", "slots 128-255: no member owns them", "look at their logs")
 		code, out, _ := w.check(t, "--kind Gadget.example.com --owned Secret")
 		for _, want := range []string{
 			"× the API server does not serve the kind Gadget.example.com", "may not list, watch secrets in the cluster",
@@ -406,7 +406,7 @@ func TestCheckAsOthers(t *testing.T) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", viewer)
 	require.NoError(t, err)
 	granted(t, cfg, permission.Error{Namespace: w.namespace, Resource: "configmaps", Verb: "get"})
-	if code, out, _ = w.check(t, "", viewer); code != exitGood || !strings.Contains(out, "may do could not be looked at") ||
+	if code, out, _ = w.check(t, "", viewer); code != exitGood || !strings.Contains(out, "could not be checked") ||
 		!strings.Contains(out, "resourceNames: [\"operator\"]\n        verbs: [\"impersonate\"]") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}

@@ -28,13 +28,13 @@ func bindColor(root *cobra.Command) {
 	}
 }
 
-// paint colors text for one output, and breaks lines that are longer than its width. The zero value leaves it as it is.
+// paint colors text for one output, and wraps lines at the output's width. The zero value changes nothing.
 type paint struct {
 	on    bool
 	width int
 }
 
-// newPaint returns how the command colors and breaks what it prints to w.
+// newPaint returns how the command formats its output to w.
 func newPaint(cmd *cobra.Command, w io.Writer) paint {
 	p := paint{on: colored(cmd.Flag("color").Value.String(), os.Getenv, w)}
 	if file, ok := w.(*os.File); ok {
@@ -43,7 +43,7 @@ func newPaint(cmd *cobra.Command, w io.Writer) paint {
 	return p
 }
 
-// print writes lines, each in as many as it takes, of which all but the first are indented by 4 more.
+// print writes lines, wrapped if they are too long. Continuation lines are indented by 4 more.
 func (p paint) print(to io.Writer, text string) error {
 	if p.width > 0 {
 		var b strings.Builder
@@ -56,7 +56,7 @@ func (p paint) print(to io.Writer, text string) error {
 	return err
 }
 
-// wrapAt breaks a line into lines of at most n columns, of which all but the first are indented.
+// wrapAt breaks a line into lines of at most n columns, and indents all but the first.
 func wrapAt(line string, n, indent int) string {
 	var b strings.Builder
 	column, spaces := 0, ""

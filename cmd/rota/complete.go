@@ -14,10 +14,10 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// completeNames is how many names of objects are offered.
+// completeNames limits how many object names completion offers.
 const completeNames = 200
 
-// completeObject completes KIND/NAME and KIND NAME: first the kinds that the rotas of the cluster shard, then names.
+// completeObject completes KIND/NAME and KIND NAME. It offers the kinds that the cluster's rotas shard, then names.
 func (f *rotaFlags) completeObject(cmd *cobra.Command, args []string, word string,
 ) ([]string, cobra.ShellCompDirective) {
 	kind, _, slash := strings.Cut(word, "/")
@@ -36,7 +36,7 @@ func (f *rotaFlags) completeObject(cmd *cobra.Command, args []string, word strin
 		}
 		kinds, err := shardedKinds(ctx, cfg)
 		for _, kind := range kinds {
-			if word, err := finder.Word(kind); err == nil { // other kinds are served
+			if word, err := finder.Word(kind); err == nil { // skip kinds that are not served
 				out = append(out, word+"/")
 			}
 		}
@@ -59,7 +59,7 @@ func (f *rotaFlags) completeNamesOf(cmd *cobra.Command, kind, prefix string) ([]
 	})
 }
 
-// shardedKinds returns the kinds that some rota of the cluster shards, in order.
+// shardedKinds returns the kinds that any rota of the cluster shards, sorted.
 func shardedKinds(ctx context.Context, cfg *rest.Config) ([]schema.GroupKind, error) {
 	found, err := listRotas(ctx, cfg, "")
 	if err != nil {
@@ -73,7 +73,7 @@ func shardedKinds(ctx context.Context, cfg *rest.Config) ([]schema.GroupKind, er
 		}
 		all, err := reports.Read(ctx)
 		if err != nil && len(all) == 0 {
-			continue // another rota may be readable
+			continue // other rotas may be readable
 		}
 		for _, r := range all {
 			for kind := range r.Digests {
@@ -86,7 +86,7 @@ func shardedKinds(ctx context.Context, cfg *rest.Config) ([]schema.GroupKind, er
 	}), nil
 }
 
-// completeAnyRota completes NAMESPACE/NAME of rotas.
+// completeAnyRota completes NAMESPACE/NAME of a rota.
 func (f *rotaFlags) completeAnyRota(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, _ string) (out []string, err error) {
 		found, err := listRotas(ctx, cfg, "")

@@ -17,9 +17,9 @@ func newDashboard() *cobra.Command {
 	var browse bool
 	cmd := &cobra.Command{
 		Use:   "dashboard [NAME]",
-		Short: "Serve a page that shows a rota as it changes",
-		Long: `Serves a page on this machine, until Ctrl-C, that shows what rota status knows, as it changes. It reads with
-your kubeconfig, and changes nothing.`,
+		Short: "Serve a live page about a rota",
+		Long: `Serves a page on this machine that shows the output of rota status live, until Ctrl-C. It uses your kubeconfig,
+and changes nothing.`,
 		Example: `  rota dashboard website -n operators --open`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,7 +28,7 @@ your kubeconfig, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			// What can never work is said here and now, instead of on the page.
+			// Report permanent errors here rather than on the page.
 			if _, err := readRota(ctx, cfg, rota); err != nil {
 				return err
 			}
@@ -36,10 +36,10 @@ your kubeconfig, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Dashboard of %s: %s (Ctrl-C ends it)\n", rota, server.URL())
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "Dashboard of %s: %s (stop with Ctrl-C)\n", rota, server.URL())
 			if server.Exposed {
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: other machines can reach this page. Whoever opens it sees "+
-					"what your kubeconfig may read of this rota, and may search for objects. There is no password and no TLS.\n")
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: warning: other machines can reach this page. Anyone who opens it "+
+					"sees what your kubeconfig may read of this rota, and can search for objects. There is no password and no TLS.\n")
 			}
 			if browse {
 				if err := openBrowser(ctx, server.URL()); err != nil {
@@ -51,12 +51,12 @@ your kubeconfig, and changes nothing.`,
 	}
 	target.bind(cmd)
 	cmd.Flags().StringVar(&address, "address", dashboard.AnyPort,
-		"HOST:PORT to listen on; port 0 is a free one. Other machines can reach any host but localhost")
+		"HOST:PORT to listen on; port 0 picks a free one. Hosts other than localhost are open to other machines")
 	cmd.Flags().BoolVar(&browse, "open", false, "open the page in the default browser")
 	return cmd
 }
 
-// openBrowser has the system open a page in the default browser.
+// openBrowser opens a page in the default browser.
 func openBrowser(ctx context.Context, url string) error {
 	command := []string{"xdg-open"}
 	switch runtime.GOOS {
@@ -69,6 +69,6 @@ func openBrowser(ctx context.Context, url string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }() // whether the browser liked it is seen there
+	go func() { _ = cmd.Wait() }() // the user sees if it failed
 	return nil
 }

@@ -24,12 +24,12 @@ func newDispatch() *cobra.Command {
 		Use:   "dispatch --config FILE",
 		Short: "Hand out keys of objects to workers in any language",
 		Long: `Runs a dispatcher: a member of a rota that watches metadata, and hands out keys over HTTP. Workers take keys
-from any dispatcher, reconcile the objects, and report back (docs/dispatch.md).`,
+from any dispatcher, reconcile the objects, and report the results (docs/dispatch.md).`,
 		Example: `  rota dispatch --config dispatch.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.config == "" {
-				return usagef("dispatch: --config: name the file with the configuration; docs/dispatch.md describes it")
+				return usagef("dispatch: --config is required: the configuration file; docs/dispatch.md describes it")
 			}
 			c, err := app.Load(o.config)
 			if err != nil {
@@ -60,7 +60,7 @@ from any dispatcher, reconcile the objects, and report back (docs/dispatch.md).`
 				return err
 			}
 			if err := d.Run(cmd.Context()); err != nil {
-				log.Error(err, "The dispatcher ends")
+				log.Error(err, "The dispatcher stopped")
 				return err
 			}
 			return nil
@@ -68,12 +68,12 @@ from any dispatcher, reconcile the objects, and report back (docs/dispatch.md).`
 	}
 	o.target.bind(cmd)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Flags().StringVar(&o.config, "config", "", "file with the configuration")
-	cmd.Flags().BoolVar(&o.check, "check", false, "only check the configuration; files that it names are not read")
+	cmd.Flags().StringVar(&o.config, "config", "", "configuration file")
+	cmd.Flags().BoolVar(&o.check, "check", false, "only check the configuration, without reading files that it refers to")
 	cmd.Flags().StringVar(&o.listen, "listen", "", "address to serve workers on (default server.listen)")
 	cmd.Flags().StringVar(&o.advertise, "advertise", "",
 		"URL at which other dispatchers reach this one (default server.advertise)")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "address to serve metrics and probes on (default metrics)")
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "log details, for people")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "log details in a readable format")
 	return cmd
 }

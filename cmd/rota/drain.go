@@ -19,11 +19,11 @@ func newDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain MEMBER [NAME]",
 		Short: "Move a member's slots and duties to others",
-		Long: `Has a member give its slots and duties to others, and get none until it is undrained. Its process goes on.
-MEMBER is a member's ID or the name of its Pod.
+		Long: `Moves a member's slots and duties to other members, and gives it none until it is undrained. Its process keeps
+running. MEMBER is a member's ID or the name of its Pod.
 
-It stays drained if its container restarts; a new Pod is not drained. It keeps duties that no other member can do, and
-everything if there is no other member.`,
+The member stays drained if its container restarts; a new Pod is not drained. It keeps duties that no other member can
+run, and everything if it is the only member.`,
 		Example: `  rota drain web-1-p3m9q website -n operators --reason "bad node"
   rota drain web-1 -n operators --wait`,
 		Args: oneMember,
@@ -54,26 +54,29 @@ func (a *actor) drain(name string) error {
 			return err
 		}
 		return orders.Drain(t, m.ID, by)
-	}, eventDrained, func() string { return "member " + m.ID + " gives its slots and duties to others, and gets none" })
+	}, eventDrained, func() string {
+		return "member " + m.ID + " gives its slots and duties to others, and gets none"
+	})
 	if err != nil {
 		return err
 	}
 	for _, d := range t.Drains {
 		if d.ID == m.ID && !changed {
-			a.tell("rota %s: member %s is drained already, %s", a.rota, m.ID, sinceBy(d.Since, d.By, d.Reason))
+			a.result("rota %s: member %s is drained already, %s", a.rota, m.ID, sinceBy(d.Since, d.By, d.Reason))
 		}
 	}
 	rest := orders.RestOf(t, m.ID)
 	if changed {
-		a.tell("rota %s: member %s is drained; it has %s and %s to give", a.rota, m.ID, counted(rest.Slots, "slot"),
+		a.result("rota %s: member %s is drained; it has %s and %s to give up", a.rota, m.ID, counted(rest.Slots, "slot"),
 			counted(rest.Duties, "duty"))
 	}
 	for _, warning := range drainHeld(t, m.ID) {
-		a.say("rota: %s", warning)
+		a.progress("rota: %s", warning)
 	}
 	for _, p := range t.UnmetPins() {
 		if drained, _ := t.Member(m.ID); table.HasLabels(drained.Labels, p.Labels) {
-			a.say("rota: %s is pinned to members with the labels %s, and no other is there: it goes to any member", p.Object,
+			a.progress("rota: %s is pinned to members with the labels %s, and there is no other such member: it goes to any "+
+				"member", p.Object,
 				p.Labels)
 		}
 	}
@@ -83,18 +86,18 @@ func (a *actor) drain(name string) error {
 	return a.await(func(t *table.Table) (string, bool, error) { return a.drainProgress(t, m.ID) })
 }
 
-// drainHeld says why a drained member keeps what it has.
+// drainHeld returns why a drained member keeps slots or duties.
 func drainHeld(t *table.Table, id string) (why []string) {
 	rest := orders.RestOf(t, id)
 	switch {
 	case rest.Done():
 	case rest.Alone:
-		why = append(why, "the member keeps what it has, since all others are drained or leaving")
+		why = append(why, "the member keeps its slots and duties, because all others are drained or leaving")
 	case t.Paused():
-		why = append(why, "moves are paused, so the member keeps what it has until `rota resume`")
+		why = append(why, "moves are paused, so the member keeps its slots and duties until `rota resume`")
 	}
 	if len(rest.Only) > 0 {
-		why = append(why, "the member keeps what nobody else can do: duty "+strings.Join(rest.Only, ", "))
+		why = append(why, "the member keeps what no other member can run: duty "+strings.Join(rest.Only, ", "))
 	}
 	return why
 }
@@ -104,13 +107,13 @@ func (a *actor) drainProgress(t *table.Table, id string) (string, bool, error) {
 	rest := orders.RestOf(t, id)
 	switch {
 	case !there:
-		a.tell("rota %s: member %s has left the rota", a.rota, id)
+		a.result("rota %s: member %s has left the rota", a.rota, id)
 		return "", true, nil
 	case !t.Drained(id):
-		return "", false, withCode(exitConflict, fmt.Errorf("rota %s: member %s is not drained any more: somebody ended it, "+
+		return "", false, withCode(exitConflict, fmt.Errorf("rota %s: member %s is no longer drained: someone undrained it, "+
 			"or a process of an older release wants to join", a.rota, id))
 	case rest.Done():
-		a.tell("rota %s: member %s has nothing left to give%s", a.rota, id,
+		a.result("rota %s: member %s has nothing left to give%s", a.rota, id,
 			prefixed("; ", strings.Join(drainHeld(t, id), "; ")))
 		return "", true, nil
 	case rest.Alone || t.Paused():
@@ -143,9 +146,9 @@ func (a *actor) undrain(name string) error {
 	case err != nil:
 		return err
 	case changed:
-		a.tell("rota %s: member %s gets slots again", a.rota, id)
+		a.result("rota %s: member %s gets slots again", a.rota, id)
 	default:
-		a.tell("rota %s: member %s is not drained", a.rota, id)
+		a.result("rota %s: member %s is not drained", a.rota, id)
 	}
 	return nil
 }
@@ -161,7 +164,7 @@ func (f *rotaFlags) completeMembers(cmd *cobra.Command, args []string, _ string)
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// members returns the IDs of a rota's members, for completion. args have the rota's name, or are empty.
+// members returns the IDs of a rota's members for completion. args contains the rota's name or is empty.
 func (f *rotaFlags) members(cmd *cobra.Command, args []string) ([]string, cobra.ShellCompDirective) {
 	return f.complete(cmd, func(ctx context.Context, cfg *rest.Config, namespace string) (out []string, err error) {
 		name, err := theRota(ctx, cfg, namespace, args)

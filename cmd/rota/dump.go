@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// dumpTimeout bounds all requests of `rota dump`.
+	// dumpTimeout bounds all requests of `rota dump` together.
 	dumpTimeout = 5 * time.Minute
 	// maxLogBytes bounds the log of one container.
 	maxLogBytes = 2 << 20
@@ -40,10 +40,10 @@ func newDump() *cobra.Command {
 		Use:   "dump [NAME]",
 		Short: "Write a support archive without Secrets",
 		Long: `Writes a tar.gz with the output of rota status and rota check, the table, Leases, reports, fence, events, Pods,
-ReplicaSets, metrics and the end of the logs. Its README.txt says what could not be read.
+ReplicaSets, metrics and the end of the logs. Its README.txt lists what could not be read.
 
 It leaves out Secrets and the values of environment variables, arguments, volumes and annotations. Logs, metrics and
-events are as the program wrote them: look at them before you pass them on, or use --no-logs.`,
+events are unchanged: review them before you share the archive, or use --no-logs.`,
 		Example: `  rota dump website -n operators
   rota dump website -n operators -f - | tar tz`,
 		Args: oneName,
@@ -52,7 +52,7 @@ events are as the program wrote them: look at them before you pass them on, or u
 	o.target.bind(cmd)
 	cmd.Flags().StringVarP(&o.file, "file", "f", "",
 		`the archive's name; "-" is standard output (default rota-NAMESPACE-NAME-TIME.tar.gz)`)
-	cmd.Flags().BoolVar(&o.noLogs, "no-logs", false, "leave out logs, and the last words of containers that ended")
+	cmd.Flags().BoolVar(&o.noLogs, "no-logs", false, "leave out logs and termination messages")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func (o *dumpOptions) run(cmd *cobra.Command, args []string) (err error) {
 	return nil
 }
 
-// write writes the archive. It fails if there is nothing of the rota, or nothing of it could be read.
+// write writes the archive. It fails if nothing of the rota exists, or nothing could be read.
 func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, rota types.NamespacedName, dir string,
 	now time.Time,
 ) ([]dump.Unread, error) {
@@ -108,17 +108,17 @@ func (o *dumpOptions) write(ctx context.Context, w io.Writer, cfg *rest.Config, 
 	a := dump.NewArchive(w, dir, now)
 	r, statusErr := view.Read(limited, cfg, rota.Namespace, rota.Name)
 	found := dump.Collect(limited, client, dump.Options{Rota: rota, Logs: !o.noLogs, LogBytes: maxLogBytes}, a)
-	if err := ctx.Err(); err != nil { // but after dumpTimeout, what was read is worth having
+	if err := ctx.Err(); err != nil { // after dumpTimeout it still writes what it has read
 		return nil, err
 	}
 	if !found {
-		// The most telling error is that of the table.
+		// The table's error is the most useful one.
 		for _, u := range a.Unread() {
 			if code := codeOf(u.Err); code == exitForbidden || code == exitUnreachable {
 				return nil, u.Err
 			}
 		}
-		return nil, missingf("there is no ConfigMap of that name, and no Lease: nothing to archive")
+		return nil, missingf("there is no ConfigMap or Lease of that name: nothing to archive")
 	}
 	a.Fail("status", statusErr)
 	if statusErr == nil {

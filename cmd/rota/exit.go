@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// exitCode is the exit status of the command. Scripts rely on the numbers: none is ever given another meaning.
+// exitCode is the exit status of the command. Scripts rely on the numbers, so their meanings never change.
 type exitCode int
 
 // Exit codes. docs/cli.md lists them from exitCodes.
@@ -32,18 +32,18 @@ const (
 	exitInterrupted exitCode = 130
 )
 
-// exitCodes says what the codes mean.
+// exitCodes describes the codes.
 var exitCodes = []struct {
 	code    exitCode
 	meaning string
 }{
-	{exitGood, "all is well, or what was asked for is done"},
-	{exitFindings, "something was found, as by `check` and `verify`; or an error that has no code of its own"},
+	{exitGood, "all is well, or the request is done"},
+	{exitFindings, "a problem was found, for example by `check` or `verify`; or any other error"},
 	{exitUsage, "bad flags or arguments; nothing was done"},
-	{exitUnreachable, "the cluster cannot be reached, or the kubeconfig or its credentials are no good"},
+	{exitUnreachable, "the cluster cannot be reached, or the kubeconfig or its credentials are invalid"},
 	{exitMissing, "there is no such rota, member, kind or object"},
 	{exitForbidden, "a permission is missing"},
-	{exitConflict, "somebody else changed it at the same time, or it took too long: try again"},
+	{exitConflict, "something else changed it at the same time, or it took too long: try again"},
 	{exitInterrupted, "interrupted"},
 }
 
@@ -56,7 +56,7 @@ func exitCodesText() string {
 	return strings.Join(lines, "\n")
 }
 
-// codedError is an error whose exit code its maker knows.
+// codedError is an error with an explicit exit code.
 type codedError struct {
 	code exitCode
 	err  error
@@ -65,7 +65,7 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// withCode gives an error an exit code. nil stays nil.
+// withCode adds an exit code to an error. It returns nil for nil.
 func withCode(code exitCode, err error) error {
 	if err == nil {
 		return nil
@@ -73,18 +73,18 @@ func withCode(code exitCode, err error) error {
 	return &codedError{code, err}
 }
 
-// usagef is the error of a bad flag or argument.
+// usagef returns an error about a bad flag or argument.
 func usagef(format string, args ...any) error {
 	return withCode(exitUsage, fmt.Errorf(format, args...))
 }
 
-// missingf is the error of something that does not exist.
+// missingf returns an error about something that does not exist.
 func missingf(format string, args ...any) error {
 	return withCode(exitMissing, fmt.Errorf(format, args...))
 }
 
-// codeOf classifies an error. The most exact knowledge counts: what the maker of the error said, what the API server
-// answered, why there was no answer.
+// codeOf classifies an error. An explicit code comes first, then the API server's answer, then the reason for no
+// answer.
 func codeOf(err error) exitCode {
 	var coded *codedError
 	var denied *permission.Error
@@ -113,7 +113,7 @@ func codeOf(err error) exitCode {
 	}
 }
 
-// unreachable reports whether there was no connection to a server at all, or none that can be trusted.
+// unreachable reports whether there was no connection to a server, or no trusted one.
 func unreachable(err error) bool {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -127,18 +127,17 @@ func unreachable(err error) bool {
 	case errors.As(err, &dns), errors.As(err, &record), errors.As(err, &cert), errors.As(err, &authority):
 		return true
 	case errors.As(err, &request):
-		// A server that does not answer: net/http gives up on the handshake, or the client's timeout ends. A deadline of a
-		// context is that of the command.
+		// A server that does not answer: the TLS handshake or the client timed out. A context's deadline is the command's.
 		return !errors.Is(err, context.DeadlineExceeded) || clientTimeout(err)
 	}
 	return false
 }
 
-// clientTimeout reports whether the timeout of the client ended a request, and not the deadline of its context.
-// Both are context.DeadlineExceeded; net/http says in the text which it was.
+// clientTimeout reports whether the client's timeout ended a request rather than its context's deadline. Both are
+// context.DeadlineExceeded; only net/http's text differs.
 func clientTimeout(err error) bool { return strings.Contains(err.Error(), "Client.Timeout") }
 
-// oneLine returns an error's text as one line for standard error. Manifests to apply keep their lines.
+// oneLine returns an error's text as one line. Manifests to apply keep their lines.
 func oneLine(err error) string {
 	var missing *permission.MissingError
 	var denied *permission.Error

@@ -21,7 +21,7 @@ const (
 	applyTimeout = 20 * time.Second
 	// verifyTimeout bounds the wait for the fence to take effect, which takes about a second.
 	verifyTimeout = 10 * time.Second
-	// printTimeout bounds all requests of the check before printing, which is optional.
+	// printTimeout bounds all requests of the optional check before printing.
 	printTimeout = 5 * time.Second
 )
 
@@ -33,11 +33,11 @@ func newFence() *cobra.Command {
 	var o fence.Options
 	cmd := &cobra.Command{
 		Use:   "fence NAME -n NAMESPACE --service-account NAMESPACE/NAME --resource GROUP/RESOURCE ...",
-		Short: "Print or apply a policy that refuses writes of processes that are not members",
-		Long: `Prints a ValidatingAdmissionPolicy and its binding, which admit the ServiceAccount's writes to the given kinds
-only from Pods of the rota's members. Name the sharded and the owned kinds, and others that reconciles write.
+		Short: "Print or apply a policy that rejects writes from processes that are not members",
+		Long: `Prints a ValidatingAdmissionPolicy and its binding. They admit the ServiceAccount's writes to the given kinds
+only from Pods of the rota's members. List the sharded kinds, the owned kinds, and any others that reconciles write.
 
-It checks the cluster first, and with --apply applies both unless it found a problem. To take the fence down at once:
+It checks the cluster first. With --apply it applies both unless it found a problem. To turn the fence off at once:
 kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
 		Example: `  rota fence website -n operators --service-account operators/website-operator \
     --resource web.example.com/websites --resource apps/deployments --resource services --resource configmaps`,
@@ -78,7 +78,7 @@ kubectl annotate configmap -n NAMESPACE NAME rota.dev/fence=off`,
 	return cmd
 }
 
-// parseFence reads the flags into o. o.Validate checks the rest.
+// parseFence parses the flags into o. o.Validate checks the rest.
 func parseFence(o *fence.Options, account string, resources []string) error {
 	if o.Rota.Namespace == "" {
 		return usagef("fence: give the namespace of the rota with -n")
@@ -128,12 +128,12 @@ func applyFence(ctx context.Context, w io.Writer, cfg *rest.Config, o fence.Opti
 		return nil
 	}
 	if err == nil {
-		_, _ = fmt.Fprintln(w, "the API server refuses the writes of processes that are not members")
+		_, _ = fmt.Fprintln(w, "the API server rejects writes from processes that are not members")
 	}
 	return err
 }
 
-// impersonators tells of members whose writes the fence does not cover.
+// impersonators returns a warning for each member whose writes the fence does not cover.
 func impersonators(ctx context.Context, cfg *rest.Config, name types.NamespacedName) []string {
 	all, err := coverage.NewReports(cfg, name.Namespace, name.Name)
 	var reports []*coverage.Report
@@ -142,13 +142,12 @@ func impersonators(ctx context.Context, cfg *rest.Config, name types.NamespacedN
 	}
 	out := coverage.Impersonated(slices.Values(reports))
 	if err != nil {
-		out = append(out, fmt.Sprintf("whether members write as other users, by impersonation, is not known: %v", err))
+		out = append(out, fmt.Sprintf("cannot check whether members write as other users by impersonation: %v", err))
 	}
 	return out
 }
 
-// checkFence prints what the check of the cluster found, or that there was no check: manifests can be printed without a
-// cluster, too.
+// checkFence prints what the check of the cluster found. Manifests are printed even if no cluster can be reached.
 func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o fence.Options) {
 	var warnings []string
 	if err == nil {
@@ -159,7 +158,7 @@ func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o
 	}
 	warn(w, warnings)
 	if err != nil {
-		_, _ = fmt.Fprintf(w, "rota: not checked, or not fit for this cluster: %v\n", err)
+		_, _ = fmt.Fprintf(w, "rota: the check failed, or this cluster cannot run the fence: %v\n", err)
 	}
 }
 

@@ -12,32 +12,32 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A folderFile is a file to be written, with its path below a folder.
+// folderFile is a file to write, with its path relative to the folder.
 type folderFile struct {
 	Path string
 	Text []byte
 }
 
-// An outFolder is where a command writes files, by the flags --out and --overwrite.
+// outFolder holds the flags --out and --overwrite.
 type outFolder struct {
 	dir       string
 	overwrite bool
 }
 
-// flags adds the flags. otherwise says what happens without --out.
+// flags adds the flags. otherwise is the help for a missing --out.
 func (o *outFolder) flags(f *pflag.FlagSet, otherwise string) {
-	f.StringVar(&o.dir, "out", "", "`folder` to write to, which must not exist or be empty"+otherwise)
-	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run has written")
+	f.StringVar(&o.dir, "out", "", "`folder` to write to; it must be empty or not exist"+otherwise)
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace a folder that an earlier run wrote")
 }
 
 func (o *outFolder) check() error {
 	if o.overwrite && o.dir == "" {
-		return errors.New("--overwrite is for --out")
+		return errors.New("--overwrite needs --out")
 	}
 	return nil
 }
 
-// writeFiles writes files and says so. written is as for writeFolder.
+// writeFiles writes files and prints their names. written is as for writeFolder.
 func writeFiles[F ~struct {
 	Path string
 	Text []byte
@@ -55,9 +55,8 @@ func writeFiles[F ~struct {
 	return nil
 }
 
-// writeFolder writes all files below dir or none: it writes a new folder and renames it. It refuses a folder that has
-// anything in it, unless overwrite is set and all of it was written by an earlier run, as written tells of each file.
-// Only the user can read the files.
+// writeFolder writes all files below dir or none: it writes a new folder and renames it. It refuses a folder that is
+// not empty, unless overwrite is set and written returns true for each file in it. Only the user can read the files.
 func writeFolder(dir string, files []folderFile, written func([]byte) bool, overwrite bool) (err error) {
 	if err := mayReplace(dir, written, overwrite); err != nil {
 		return err
@@ -67,7 +66,7 @@ func writeFolder(dir string, files []folderFile, written func([]byte) bool, over
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh) //nolint:errcheck // what stays is hidden, and the error of the work counts
+	defer os.RemoveAll(fresh) //nolint:errcheck // leftovers are hidden, and the write's error matters more
 	if err := os.Chmod(fresh, 0o755); err != nil {
 		return err
 	}
@@ -87,13 +86,13 @@ func writeFolder(dir string, files []folderFile, written func([]byte) bool, over
 	if _, err := os.Stat(dir); err != nil {
 		return os.Rename(fresh, dir)
 	}
-	// The old folder takes the place of the fresh one, which the deferred call removes.
+	// Move the old folder to where the deferred call removes it.
 	old := fresh + ".old"
 	if err := os.Rename(dir, old); err != nil {
 		return err
 	}
 	if err := os.Rename(fresh, dir); err != nil {
-		return fmt.Errorf("%w; what was in %s is in %s", err, dir, old)
+		return fmt.Errorf("%w; the contents of %s are now in %s", err, dir, old)
 	}
 	return os.RemoveAll(old)
 }
@@ -107,14 +106,14 @@ func mayReplace(dir string, written func([]byte) bool, overwrite bool) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	}
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		if !overwrite {
-			return fmt.Errorf("%s is not empty: it has %s; name a new folder, or give --overwrite", dir, path)
+			return fmt.Errorf("%s is not empty: it contains %s; use a new folder, or --overwrite", dir, path)
 		}
 		text, err := os.ReadFile(path)
 		if err == nil && !written(text) {

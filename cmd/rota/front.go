@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/apiservers/front/agent"
 )
 
-// reachLimit is how long a static API server may take to answer.
+// reachLimit bounds the request to a static API server.
 const reachLimit = 5 * time.Second
 
 type frontOptions struct {
@@ -29,13 +29,14 @@ func newFront() *cobra.Command {
 	o := frontOptions{front: front.Default(), form: front.FormFiles}
 	cmd := &cobra.Command{
 		Use:   "front --static IP:PORT ...",
-		Short: "Write the configuration of a proxy on each host before the API servers",
-		Long: `Writes the configuration of HAProxy or Envoy for a host, so that clients have one address that always answers:
-the Deployment's API servers first, and the static ones while none of them is up. TCP passes through, so clients
-authenticate as before.
+		Short: "Write the configuration of a proxy to run on each host in front of the API servers",
+		Long: `Writes a HAProxy or Envoy configuration for a host, so that clients have one address that always answers: the
+proxy prefers the Deployment's API servers, and uses the static ones while none of those is up. It passes TCP through,
+so clients authenticate as before.
 
 It also writes front.yaml, which rota front agent reads, and the agent's permissions. --form adds a static Pod or
-systemd units for proxy and agent. Nothing is written unless each static server answers /readyz or --offline is given.`,
+systemd units for the proxy and the agent. Nothing is written unless each static server answers /readyz or you pass
+--offline.`,
 		Example: `  rota front --static 192.168.0.11:6443 --static 192.168.0.12:6443
   rota front --static 192.168.0.11:6443 --form static-pod --agent-image registry.example/rota:v1 --out front
   rota front --static 192.168.0.11:6443 --proxy envoy --form systemd --out front`,
@@ -63,31 +64,32 @@ systemd units for proxy and agent. Nothing is written unless each static server 
 		"`NAMESPACE/NAME` of the Service of the Deployment's API servers")
 	f.StringVar(&o.front.PortName, "port-name", o.front.PortName, "name of that Service's port")
 	f.StringVar(&o.front.CA, "ca", o.front.CA, "`file` on the host with the API servers' CAs")
-	f.StringVar(&o.front.ServerName, "server-name", o.front.ServerName, "`name` that all API servers' certificates have")
+	f.StringVar(&o.front.ServerName, "server-name", o.front.ServerName, "`name` that all API servers' certificates "+
+		"contain")
 	f.StringVar(&o.front.Client, "client-cert", "",
-		"`file` on the host with certificate and key for health checks, if anonymous requests are off")
+		"`file` on the host with a certificate and key for health checks, if anonymous requests are off")
 	f.DurationVar(&o.front.Interval.Duration, "check-interval", o.front.Interval.Duration,
-		"time between two health checks (each costs an API server about 1 ms of CPU)")
+		"time between health checks (each costs an API server about 1 ms of CPU)")
 	f.DurationVar(&o.front.Timeout.Duration, "check-timeout", o.front.Timeout.Duration,
-		"longest time to connect, and for TCP and TLS of a health check")
+		"timeout for connecting, and for TCP and TLS of a health check")
 	f.DurationVar(&o.front.AnswerTimeout.Duration, "answer-timeout", o.front.AnswerTimeout.Duration,
-		"longest time for the answer to a health check; 4s more for each etcd by kind (haproxy)")
+		"timeout for the answer to a health check; plus 4s for each extra etcd (haproxy)")
 	f.DurationVar(&o.front.SlowStart.Duration, "slow-start", o.front.SlowStart.Duration,
-		"how long a server that comes back gets less than its share")
+		"how long a recovered server gets less than its share")
 	f.DurationVar(&o.front.IdleTimeout.Duration, "idle-timeout", o.front.IdleTimeout.Duration,
-		"end a connection after this time without a byte")
-	f.IntVar(&o.front.MaxConnections, "max-connections", o.front.MaxConnections, "limit of clients' connections")
-	f.StringVar(&o.front.Dir, "dir", o.front.Dir, "`folder` of the configuration on the host")
-	f.StringVar(&o.front.RunDir, "run-dir", o.front.RunDir, "`folder` of sockets on the host")
+		"close a connection after this time without traffic")
+	f.IntVar(&o.front.MaxConnections, "max-connections", o.front.MaxConnections, "limit on client connections")
+	f.StringVar(&o.front.Dir, "dir", o.front.Dir, "`folder` for the configuration on the host")
+	f.StringVar(&o.front.RunDir, "run-dir", o.front.RunDir, "`folder` for sockets on the host")
 	f.StringVar(&o.programs.Image, "image", "", "image of the proxy, for static-pod (default "+d.Image+", or Envoy's)")
-	f.StringVar(&o.programs.AgentImage, "agent-image", "", "image with this command; required for static-pod")
+	f.StringVar(&o.programs.AgentImage, "agent-image", "", "image that contains this command; required for static-pod")
 	f.StringVar(&o.programs.Binary, "binary", "", "`path` of the proxy on the host, for systemd (default "+d.Binary+
 		", or Envoy's)")
 	f.StringVar(&o.programs.AgentBinary, "agent-binary", d.AgentBinary, "`path` of this command on the host, for systemd")
 	f.StringVar(&o.programs.Kubeconfig, "agent-kubeconfig", d.Kubeconfig,
-		"`file` on the host with the agent's credentials; its server does not matter")
+		"`file` on the host with the agent's credentials; its server is ignored")
 	o.out.flags(f, " (default: print)")
-	f.BoolVar(&o.offline, "offline", false, "do not ask the static API servers, nor read certificates")
+	f.BoolVar(&o.offline, "offline", false, "do not contact the static API servers or read certificates")
 	cmd.AddCommand(newFrontAgent())
 	return cmd
 }
@@ -96,15 +98,15 @@ func newFrontAgent() *cobra.Command {
 	dir, kubeconfig := front.Default().Dir, front.KubeletConfig
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Keep the endpoints of a front current, on its host",
-		Long: `Follows the EndpointSlices of the Service that front.yaml names, and updates the proxy: HAProxy without a
-reload, Envoy by its file. Endpoints that terminate or are not ready keep their connections, and get no new ones. While
-no API server answers, the static servers and those known last stay.
+		Short: "Keep a host's front up to date with the API servers' endpoints",
+		Long: `Watches the EndpointSlices of the Service in front.yaml, and updates the proxy: HAProxy without a reload, Envoy
+through its file. Endpoints that are terminating or not ready keep their connections, but get no new ones. While no API
+server answers, the static servers and the last known ones stay.
 
-It waits for its kubeconfig, and reads it again when it changes.`,
+It waits for its kubeconfig to exist, and reloads it when it changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			klog.SetLogger(logr.Discard()) // the agent says what failed
+			klog.SetLogger(logr.Discard()) // the agent reports errors itself
 			logger := log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.LUTC)
 			o := agent.Options{Dir: dir, Kubeconfig: kubeconfig, Log: logger.Printf}
 			if err := agent.Run(cmd.Context(), o); err != nil {
@@ -114,7 +116,7 @@ It waits for its kubeconfig, and reads it again when it changes.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", dir, "`folder` with front.yaml and the proxy's configuration")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "`file` with credentials; its server does not matter")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "`file` with credentials; its server is ignored")
 	return cmd
 }
 
@@ -128,7 +130,7 @@ func writeFront(cmd *cobra.Command, o *frontOptions) error {
 	}
 	if !o.offline {
 		if err := agent.Reach(cmd.Context(), o.front, reachLimit); err != nil {
-			return fmt.Errorf("front: nothing was written: %w; --offline writes without asking", err)
+			return fmt.Errorf("front: nothing was written: %w; --offline writes without this check", err)
 		}
 	}
 	w := cmd.OutOrStdout()
@@ -141,7 +143,7 @@ func writeFront(cmd *cobra.Command, o *frontOptions) error {
 	return nil
 }
 
-// printFiles prints files one after the other, each with a line that names it.
+// printFiles prints files, each with a header.
 func printFiles(w io.Writer, files []front.File) error {
 	for i, f := range files {
 		gap := "\n"

@@ -1,5 +1,4 @@
-// Command rota shows what the rotas in a cluster do, and changes it. Called kubectl-rota it is a plugin of kubectl:
-// `kubectl rota`.
+// Command rota shows and controls the rotas in a cluster. As kubectl-rota it is a kubectl plugin: `kubectl rota`.
 package main
 
 import (
@@ -19,51 +18,51 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills the process
 	os.Exit(int(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)))
 }
 
-// run runs the command line, the program's name first, and prints its error as one line.
+// run runs the command line args, including the program's name, and prints an error as one line.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) exitCode {
 	root := newCommand()
 	program := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	switch args = args[1:]; program {
 	case "kubectl-rota":
 		becomePlugin(root)
-	case "kubectl_complete-rota": // kubectl calls it with what follows `kubectl rota`
+	case "kubectl_complete-rota": // kubectl passes the arguments after `kubectl rota`
 		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	begun := false
-	eachCommand(root, func(c *cobra.Command) { noteBegin(c, &begun) })
+	started := false
+	eachCommand(root, func(c *cobra.Command) { trackStart(c, &started) })
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitGood
 	}
 	code := codeOf(err)
 	switch {
-	case !begun:
-		// The command line was refused before anything ran.
+	case !started:
+		// cobra rejected the command line.
 		code, err = exitUsage, fmt.Errorf("%s; see `%s --help`", oneLine(err), cmd.CommandPath())
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		code, err = exitInterrupted, errors.New("interrupted")
 	}
 	text := oneLine(err)
-	if !strings.HasPrefix(text, "rota ") { // it names a rota
+	if !strings.HasPrefix(text, "rota ") { // the text begins with a rota's name
 		text = "rota: " + text
 	}
 	_, _ = fmt.Fprintln(errOut, text)
 	return code
 }
 
-// noteBegin has a command tell when it begins. What fails before is the command line's fault.
-func noteBegin(c *cobra.Command, begun *bool) {
+// trackStart sets started when a command starts. An error before that is a usage error.
+func trackStart(c *cobra.Command, started *bool) {
 	if body := c.RunE; body != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			*begun = true
+			*started = true
 			return body(cmd, args)
 		}
 	}
@@ -76,7 +75,7 @@ func eachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// Groups of commands in help: what people on call need comes first.
+// Groups of commands in help: the ones that people on call need come first.
 const (
 	groupLook  = "look"
 	groupAct   = "act"
@@ -89,7 +88,7 @@ func newCommand() *cobra.Command {
 		Short: "Run a Kubernetes controller on many replicas at once",
 		Long: `Run a Kubernetes controller on many replicas at once. See what a rota in a cluster does, and change it.
 
-If NAME is left out, it is the only rota in the namespace. Only uninstall and fence always need it.
+NAME defaults to the only rota in the namespace. Only uninstall and fence require it.
 
 Exit codes:
 ` + exitCodesText(),
@@ -120,7 +119,8 @@ Exit codes:
 	return root
 }
 
-// refuseUnknown has a command that only has subcommands refuse others. Without, cobra prints help and exits with 0.
+// refuseUnknown makes a command that only has subcommands reject unknown ones. By default cobra prints help and exits
+// with 0.
 func refuseUnknown(c *cobra.Command) {
 	if c.Runnable() {
 		return
@@ -141,7 +141,7 @@ func refuseUnknown(c *cobra.Command) {
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-// becomePlugin has help and errors name the command as users of kubectl type it.
+// becomePlugin makes help and errors say `kubectl rota`.
 func becomePlugin(root *cobra.Command) {
 	if root.Annotations == nil {
 		root.Annotations = map[string]string{}

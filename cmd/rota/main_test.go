@@ -23,7 +23,7 @@ func TestDescribeDifferences(t *testing.T) {
 	}
 	found := coverage.DifferencesIn(tab, reports)
 	const line = "members differ in kind ConfigMap: not sharded (web-1-b), sharded by its own key (web-0-a)\n"
-	if got, want := describe(nil, found, nil), "not counted, since a rollout may have brought it: "+line; got != want {
+	if got, want := describe(nil, found, nil), "ignored, because a rollout may have caused it: "+line; got != want {
 		t.Errorf("verify: %q, want %q", got, want)
 	}
 }

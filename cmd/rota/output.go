@@ -18,7 +18,7 @@ type output struct{ format string }
 
 var outputFormats = []string{"table", "wide", "json", "yaml", "name"}
 
-// bind adds the flag. formats are those that the command has.
+// bind adds the flag. formats are the command's formats, if they differ from the default.
 func (o *output) bind(cmd *cobra.Command, formats ...string) {
 	if len(formats) == 0 {
 		formats = outputFormats
@@ -37,7 +37,7 @@ func (o *output) bind(cmd *cobra.Command, formats ...string) {
 	}
 }
 
-// data prints v if the format is one for programs. done says that it is.
+// data prints v if the format is for programs. done is true if it did.
 func (o *output) data(w io.Writer, v any) (done bool, err error) {
 	var text []byte
 	switch o.format {
@@ -57,10 +57,10 @@ func (o *output) data(w io.Writer, v any) (done bool, err error) {
 
 func (o *output) wide() bool { return o.format == "wide" }
 
-// age writes how long ago something was, as kubectl does. Clocks may differ, so that it may lie in the future.
+// age returns the time since at as kubectl formats it. If clocks differ, at may be in the future.
 func age(at, now time.Time) string { return duration.HumanDuration(max(0, now.Sub(at))) }
 
-// seconds writes a number of seconds, with milliseconds below 10.
+// seconds formats a number of seconds, with milliseconds below 10.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	if d.Abs() < 10*time.Second {
@@ -69,7 +69,7 @@ func seconds(s float64) string {
 	return d.Round(time.Second).String()
 }
 
-// orDash is "-" for nil.
+// orDash returns "-" for nil.
 func orDash[T any](v *T, text func(T) string) string {
 	if v == nil {
 		return "-"

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Reasons of the events that orders leave. docs/troubleshooting.md says what they mean.
+// Reasons of the events that orders emit. docs/troubleshooting.md explains them.
 const (
 	eventPaused     = "MovesPaused"
 	eventResumed    = "MovesResumed"
@@ -24,10 +24,10 @@ func newPause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause [NAME]",
 		Short: "Pause moves of slots and duties between live members",
-		Long: `Pauses moves of slots and duties between live members. Moves that have begun end. Slots of members that leave
-or die still get new owners, so a rolling update goes on. Members that join get only those.
+		Long: `Pauses moves of slots and duties between live members. Moves that have begun finish. Slots of members that
+leave or die still get new owners, so a rolling update continues. New members get only those slots.
 
-The pause ends with the last member, or when a process of a release that does not know pauses wants to join.`,
+The pause ends with the last member, or when a process of a release without pauses wants to join.`,
 		Example: `  rota pause website -n operators --reason "the API server is slow"
   rota pause -n operators --wait`,
 		Args: oneName,
@@ -35,19 +35,19 @@ The pause ends with the last member, or when a process of a release that does no
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
-	a.bindWait(cmd, "the moves that have begun are over")
+	a.bindWait(cmd, "moves that have begun are finished")
 	return cmd
 }
 
 func (a *actor) pause() error {
-	t, changed, err := a.give(orders.Pause, eventPaused, says("moves between live members are paused"))
+	t, changed, err := a.give(orders.Pause, eventPaused, fixed("moves between live members are paused"))
 	if err != nil {
 		return err
 	}
 	if !changed {
-		a.tell("rota %s: moves are paused already, %s", a.rota, sinceBy(t.Pause.Since, t.Pause.By, t.Pause.Reason))
+		a.result("rota %s: moves are paused already, %s", a.rota, sinceBy(t.Pause.Since, t.Pause.By, t.Pause.Reason))
 	} else {
-		a.tell("rota %s: moves are paused", a.rota)
+		a.result("rota %s: moves are paused", a.rota)
 	}
 	if !a.wait {
 		return nil
@@ -55,13 +55,13 @@ func (a *actor) pause() error {
 	return a.await(func(t *table.Table) (string, bool, error) {
 		moving := orders.Moving(t)
 		if !t.Paused() {
-			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: somebody resumed moves meanwhile", a.rota))
+			return "", false, withCode(exitConflict, fmt.Errorf("rota %s: someone resumed moves meanwhile", a.rota))
 		}
-		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
+		return counted(moving, "slot") + " and duties still moving", moving == 0, nil
 	})
 }
 
-// sinceBy says since when something has been so, who asked for it, and why.
+// sinceBy describes when something began, who requested it, and why.
 func sinceBy(since int64, by, reason string) string {
 	return "since " + time.Unix(since, 0).Format(time.RFC3339) + prefixed(" by ", by) + prefixed(": ", reason)
 }
@@ -75,14 +75,14 @@ func newResume() *cobra.Command {
 		Args:    oneName,
 		RunE: a.on(func() error {
 			_, changed, err := a.give(func(t *table.Table, _ orders.By) error { return orders.Resume(t) },
-				eventResumed, says("moves between live members go on"))
+				eventResumed, fixed("moves between live members resume"))
 			switch {
 			case err != nil:
 				return err
 			case changed:
-				a.tell("rota %s: moves go on", a.rota)
+				a.result("rota %s: moves resume", a.rota)
 			default:
-				a.tell("rota %s: moves are not paused", a.rota)
+				a.result("rota %s: moves are not paused", a.rota)
 			}
 			return nil
 		}),

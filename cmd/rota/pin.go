@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Reasons of the events that pins leave.
+// Reasons of the events about pins.
 const (
 	eventPinned   = "Pinned"
 	eventUnpinned = "Unpinned"
@@ -28,9 +28,9 @@ func newPin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pin OBJECT [NAME] --to LABELS",
 		Short: "Keep an object, or a namespace, on members with certain labels",
-		Long: `Keeps an object's slot, with everything else in it, on a member with certain labels (--rota-member-labels).
-OBJECT is NAMESPACE/NAME, the name of a cluster-scoped object or, if the rota shares objects by namespace, a namespace.
-While no such member is there, any member has the slot.`,
+		Long: `Keeps an object's slot, including the other objects in it, on a member with certain labels
+(--rota-member-labels). OBJECT is NAMESPACE/NAME, the name of a cluster-scoped object or, if the rota shards by
+namespace, a namespace. While there is no such member, any member may own the slot.`,
 		Example: `  rota pin team-a/huge website -n operators --to pool=large --reason "needs 4 GiB"
   rota pin team-a -n operators --to pool=large,zone=a`,
 		Args: oneObject,
@@ -52,8 +52,8 @@ While no such member is there, any member has the slot.`,
 	a.bind(cmd)
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	a.bindReason(cmd)
-	cmd.Flags().StringVar(&to, "to", "", "labels that its member must have, all of them, such as pool=large,zone=a")
-	cmd.Flags().BoolVar(&expect, "expect", false, "members with these labels are yet to come")
+	cmd.Flags().StringVar(&to, "to", "", "labels that the member must have, such as pool=large,zone=a")
+	cmd.Flags().BoolVar(&expect, "expect", false, "no member has these labels yet")
 	return cmd
 }
 
@@ -63,12 +63,12 @@ func oneObject(_ *cobra.Command, args []string) error {
 	case 1, 2:
 		return nil
 	case 0:
-		return errors.New("give an object as NAMESPACE/NAME, or a namespace where objects are shared by namespace")
+		return errors.New("give an object as NAMESPACE/NAME, or a namespace if the rota shards by namespace")
 	}
 	return fmt.Errorf("give one object, and the name of one rota; got %d arguments", len(args))
 }
 
-// objectName checks the name of an object, NAMESPACE/NAME or NAME, as far as that goes without its kind.
+// objectName checks an object's name, NAMESPACE/NAME or NAME, as far as possible without the object's kind.
 func objectName(text string) error {
 	namespace, name, namespaced := strings.Cut(text, "/")
 	if !namespaced {
@@ -76,22 +76,22 @@ func objectName(text string) error {
 	}
 	reasons := append(validation.IsDNS1123Label(namespace), path.IsValidPathSegmentName(name)...)
 	if name == "" || strings.ContainsAny(name, " \t\r\n,") {
-		reasons = append(reasons, "no object has such a name")
+		reasons = append(reasons, "it is not a valid name")
 	}
 	if len(reasons) > 0 {
-		return fmt.Errorf("%q is no object, as NAMESPACE/NAME: %s", text, strings.Join(reasons, "; "))
+		return fmt.Errorf("%q is not an object's NAMESPACE/NAME: %s", text, strings.Join(reasons, "; "))
 	}
 	return nil
 }
 
-// pinLabels reads the labels of a pin.
+// pinLabels parses the labels of a pin.
 func pinLabels(text string) (string, error) {
 	set, err := apilabels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
 		return "", err
 	}
 	if len(set) == 0 {
-		return "", errors.New("say which labels, such as pool=large")
+		return "", errors.New("give labels, such as pool=large")
 	}
 	if _, err := apilabels.ValidatedSelectorFromSet(set); err != nil {
 		return "", err
@@ -114,18 +114,18 @@ func (a *actor) pin(object, wanted string, expect bool) error {
 	}
 	t, changed, err := a.give(func(t *table.Table, by orders.By) error {
 		return orders.Pin(t, object, wanted, have, expect, by)
-	}, eventPinned, func() string { return object + " is to be with members that have the labels " + wanted })
+	}, eventPinned, func() string { return object + " belongs on members with the labels " + wanted })
 	if err != nil {
 		return err
 	}
 	if !changed {
-		a.tell("rota %s: %s is pinned to %s already", a.rota, object, wanted)
+		a.result("rota %s: %s is pinned to %s already", a.rota, object, wanted)
 		return nil
 	}
-	a.tell("rota %s: %s, with all of slot %d, is pinned to members that have the labels %s", a.rota, object,
+	a.result("rota %s: %s, with all of slot %d, is pinned to members with the labels %s", a.rota, object,
 		t.SlotOf(object), wanted)
 	if t.Paused() {
-		a.say("rota: moves are paused, so that the slot stays where it is until they go on: `rota resume`")
+		a.progress("rota: moves are paused, so the slot stays where it is until `rota resume`")
 	}
 	return nil
 }
@@ -142,16 +142,16 @@ func newUnpin() *cobra.Command {
 			_, _, err := a.give(func(t *table.Table, _ orders.By) error {
 				_, has := t.Pinned(name)
 				if found && !has {
-					return orders.ErrAsItIs // a write of which nobody knew took effect
+					return orders.ErrNoChange // an earlier write took effect after its error
 				}
 				found = has
 				return orders.Unpin(t, name)
 			}, eventUnpinned,
-				says(name+" may be with any member"))
+				fixed(name+" may be on any member"))
 			if err != nil {
 				return err
 			}
-			a.tell("rota %s: %s is not pinned any more", a.rota, name)
+			a.result("rota %s: %s is no longer pinned", a.rota, name)
 			return nil
 		}),
 	}

@@ -22,14 +22,14 @@ import (
 	"github.com/rota-dev/rota/internal/report"
 )
 
-// planMoves is how many moves are printed without -o wide.
+// planMoves limits how many moves are printed without -o wide.
 const planMoves = 20
 
 type rebalanceOptions struct {
 	out    output
 	dryRun bool
 	plan   view.PlanOptions
-	// other is true if the plan is for other replicas than those that there are.
+	// other is true if the plan is for different replicas than the current ones.
 	other bool
 }
 
@@ -38,12 +38,12 @@ func newRebalance() *cobra.Command {
 	o := &rebalanceOptions{}
 	cmd := &cobra.Command{
 		Use:   "rebalance [NAME]",
-		Short: "Even out slots and duties now",
-		Long: `Evens out the members' shares now. Members do that by themselves, but wait a moment after a join, and in a
-rollout until ten minutes after the last one. The plan is theirs: by load if all members plan so.
+		Short: "Rebalance slots and duties now",
+		Long: `Rebalances slots and duties now. Members also do this automatically, but only some time after a join, and in a
+rollout only ten minutes after the last one. The plan is the same: by load if all members plan by load.
 
---dry-run only shows what would move, even while moves are paused. With --replicas or --without it plans for another
-number of replicas that all come or go at once. Numbers of objects are estimates from the members' reports.`,
+--dry-run only shows what would move, even while moves are paused. With --replicas or --without it plans as if replicas
+were added or removed all at once. Object counts are estimates from the members' reports.`,
 		Example: `  rota rebalance -n operators --wait
   rota rebalance website -n operators --dry-run
   rota rebalance website -n operators --dry-run --replicas 5
@@ -62,13 +62,13 @@ number of replicas that all come or go at once. Numbers of objects are estimates
 	}
 	a.bind(cmd)
 	a.bindReason(cmd)
-	a.bindWait(cmd, "all moves are over")
+	a.bindWait(cmd, "all moves are finished")
 	o.out.bind(cmd, "table", "wide", "json", "yaml")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would move, and change nothing")
 	cmd.Flags().IntVar(&o.plan.Replicas, "replicas", 0,
-		"with --dry-run: number of replicas to plan for, 1 to 4096 (default: the present one)")
+		"with --dry-run: number of replicas to plan for, 1 to 4096 (default the current number)")
 	cmd.Flags().StringSliceVar(&o.plan.Without, "without", nil,
-		"with --dry-run: members or Pods that end (default those that joined last)")
+		"with --dry-run: members or Pods to remove (default the last to join)")
 	_ = cmd.RegisterFlagCompletionFunc("without", func(cmd *cobra.Command, args []string, _ string,
 	) ([]string, cobra.ShellCompDirective) {
 		return a.target.members(cmd, args)
@@ -76,7 +76,6 @@ number of replicas that all come or go at once. Numbers of objects are estimates
 	return cmd
 }
 
-// check refuses flags that contradict each other.
 func (o *rebalanceOptions) check(cmd *cobra.Command) error {
 	replicas := cmd.Flags().Changed("replicas")
 	switch o.other = replicas || len(o.plan.Without) > 0; {
@@ -100,7 +99,7 @@ func (a *actor) rebalance(o *rebalanceOptions) error {
 			err = withCode(exitUsage, fmt.Errorf("rebalance: %w", err))
 		}
 	} else {
-		p, err = a.even(seen, o.dryRun)
+		p, err = a.now(seen, o.dryRun)
 	}
 	if err != nil {
 		return err
@@ -118,19 +117,19 @@ func (a *actor) rebalance(o *rebalanceOptions) error {
 	}
 	return a.await(func(t *table.Table) (string, bool, error) {
 		moving := orders.Moving(t)
-		return counted(moving, "slot") + " and duties moving yet", moving == 0, nil
+		return counted(moving, "slot") + " and duties still moving", moving == 0, nil
 	})
 }
 
-// even evens out the shares of the members that there are. A dry run changes nothing.
-func (a *actor) even(seen *view.Rota, dryRun bool) (*view.Plan, error) {
+// now rebalances the current members. A dry run changes nothing.
+func (a *actor) now(seen *view.Rota, dryRun bool) (*view.Plan, error) {
 	var before, after *table.Table
 	silent, unread := silent(seen)
 	switch {
 	case unread != "" && dryRun:
-		a.say("rota: nobody knows whether the members renew their Leases, which could not be read: %s", unread)
+		a.progress("rota: cannot check whether the members renew their Leases: %s", unread)
 	case unread != "":
-		if _, err := a.reader.Told(a.cmd.Context()); err != nil { // names the missing permission
+		if _, err := a.reader.Epochs(a.cmd.Context()); err != nil { // its error names the missing permission
 			return nil, a.failed(err)
 		}
 		return nil, withCode(exitConflict, fmt.Errorf("rota %s: the Leases could not be read: %s; try again", a.rota, unread))
@@ -149,16 +148,17 @@ func (a *actor) even(seen *view.Rota, dryRun bool) (*view.Plan, error) {
 			return nil, withCode(exitConflict, fmt.Errorf("rota %s: %w", a.rota, err))
 		}
 		for _, id := range silent {
-			a.say("rota: member %s does not renew its Lease: `rota rebalance` would refuse, and others soon take its slots", id)
+			a.progress("rota: member %s does not renew its Lease: `rota rebalance` would fail, and other members will soon "+
+				"take its slots", id)
 		}
 		if before.Paused() {
-			a.say("rota: moves are paused, so none begins before `rota resume`")
+			a.progress("rota: moves are paused: none begins before `rota resume`")
 		}
 	} else {
 		after, _, err = a.give(func(t *table.Table, by orders.By) error {
 			before = t.Clone()
 			return orders.Rebalance(t, by.At, silent, loads)
-		}, eventRebalanced, says("slots and duties are evened out"))
+		}, eventRebalanced, fixed("slots and duties are rebalanced"))
 		if err != nil {
 			return nil, err
 		}
@@ -168,11 +168,11 @@ func (a *actor) even(seen *view.Rota, dryRun bool) (*view.Plan, error) {
 	return p, nil
 }
 
-// loadsAfter is how long after a handover a member's report says how busy the slot keeps it.
+// loadsAfter is how long after a handover a member's report includes the slot's load.
 const loadsAfter = time.Minute
 
-// loads returns what members report of their loads. It is an error if some plan by load and nobody can know theirs yet,
-// and if there are no reports because they could not be read, unless moves are only shown.
+// loads returns the members' load reports. It is an error if members plan by load and a load is not measured yet, or if
+// the reports could not be read, unless the moves are only shown.
 func (a *actor) loads(r *view.Rota, dryRun bool) ([]planner.LoadReport, error) {
 	reports := slices.Collect(maps.Values(r.Reports))
 	loads := report.Loads(reports)
@@ -181,24 +181,23 @@ func (a *actor) loads(r *view.Rota, dryRun bool) ([]planner.LoadReport, error) {
 		switch {
 		case u.What != "reports" || !byLoad && len(reports) > 0:
 		case dryRun && !byLoad:
-			a.say("rota: nobody knows whether the members plan by load, since their reports could not be read: this is a plan "+
-				"by number: %s", u.Error)
+			a.progress("rota: cannot check whether the members plan by load, because their reports could not be read: this is "+
+				"a plan by number: %s", u.Error)
 		default:
 			return nil, a.failed(u.Err)
 		}
 	}
-	for _, told := range reports {
-		for _, h := range told.Handovers {
+	for _, rep := range reports {
+		for _, h := range rep.Handovers {
 			if age := time.Since(h.Ended); byLoad && age < loadsAfter {
-				return nil, withCode(exitConflict, fmt.Errorf("rota %s: slots came to member %s %v ago, and how busy they keep it "+
-					"is not known yet: try again in a minute", a.rota, told.Member, age.Round(time.Second)))
+				return nil, withCode(exitConflict, fmt.Errorf("rota %s: member %s received slots %v ago, and their load is not "+
+					"measured yet: try again in a minute", a.rota, rep.Member, age.Round(time.Second)))
 			}
 		}
 	}
 	return loads, nil
 }
 
-// look reads the rota once.
 func (a *actor) look() (r *view.Rota, err error) {
 	err = within(a.cmd.Context(), func(ctx context.Context) error {
 		if r, err = a.reader.Read(ctx); err != nil {
@@ -209,7 +208,7 @@ func (a *actor) look() (r *view.Rota, err error) {
 	return r, err
 }
 
-// silent returns the members that do not renew their Leases, or why these could not be read.
+// silent returns the members that do not renew their Leases, or why the Leases could not be read.
 func silent(r *view.Rota) (ids []string, unread string) {
 	unread, bad := r.Unread("Leases")
 	if bad {
@@ -223,7 +222,7 @@ func silent(r *view.Rota) (ids []string, unread string) {
 	return ids, ""
 }
 
-// printPlan prints a plan for people.
+// printPlan prints a plan as text.
 func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
 	w := &strings.Builder{}
 	fmt.Fprintf(w, "rota %s/%s, epoch %d: %d replicas now, %d then\n\n", p.Namespace, p.Name, p.Epoch, p.Now, p.Replicas)
@@ -250,11 +249,11 @@ func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
 	case p.Duties > 0:
 		what += " and " + counted(p.Duties, "duty")
 	case p.Slots == 0:
-		what = "only duties of the rota's own"
+		what = "only the rota's internal duties"
 	}
 	switch {
 	case len(p.Moves) == 0:
-		fmt.Fprint(w, "\nnothing to move: slots and duties are as even as they can be\n")
+		fmt.Fprint(w, "\nnothing to move: slots and duties are balanced\n")
 	case p.DryRun:
 		fmt.Fprintf(w, "\n%s would move\n", what)
 	default:
@@ -271,6 +270,6 @@ func printPlan(to io.Writer, paint paint, p *view.Plan, wide bool) error {
 		}
 		fmt.Fprintf(w, "  %s  %s -> %s\n", what, cmp.Or(m.From, "-"), cmp.Or(m.To, "-"))
 	}
-	columns(w, "note", p.Notes, asItIs)
+	columns(w, "note", p.Notes, plain)
 	return paint.print(to, w.String())
 }

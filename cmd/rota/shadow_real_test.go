@@ -70,7 +70,7 @@ func TestCommandsOnAShadow(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"SHADOW: the members work on nothing", "WOULD HAVE", "Shadow\n"} {
+	for _, want := range []string{"SHADOW: the members do no work", "WOULD HAVE", "Shadow\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status: no %q in\n%s", want, text)
 		}
@@ -81,11 +81,11 @@ func TestCommandsOnAShadow(t *testing.T) {
 		want []string
 		not  []string
 	}{
-		{"check web-shadow", 0, []string{"SHADOW: the members work on nothing"}, []string{"× ", "FenceMissing", "fence"}},
+		{"check web-shadow", 0, []string{"SHADOW: the members do no work"}, []string{"× ", "FenceMissing", "fence"}},
 		{"who secret/site-7 --rota web-shadow", -1, []string{"SHADOW: web-", "would work on"}, nil},
 		{"rebalance web-shadow --dry-run --replicas 4", 0, []string{"64"}, []string{"about 0 objects"}},
 		{"verify web-shadow", exitUsage, []string{"is a shadow"}, nil},
-		{"status -A", 0, []string{"SHADOW: works on nothing"}, nil},
+		{"status -A", 0, []string{"SHADOW: does no work"}, nil},
 	} {
 		code, text := run(strings.Fields(c.args)...)
 		t.Logf("%s: %d\n%s", c.args, code, text)

@@ -33,7 +33,7 @@ all of Website    40       100%   6.2          20
 	out.Reset()
 	r.Shadow.Kinds = nil
 	require.NoError(t, printStatus(&out, paint{}, r, false))
-	if !strings.Contains(out.String(), "no member has reported yet what it would have") {
+	if !strings.Contains(out.String(), "no member has reported yet") {
 		t.Errorf("printed:\n%s", out.String())
 	}
 }

@@ -15,7 +15,7 @@ import (
 func newSplit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "split",
-		Short: "Divide a controller manager that has many controllers into several",
+		Short: "Divide a controller manager with many controllers into several",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(newSplitKCM())
@@ -37,13 +37,13 @@ func newSplitKCM() *cobra.Command {
 	var o splitOptions
 	cmd := &cobra.Command{
 		Use:   "kcm (--manifest FILE | --flags LINE | -- kube-controller-manager ...) [--out DIR | --check PATH ...]",
-		Short: "Divide kube-controller-manager into groups of controllers, each with a leader of its own",
+		Short: "Divide kube-controller-manager into groups of controllers, each with its own leader",
 		Long: `Plans one kube-controller-manager per group of controllers (by default workloads, garbage and cluster), and
-prints the plan. With --out it writes what migrating there and back takes: a manifest or script per group, permissions
-for the new Leases, and Leases to hold meanwhile (docs/controller-runtime.md).
+prints the plan. With --out it writes the files for the migration and for going back: a manifest or script per group,
+permissions for the new Leases, and Leases to hold meanwhile (docs/controller-runtime.md).
 
-With --check it compares what runs with the plan, and exits with 1 if a controller runs nowhere or twice. The
-controllers of Kubernetes v1.36 are built in. For other versions pass --controllers-list.`,
+With --check it compares the running processes with the plan, and exits with 1 if a controller runs nowhere or twice.
+The controllers of Kubernetes v1.36 are built in. For other versions pass --controllers-list.`,
 		Example: `  rota split kcm --manifest /etc/kubernetes/manifests/kube-controller-manager.yaml
   rota split kcm --manifest kube-controller-manager.yaml --out split
   rota split kcm --manifest kube-controller-manager.yaml --check /etc/kubernetes/manifests
@@ -52,23 +52,23 @@ controllers of Kubernetes v1.36 are built in. For other versions pass --controll
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return usagef("split kcm: %q: a command line goes after --", args[0])
+				return usagef("split kcm: %q: put a command line after --", args[0])
 			}
 			return splitKCM(cmd, args, o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.manifest, "manifest", "", "manifest of the undivided kube-controller-manager's static Pod")
-	f.StringVar(&o.flags, "flags", "", "its command line, in one argument")
+	f.StringVar(&o.manifest, "manifest", "", "manifest of the current kube-controller-manager's static Pod")
+	f.StringVar(&o.flags, "flags", "", "its command line, as one argument")
 	f.StringVar(&o.version, "kubernetes-version", "",
-		"its version (default that of the manifest's image)")
+		"its version (default from the manifest's image)")
 	f.StringVar(&o.list, "controllers-list", "",
-		"file with the output of \"kube-controller-manager --help\", to take the controllers from")
-	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default as --print-groups)")
+		"file with the output of \"kube-controller-manager --help\", for its list of controllers")
+	f.StringVar(&o.groups, "groups", "", "YAML file with the groups (default see --print-groups)")
 	f.BoolVar(&o.printGroups, "print-groups", false, "print the default groups")
 	o.out.flags(f, "")
 	f.StringArrayVar(&o.check, "check", nil,
-		"folder of manifests, file, or - for standard input, with what runs (repeat for each node)")
+		"folder of manifests, file, or - for standard input, with the running processes (repeat for each node)")
 	f.BoolVar(&o.checkCluster, "check-cluster", false, "compare the Pods and Leases of a cluster with the plan")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig for --check-cluster (default as kubectl)")
 	return cmd
@@ -88,7 +88,7 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 		return usagef("split kcm: %w", err)
 	}
 	if o.kubeconfig != "" && !o.checkCluster {
-		return usagef("split kcm: --kubeconfig is for --check-cluster")
+		return usagef("split kcm: --kubeconfig needs --check-cluster")
 	}
 	p, err := planSplit(args, o)
 	if err != nil {
@@ -111,7 +111,7 @@ func splitKCM(cmd *cobra.Command, args []string, o splitOptions) error {
 	return printSplit(w, p)
 }
 
-// planSplit reads what the options name, and plans.
+// planSplit reads the files and flags, and plans.
 func planSplit(args []string, o splitOptions) (*split.Plan, error) {
 	in, version, err := undivided(args, o)
 	if err != nil {
@@ -134,7 +134,7 @@ func planSplit(args []string, o splitOptions) (*split.Plan, error) {
 	return split.New(in, groups, catalog)
 }
 
-// undivided reads the kube-controller-manager to divide, and finds out its version.
+// undivided reads the kube-controller-manager to divide, and finds its version.
 func undivided(args []string, o splitOptions) (in split.Input, version string, err error) {
 	given := 0
 	for _, ok := range []bool{o.manifest != "", o.flags != "", len(args) > 0} {
@@ -143,7 +143,7 @@ func undivided(args []string, o splitOptions) (in split.Input, version string, e
 		}
 	}
 	if given != 1 {
-		return in, "", usagef("give the undivided kube-controller-manager, in one of three ways: --manifest FILE, " +
+		return in, "", usagef("give the current kube-controller-manager in one of three ways: --manifest FILE, " +
 			"--flags LINE, or -- and its command line")
 	}
 	if o.manifest == "" {
@@ -175,7 +175,7 @@ func undivided(args []string, o splitOptions) (in split.Input, version string, e
 func splitCatalog(list, version string) (split.Catalog, error) {
 	if list == "" {
 		if version == "" {
-			return split.Catalog{}, usagef("nothing says the version: give --kubernetes-version, or " +
+			return split.Catalog{}, usagef("the version is unknown: give --kubernetes-version, or " +
 				"--controllers-list with the output of `kube-controller-manager --help`")
 		}
 		return split.CatalogOf(version)

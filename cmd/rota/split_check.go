@@ -23,10 +23,10 @@ import (
 // clusterTimeout bounds the two requests of `rota split kcm --check-cluster`.
 const clusterTimeout = 20 * time.Second
 
-// errUndivided is the error of `rota split kcm --check` if something differs.
-var errUndivided = errors.New("what runs is not as planned")
+// errUndivided is returned by `rota split kcm --check` if something differs.
+var errUndivided = errors.New("the running processes differ from the plan")
 
-// checkSplit prints in what the processes that run differ from the plan.
+// checkSplit prints how the running processes differ from the plan.
 func checkSplit(ctx context.Context, w io.Writer, stdin io.Reader, p *split.Plan, o splitOptions) error {
 	var processes []split.Process
 	for _, path := range o.check {
@@ -118,7 +118,7 @@ func processesIn(ctx context.Context, cfg *rest.Config, namespace string,
 	}
 	var out []split.Process
 	for _, pod := range pods.Items {
-		pod.Kind = "Pod" // a list leaves it out
+		pod.Kind = "Pod" // a list omits it
 		text, err := yaml.Marshal(pod)
 		if err != nil {
 			return nil, nil, err

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// statusTimeout bounds all requests of one look together.
+	// statusTimeout bounds all requests of one read.
 	statusTimeout = 20 * time.Second
-	// maxWarnings, maxEarlier, lastHandovers and maxHistory are how many of them `rota status` prints as text.
+	// Limits on what `rota status` prints as text.
 	maxWarnings   = 10
 	maxEarlier    = 5
 	lastHandovers = 5
@@ -46,9 +46,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME]",
 		Short: "Show the members of a rota, what moves, and what is wrong",
-		Long: `Shows the members of a rota and how much each has, what moves, duties, orders, the last handovers, and what is
-wrong. -o wide adds the busiest objects, failing reconciles, and the history, and says how far back that goes. -o name
-prints the members, or with -A the rotas.`,
+		Long: `Shows a rota's members and their shares, moves, duties, orders, recent handovers, and problems. -o wide adds
+the busiest objects, failing reconciles, and the history with how far back it goes. -o name prints the members, or with
+-A the rotas.`,
 		Example: `  rota status website -n operators
   rota status -n operators --watch
   rota status -A
@@ -59,8 +59,8 @@ prints the members, or with -A the rotas.`,
 	o.target.bind(cmd)
 	o.out.bind(cmd)
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list the rotas of all namespaces")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
-	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "time between two looks with --watch, at least 100ms")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "repeat until interrupted")
+	cmd.Flags().DurationVar(&o.every, "every", 2*time.Second, "interval of --watch, at least 100ms")
 	return cmd
 }
 
@@ -101,10 +101,10 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		}
 		w := cmd.OutOrStdout()
 		if o.watch {
-			if err != nil { // it may be back at the next look
+			if err != nil { // the next attempt may succeed
 				fmt.Fprintf(&text, "rota: %s\n", oneLine(err))
 			}
-			_, _ = io.WriteString(w, between(w))
+			_, _ = io.WriteString(w, separator(w))
 		}
 		if _, err := io.WriteString(w, text.String()); err != nil || !o.watch {
 			return err
@@ -117,7 +117,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// within bounds one look. It only reads: when its time is over, the API server does not answer.
+// within bounds one read. f only reads, so a timeout means that the API server does not answer.
 func within(ctx context.Context, f func(context.Context) error) error {
 	look, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -128,15 +128,15 @@ func within(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// between is what separates two looks: on a terminal the second takes the place of the first.
-func between(w io.Writer) string {
+// separator comes between two outputs of --watch: on a terminal it clears the screen.
+func separator(w io.Writer) string {
 	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return "\x1b[H\x1b[2J\x1b[3J"
 	}
 	return "---\n"
 }
 
-// missingRota is viewError, and names the rotas that there are.
+// missingRota adds the existing rotas to viewError.
 func missingRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedName, err error) error {
 	if errors.Is(err, view.ErrNoRota) && !errors.Is(err, view.ErrTableLost) {
 		err = fmt.Errorf("%w%s", err, elsewhere(ctx, cfg, rota))
@@ -144,7 +144,7 @@ func missingRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedNam
 	return viewError(err)
 }
 
-// viewError gives an error of view.Read its exit code.
+// viewError adds an exit code to an error of view.Read.
 func viewError(err error) error {
 	if errors.Is(err, view.ErrNoRota) {
 		return withCode(exitMissing, err)
@@ -169,7 +169,7 @@ func (o *statusOptions) one(ctx context.Context, cmd *cobra.Command, w io.Writer
 	return printStatus(w, newPaint(cmd, cmd.OutOrStdout()), r, o.out.wide())
 }
 
-// rotaLine is a rota in the list of all.
+// rotaLine is one rota in the output of --all-namespaces.
 type rotaLine struct {
 	Namespace string     `json:"namespace"`
 	Name      string     `json:"name"`
@@ -206,7 +206,7 @@ func (o *statusOptions) list(ctx context.Context, w io.Writer, cfg *rest.Config)
 		}
 		problems := "none"
 		if l.Rota.Shadow != nil {
-			problems = "none (SHADOW: works on nothing)"
+			problems = "none (SHADOW: does no work)"
 		}
 		if n := len(l.Rota.Problems); n > 0 {
 			problems = fmt.Sprintf("%d, such as %s", n, l.Rota.Problems[0].What)
@@ -226,7 +226,6 @@ func lineOf(ctx context.Context, cfg *rest.Config, name types.NamespacedName) ro
 	return l
 }
 
-// readTable returns the table for commands that need nothing else.
 func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error) {
 	snapshot, err := kube.ReadTable(ctx)
 	switch {
@@ -235,14 +234,15 @@ func readTable(ctx context.Context, kube *store.Kubernetes) (*table.Table, error
 	case snapshot.Err != nil:
 		return nil, snapshot.Err
 	case snapshot.Missing():
-		return nil, missingf("%w: no member has ever started, or it was deleted and the members have not made a new one yet",
+		return nil, missingf("%w: no member has ever started, or the table was deleted and the members have not created a "+
+			"new one yet",
 			view.ErrNoRota)
 	default:
 		return snapshot.Table, nil
 	}
 }
 
-// printStatus prints a rota for people: what is wrong comes right after the members.
+// printStatus prints a rota as text. Problems come right after the members.
 func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	w := &strings.Builder{}
 	if r.Shadow != nil {
@@ -257,10 +257,10 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	printMembers(w, p, r, wide)
 	printShadow(w, r)
 	if wide {
-		columns(w, "slots that keep most workers busy", r.Hottest, func(h view.Hot) string {
+		columns(w, "slots that keep the most workers busy", r.Hottest, func(h view.Hot) string {
 			return view.SlotsText(view.Run{First: h.First, Last: h.Last}) + "\t" + h.Member + "\t" + workers(h.Workers)
 		})
-		columns(w, "objects that keep most workers busy", r.HottestObjects, func(h view.HotObject) string {
+		columns(w, "objects that keep the most workers busy", r.HottestObjects, func(h view.HotObject) string {
 			return fmt.Sprintf("%s\t%s\tslot %d\t%s\t%s", h.Object(), h.Member, h.Slot, h.Controller, workers(h.Workers))
 		})
 		columns(w, "reconciles that hang or fail (the worst of each member)", r.Worst, func(k view.KeyHealth) string {
@@ -277,16 +277,16 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	})
 	columns(w, "moving", r.Moves, moveText)
 	if r.Table != nil && len(r.Table.Gone) > 0 {
-		fmt.Fprintf(w, "\n%d deletions were left to the next owners of slots that are activating\n", len(r.Table.Gone))
+		fmt.Fprintf(w, "\n%d deletions are pending for the next owners of activating slots\n", len(r.Table.Gone))
 	}
 	printDuties(w, r)
 	if !wide {
 		printHandovers(w, "\nlast handovers:", r.Handovers[:min(len(r.Handovers), lastHandovers)], r.At)
 	}
-	columns(w, "differences between members (a rollout may bring them, and ends them, unless a reason is given)",
-		r.Differences, asItIs)
+	columns(w, "differences between members (a rollout may cause them until it ends, unless a reason is given)",
+		r.Differences, plain)
 	printWarnings(w, r)
-	if r.Shadow == nil { // a shadow writes nothing that could be refused
+	if r.Shadow == nil { // a shadow does not write
 		fmt.Fprintf(w, "\nfence: %s\n", r.Fence)
 	}
 	columns(w, "not known", r.Unknown, func(u view.Unknown) string {
@@ -298,7 +298,7 @@ func printStatus(to io.Writer, p paint, r *view.Rota, wide bool) error {
 	return p.print(to, w.String())
 }
 
-// printVerdict prints in a line whether all is well.
+// printVerdict prints one line: whether all is well.
 func printVerdict(w io.Writer, p paint, r *view.Rota) {
 	if r.Shadow != nil {
 		return
@@ -319,13 +319,13 @@ func printVerdict(w io.Writer, p paint, r *view.Rota) {
 		len(r.Members), all)
 }
 
-// printShadow prints what the members of a shadow would have.
+// printShadow prints what the members of a shadow would own.
 func printShadow(w io.Writer, r *view.Rota) {
 	if r.Shadow == nil {
 		return
 	}
 	if len(r.Shadow.Kinds) == 0 {
-		_, _ = fmt.Fprintln(w, "\nno member has reported yet what it would have: their logs say what they cannot list")
+		_, _ = fmt.Fprintln(w, "\nno member has reported yet: their logs show what they cannot list")
 		return
 	}
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -340,34 +340,32 @@ func printShadow(w io.Writer, r *view.Rota) {
 	_ = out.Flush()
 }
 
-// printPins prints what is pinned.
 func printPins(w io.Writer, p paint, r *view.Rota) {
 	for _, pin := range r.Pins {
 		met := ""
 		if !pin.Met {
-			met = p.warn(" (that has not these labels)")
+			met = p.warn(" (without these labels)")
 		}
-		_, _ = fmt.Fprintf(w, "%s is pinned to %s, and slot %d is with %s%s; since %s%s%s\n", pin.Object, pin.Labels,
-			pin.Slot, cmp.Or(pin.Owner, "nobody"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
+		_, _ = fmt.Fprintf(w, "%s is pinned to %s, and slot %d is on %s%s; since %s%s%s\n", pin.Object, pin.Labels,
+			pin.Slot, cmp.Or(pin.Owner, "no member"), met, pin.Since.Format(time.RFC3339), prefixed(" by ", pin.By),
 			prefixed(": ", pin.Reason))
 	}
 }
 
-// balanceText says how slots are shared, unless it is by number.
+// balanceText describes how slots are shared, unless by number.
 func balanceText(r *view.Rota) string {
 	switch r.Balance {
 	case view.BalanceLoad:
 		return ", shared by load"
 	case view.BalanceMixed:
-		return ", shared by number since not all members share by load"
+		return ", shared by number because not all members share by load"
 	}
 	return ""
 }
 
-// workers names a number of them.
 func workers(n float64) string { return fmt.Sprintf("%.2f workers", n) }
 
-// slotsOf names slots, as "slot 7".
+// slotsOf returns "slot 7" or "slots 7-9".
 func slotsOf(text string) string {
 	if _, err := strconv.Atoi(text); err == nil {
 		return "slot " + text
@@ -388,9 +386,9 @@ func section(w io.Writer, title string, n int) {
 	}
 }
 
-func asItIs(text string) string { return text }
+func plain(text string) string { return text }
 
-// columns prints a line for each of some things below a title. Tabs separate columns.
+// columns prints a line for each item below a title. Tabs separate columns.
 func columns[T any](w io.Writer, title string, all []T, line func(T) string) {
 	section(w, title, len(all))
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -454,7 +452,7 @@ func moveText(m view.Move) string {
 	if m.Duty != "" {
 		what = "duty " + m.Duty
 	}
-	// Once slots activate, nobody knows whose they were.
+	// Once slots activate, their former owners are unknown.
 	return fmt.Sprintf("%s  %s-> %s (%s%s)", what, suffixed(m.From, " "), m.To, phaseText(m.Phase),
 		prefixed(", for ", orEmpty(m.Seconds, seconds)))
 }
@@ -466,7 +464,7 @@ func orEmpty[T any](v *T, text func(T) string) string {
 	return text(*v)
 }
 
-// printDuties prints who has which duty.
+// printDuties prints the owner of each duty.
 func printDuties(w io.Writer, r *view.Rota) {
 	if len(r.Duties) == 0 {
 		return
@@ -483,7 +481,7 @@ func printDuties(w io.Writer, r *view.Rota) {
 	_ = out.Flush()
 }
 
-// printHandovers prints how slots and duties came to their owners, and how long each phase took.
+// printHandovers prints how slots and duties came to their owners, and the duration of each phase.
 func printHandovers(w io.Writer, title string, handovers []view.Handover, now time.Time) {
 	if len(handovers) == 0 {
 		return
@@ -504,11 +502,11 @@ func printHandovers(w io.Writer, title string, handovers []view.Handover, now ti
 	_ = out.Flush()
 }
 
-// printHistory prints past events and how far back they are known.
+// printHistory prints past events, and how far back they go.
 func printHistory(w io.Writer, p paint, r *view.Rota) {
 	title, shown := "history, newest first", r.History
 	if left := len(shown) - maxHistory; left > 0 {
-		title += fmt.Sprintf(" (%d older events left out: -o json has them)", left)
+		title += fmt.Sprintf(" (%d older events left out: see -o json)", left)
 		shown = shown[:maxHistory]
 	}
 	columns(w, title, shown, func(e view.Event) string {
@@ -522,12 +520,13 @@ func printHistory(w io.Writer, p paint, r *view.Rota) {
 		return fmt.Sprintf("%s\t%s ago\t%s\t%s\t%s", e.At.Local().Format(time.DateTime), age(e.At, r.At), what,
 			cmp.Or(e.Member, "-"), e.Text)
 	})
-	columns(w, "how far back the history goes", r.HistoryReach, asItIs)
+	columns(w, "how far back the history goes", r.HistoryReach, plain)
 }
 
-// printWarnings prints the warnings that may still be so, and those that are over, the newest first.
+// printWarnings prints current and past warnings, the newest first.
 func printWarnings(w io.Writer, r *view.Rota) {
-	now := slices.DeleteFunc(r.Now(), func(e view.Warning) bool { return e.Reason == view.SlotHeldBack }) // a problem
+	now := slices.DeleteFunc(r.Now(),
+		func(e view.Warning) bool { return e.Reason == view.SlotHeldBack }) // listed as a problem
 	for _, part := range []struct {
 		title    string
 		warnings []view.Warning

@@ -41,7 +41,7 @@ func shown() *view.Rota {
 			{First: 85, Last: 127, From: "web-1-b", To: "web-0-a", Phase: "drain", Seconds: ptr.To(1.5)},
 			{First: 256, Last: 256, Duty: "backup", From: "web-1-b", To: "web-0-a", Phase: "warm"},
 		},
-		Problems: []view.Problem{{Severity: view.Error, What: view.SlotUnowned, Slots: "128-255", Message: "nobody owns them"},
+		Problems: []view.Problem{{Severity: view.Error, What: view.SlotUnowned, Slots: "128-255", Message: "no member owns them"},
 			{Severity: view.Warn, What: view.KeyFails, Slots: "7", Member: "web-0-a", Message: "it fails"}},
 		Handovers: []view.Handover{{
 			Slots: "0-84", Count: 85, From: "web-9-z", To: "web-0-a", Cause: "handed", Epoch: 41, Ended: now.Add(-time.Minute),

@@ -28,38 +28,38 @@ import (
 // completeTimeout bounds the requests behind one press of the Tab key.
 const completeTimeout = 3 * time.Second
 
-// rotaFlags say in which cluster and namespace a rota is. They are kubectl's.
+// rotaFlags are kubectl's flags for the cluster and the namespace.
 type rotaFlags struct {
 	config *genericclioptions.ConfigFlags
 }
 
-// bind adds the flags to a command whose argument is the name of a rota.
+// bind adds the flags to a command whose argument is a rota's name.
 func (f *rotaFlags) bind(cmd *cobra.Command) {
 	f.config = genericclioptions.NewConfigFlags(true)
 	f.config.CacheDir = nil // nothing is cached on disk
 	cluster := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.config.AddFlags(cluster)
-	cluster.VisitAll(func(flag *pflag.Flag) { // they would drown the command's own
+	cluster.VisitAll(func(flag *pflag.Flag) { // hidden, because there are many
 		flag.Hidden = !slices.Contains([]string{"namespace", "kubeconfig", "context", "as"}, flag.Name)
 	})
 	cmd.Flags().AddFlagSet(cluster)
-	cmd.Flags().Lookup("namespace").Usage = "namespace of the rota (default that of the kubeconfig's context)"
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the rota (default from the kubeconfig's context)"
 	cmd.Flags().Lookup("kubeconfig").Usage = "path of the kubeconfig (default as kubectl; " +
 		"kubectl's other flags for the cluster work as well)"
 	_ = cmd.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	cmd.ValidArgsFunction = f.completeRotas
 }
 
-// given returns the namespace that was given as a flag, or "".
+// given returns the namespace from the flag, or "".
 func (f *rotaFlags) given() string { return *f.config.Namespace }
 
-// load returns how to reach the cluster, and the namespace. The error has the code exitUnreachable.
+// load returns the cluster's configuration and the namespace. Its error has the code exitUnreachable.
 func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
 	loader := f.config.ToRawKubeConfigLoader()
 	if namespace, _, err = loader.Namespace(); err != nil {
 		return nil, "", withCode(exitUnreachable, fmt.Errorf("kubeconfig: %w", err))
 	}
-	// As a last resort kubectl asks localhost:8080, which is never right.
+	// By default kubectl falls back to localhost:8080, which is never right.
 	if raw, err := loader.RawConfig(); err == nil && clientcmdapi.IsConfigEmpty(&raw) && *f.config.APIServer == "" {
 		if _, err := rest.InClusterConfig(); err != nil {
 			missing, cure := "", "set KUBECONFIG"
@@ -77,7 +77,7 @@ func (f *rotaFlags) load() (cfg *rest.Config, namespace string, err error) {
 	return cfg, namespace, nil
 }
 
-// loadRota is load, and finds out which rota is meant.
+// loadRota is load, and also returns the rota's name.
 func (f *rotaFlags) loadRota(ctx context.Context, args []string) (*rest.Config, types.NamespacedName, error) {
 	cfg, namespace, err := f.load()
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *rotaFlags) loadRota(ctx context.Context, args []string) (*rest.Config, 
 	return cfg, types.NamespacedName{Namespace: namespace, Name: name}, err
 }
 
-// oneName accepts at most one argument, the name of a rota. theRota finds out which is meant if it is left out.
+// oneName accepts at most one argument, a rota's name. theRota finds the rota if it is missing.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return fmt.Errorf("give the name of one rota; got %d names", len(args))
@@ -95,14 +95,14 @@ func oneName(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// theRota returns the name in args, or that of the only rota in the namespace.
+// theRota returns the name in args, or the only rota in the namespace.
 func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], validRota(args[0])
 	}
 	found, err := listRotas(ctx, cfg, namespace)
 	if err != nil {
-		return "", fmt.Errorf("find the rota in namespace %s: %w; or give its name", namespace, err)
+		return "", fmt.Errorf("find the rota in namespace %s: %w; or give the rota's name", namespace, err)
 	}
 	switch len(found) {
 	case 0:
@@ -115,10 +115,10 @@ func theRota(ctx context.Context, cfg *rest.Config, namespace string, args []str
 	for _, r := range found {
 		list = append(list, r.Name)
 	}
-	return "", usagef("there are %d rotas in namespace %s, name one: %s", len(list), namespace, strings.Join(list, ", "))
+	return "", usagef("there are %d rotas in namespace %s, choose one: %s", len(list), namespace, strings.Join(list, ", "))
 }
 
-// whyNone says why a namespace has no rota, and which rotas there are elsewhere.
+// whyNone explains why a namespace has no rota, and lists rotas elsewhere.
 func whyNone(ctx context.Context, cfg *rest.Config, namespace string) string {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -127,11 +127,11 @@ func whyNone(ctx context.Context, cfg *rest.Config, namespace string) string {
 	return view.WhyNone(ctx, client, namespace)
 }
 
-// maxElsewhere is how many rotas a message names.
+// maxElsewhere limits how many rotas a message lists.
 const maxElsewhere = 10
 
-// elsewhere names the rotas that there are, for one that there is not: those of its namespace, or of all if it has
-// none. It is empty if nobody may list them.
+// elsewhere lists existing rotas for a message about one that does not exist: the rotas in its namespace, or in all
+// namespaces if it has none. It is empty if the user may not list them.
 func elsewhere(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) string {
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func namesElsewhere(found []types.NamespacedName, rota types.NamespacedName) str
 	return text + " There are rotas " + strings.Join(list, ", ") + more
 }
 
-// validRota returns the error of a name that no rota can have. It is a bad argument, not a rota that does not exist.
+// validRota returns a usage error if no rota can have this name.
 func validRota(name string) error {
 	if bad := validation.IsDNS1123Label(name); len(bad) > 0 {
 		return usagef("name of the rota %q: %s", name, strings.Join(bad, "; "))
@@ -170,7 +170,7 @@ func validRota(name string) error {
 	return nil
 }
 
-// listRotas returns the rotas in a namespace, or in all, in the order of their names.
+// listRotas returns the rotas in a namespace, or in all namespaces if it is empty, sorted by name.
 func listRotas(ctx context.Context, cfg *rest.Config, namespace string) ([]types.NamespacedName, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -186,7 +186,7 @@ func listRotas(ctx context.Context, cfg *rest.Config, namespace string) ([]types
 			out = append(out, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 		}
 	}
-	if len(out) == 0 { // members have Leases yet if their table was deleted
+	if len(out) == 0 { // if the table was deleted, members still have Leases
 		leases, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: names.LabelRota})
 		for i := 0; err == nil && i < len(leases.Items); i++ {
 			l := &leases.Items[i]
@@ -231,7 +231,7 @@ func (f *rotaFlags) completeNamespaces(cmd *cobra.Command, _ []string, _ string)
 	})
 }
 
-// complete asks the cluster for words. An error is shown by nobody: it completes nothing.
+// complete completes words from the cluster. An error completes nothing.
 func (f *rotaFlags) complete(cmd *cobra.Command, ask func(context.Context, *rest.Config, string) ([]string, error),
 ) ([]string, cobra.ShellCompDirective) {
 	cfg, namespace, err := f.load()
@@ -247,7 +247,7 @@ func (f *rotaFlags) complete(cmd *cobra.Command, ask func(context.Context, *rest
 	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
-// loadKubeconfig is load for commands with a flag --kubeconfig only.
+// loadKubeconfig is load for commands that only have --kubeconfig.
 func loadKubeconfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -258,7 +258,7 @@ func loadKubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// readRota reads a rota once. Its errors have their exit codes.
+// readRota reads a rota once. Its errors have exit codes.
 func readRota(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (r *view.Rota, err error) {
 	err = within(ctx, func(ctx context.Context) error {
 		r, err = view.Read(ctx, cfg, rota.Namespace, rota.Name)

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/uninstall"
 )
 
-// uninstallTimeout bounds all of it. Labels go at 200 a second.
+// uninstallTimeout bounds the whole command. It removes 200 labels per second.
 const uninstallTimeout = 2 * time.Hour
 
 type uninstallOptions struct {
@@ -28,15 +28,15 @@ func newUninstall() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
 		Use:   "uninstall NAME",
-		Short: "Remove what a rota keeps in the cluster",
-		Long: `Removes a rota's fence, the labels of objects that no other rota uses, the members' reports and Leases, the
-table, and the events, and checks that nothing is left. Roles and Deployments stay.
+		Short: "Remove a rota's objects from the cluster",
+		Long: `Removes a rota's fence, the slot labels that no other rota uses, the members' reports and Leases, the table,
+and the events, and checks that nothing is left. Roles and Deployments stay.
 
-It refuses while members live or their Pods exist: scale their Deployment to 0 first.`,
+It refuses while members or their Pods are running: scale their Deployment to 0 first.`,
 		Example: `  rota uninstall website -n operators --dry-run
   rota uninstall website -n operators --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 { // what removes things does not guess
+			if len(args) != 1 { // never guess what to remove
 				return fmt.Errorf("give the name of one rota; got %d names", len(args))
 			}
 			return nil
@@ -45,9 +45,9 @@ It refuses while members live or their Pods exist: scale their Deployment to 0 f
 	}
 	o.target.bind(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and change nothing")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&o.keepLabels, "keep-labels", false,
-		"leave the labels of objects; finding them lists all objects of each kind")
+		"keep the slot labels; finding them lists all objects of each kind")
 	cmd.Flags().BoolVar(&o.keeper, "keeper", false, "also remove the policy rota-fence-keeper, if no fence is left")
 	return cmd
 }
@@ -74,7 +74,8 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 		return named(err)
 	}
 	if alive.Unread != nil {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: only Leases tell who lives, since Pods cannot be read: %s\n",
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "rota: only Leases show which members are alive, because Pods cannot be "+
+			"read: %s\n",
 			oneLine(alive.Unread))
 	}
 	found, err := finder.Find(ctx)
@@ -88,7 +89,7 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 		if len(found.Unread) > 0 {
 			return named(errUnread)
 		}
-		return missingf("rota %s: there is nothing of it in the cluster", rota)
+		return missingf("rota %s: it has no objects in the cluster", rota)
 	}
 	verb := "to remove"
 	if o.dryRun {
@@ -108,7 +109,7 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	// It looks again for who lives: to find labels, and to answer, may have taken long.
+	// Remove checks again for live members: finding labels and waiting for an answer may have taken long.
 	removing := finder.Remove(ctx, found, func(text string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	left, err := finder.Find(ctx)
 	if err = errors.Join(removing, err); err != nil {
@@ -116,8 +117,8 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	if !left.Nothing() {
 		_, _ = fmt.Fprintln(w)
-		printRemains(w, left, "still there")
-		return named(errors.New("some of it is there again or still: a member may have started meanwhile; look for its " +
+		printRemains(w, left, "left")
+		return named(errors.New("some objects are left or back: a member may have started meanwhile; look for its " +
 			"Deployment, and try again"))
 	}
 	if len(left.Unread) > 0 {
@@ -126,22 +127,22 @@ func (o *uninstallOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	labels := fmt.Sprintf("and labels of %d kinds", found.Kinds)
 	if o.keepLabels {
-		labels = "but for labels, which were not looked at"
+		labels = "except labels, which were not checked"
 	}
-	_, err = fmt.Fprintf(w, "\nNothing of rota %s is left: looked again for its fence, Leases, reports, table and "+
+	_, err = fmt.Fprintf(w, "\nNothing of rota %s is left: checked again for its fence, Leases, reports, table and "+
 		"events, %s.\n", rota, labels)
 	return err
 }
 
-// ask has a person type the rota's name.
+// ask makes a person type the rota's name.
 func ask(cmd *cobra.Command, name string) error {
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Type the name of the rota to remove all this: ")
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "Type the name of the rota to confirm: ")
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	switch answer = strings.TrimSpace(answer); {
 	case answer == name:
 		return nil
 	case answer == "" && err != nil:
-		return usagef("uninstall: nobody answers on standard input; give --yes")
+		return usagef("uninstall: no answer on standard input; pass --yes")
 	}
 	return usagef("uninstall: %q is not the name of the rota, so nothing was removed", answer)
 }
@@ -159,9 +160,9 @@ func printRemains(w io.Writer, r *uninstall.Remains, verb string) {
 	}
 }
 
-// errUnread is the error if kinds were not searched for labels.
-var errUnread = errors.New("nothing else of it is left, but not all kinds could be searched for labels: run it again " +
-	"when their API server answers, or remove its APIService")
+// errUnread is returned if some kinds could not be searched for labels.
+var errUnread = errors.New("nothing else is left, but not all kinds could be searched for labels: try again when " +
+	"their API server answers, or remove its APIService")
 
 func printUnread(w io.Writer, unread []string) {
 	for _, u := range unread {

@@ -73,7 +73,7 @@ func TestUninstall(t *testing.T) {
 		_, err := maps.Create(t.Context(), cm, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	w.expect(t, "uninstall web", exitMissing, "there is nothing of it")
+	w.expect(t, "uninstall web", exitMissing, "it has no objects")
 	before := everything(t, plane)
 
 	label := sharding.HashLabel(slot.KeyName, schema.GroupKind{Kind: "ConfigMap"})
@@ -95,7 +95,7 @@ func TestUninstall(t *testing.T) {
 	}
 	require.NoError(t, fence.Apply(t.Context(), plane.Config(), o))
 	w.expect(t, "pause", exitGood, "paused") // leaves an event
-	w.expect(t, "uninstall web --yes", exitFindings, "nothing is removed: these members live: "+id)
+	w.expect(t, "uninstall web --yes", exitFindings, "nothing is removed: these members are alive: "+id)
 	end()
 	dead := w.table(t) // as if its Lease had outlived a member that was killed
 	dead.UID, w.uid = "", dead.UID
@@ -136,13 +136,13 @@ func TestUninstall(t *testing.T) {
 	require.NoError(t, w.client.CoordinationV1().Leases(w.namespace).Delete(t.Context(), lease.Name,
 		metav1.DeleteOptions{}))
 	fixed()
-	w.expect(t, "uninstall web", exitUsage, "give --yes")
+	w.expect(t, "uninstall web", exitUsage, "pass --yes")
 	w.expect(t, "uninstall web --dry-run", exitGood, "would be removed", "label "+label+" of 40 configmaps", "stays: policy rota-fence-keeper")
 	if labelled() != 41 || w.table(t) == nil {
 		t.Fatal("a dry run, or one that nobody answered, removed something")
 	}
 	w.expect(t, "uninstall web --yes --keeper", exitGood, "Nothing of rota operators/web is left")
-	w.expect(t, "uninstall web --keeper", exitMissing, "there is nothing of it")
+	w.expect(t, "uninstall web --keeper", exitMissing, "it has no objects")
 	fixed = broken(t, plane)
 	w.expect(t, "uninstall web --keeper", exitFindings, "not searched: labels of the kinds of broken.example.com/v1: ", "run it again")
 	fixed()
@@ -192,7 +192,7 @@ func TestUninstallRefuses(t *testing.T) {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
 	require.NoError(t, err)
-	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "this ConfigMap is no rota's table")
+	w.expect(t, "uninstall web --yes --keep-labels", exitFindings, "this ConfigMap is not a rota's table")
 	w.expect(t, "uninstall", exitUsage, "got 0 names")
 	code, _, errOut := w.rota(t, "uninstall web --yes", w.user(t, "get", "list"))
 	if code != exitForbidden || !strings.Contains(errOut, "validatingadmissionpolicybindings") {

@@ -32,14 +32,14 @@ import (
 )
 
 const (
-	// verifyPage is how many objects are in memory at a time.
+	// verifyPage is how many objects are read at a time.
 	verifyPage = 1000
 	// compareTimeout bounds one comparison.
 	compareTimeout = 5 * time.Minute
 )
 
-// errUncovered is the error of `rota verify` if something is wrong.
-var errUncovered = errors.New("not every object is held by exactly one member")
+// errUncovered is returned by `rota verify` if something is wrong.
+var errUncovered = errors.New("some objects are not held by exactly one member")
 
 type verifyOptions struct {
 	out        output
@@ -54,10 +54,10 @@ func newVerify() *cobra.Command {
 	var target rotaFlags
 	cmd := &cobra.Command{
 		Use:   "verify [NAME]",
-		Short: "Check that every object is held by exactly one live member",
-		Long: `Compares the members' reports with lists of the objects' metadata, as far as their informers select them. It
-looks until every member has reported anew, about half of a lease, and watches a slot that nobody works on for a lease
-and FenceDelay. The exit status is 1 if something is wrong.`,
+		Short: "Check that exactly one live member holds every object",
+		Long: `Compares the members' reports with lists of the metadata of the objects that their informers select. It waits
+for a new report from every member, which takes about half of a lease, and watches a slot without an active member for a
+lease and FenceDelay. The exit status is 1 if something is wrong.`,
 		Example: `  rota verify website -n operators --watch`,
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,8 +72,8 @@ and FenceDelay. The exit status is 1 if something is wrong.`,
 				return usagef("verify: give --watch or -o, not both")
 			}
 			if names.IsShadow(rota.Name) {
-				return usagef("verify: rota %s is a shadow: its members hold nothing that could be compared; rota status says "+
-					"what they would have", rota.Name)
+				return usagef("verify: rota %s is a shadow: its members hold nothing to compare; rota status shows "+
+					"what they would own", rota.Name)
 			}
 			v, err := newVerifier(cfg, rota.Namespace, rota.Name, o)
 			if err != nil {
@@ -86,11 +86,11 @@ and FenceDelay. The exit status is 1 if something is wrong.`,
 	target.bind(cmd)
 	o.out.bind(cmd, "table", "json", "yaml")
 	cmd.Flags().StringSliceVar(&o.namespaces, "in-namespaces", nil,
-		"namespaces of informers, for members that do not report them (default all)")
+		"namespaces that informers watch, for members that do not report them (default all)")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
-		"label selector of informers, for members that do not report it")
-	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "time between two comparisons")
-	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on until interrupted, and print what changes")
+		"label selector that informers use, for members that do not report it")
+	cmd.Flags().DurationVar(&o.every, "every", 10*time.Second, "interval of comparisons")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "repeat until interrupted, and print what changes")
 	return cmd
 }
 
@@ -130,19 +130,19 @@ func newVerifier(cfg *rest.Config, namespace, name string, o verifyOptions) (*ve
 	return &verifier{o, cfg, rota, disco, kube, reports, mapper, client}, nil
 }
 
-// verified is what one comparison found. Its JSON is what `rota verify -o json` prints: fields are added, but neither
-// renamed nor removed.
+// verified is the result of one comparison, and the output of `rota verify -o json`. Fields are added, but never
+// renamed or removed.
 type verified struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Good: every object is held by exactly one member. Findings say what is not so, Rollout what does not count because a
-	// rollout may have brought it.
+	// Good is true if exactly one member holds every object. Findings lists the exceptions, except those in Rollout, which
+	// a rollout may have caused.
 	Good     bool     `json:"good"`
 	Findings []string `json:"findings"`
 	Rollout  []string `json:"rollout,omitempty"`
-	// Selected says of which kinds only a part was compared: what members' informers ask for.
+	// Selected lists the kinds of which only a part was compared, because the members' informers select only a part.
 	Selected []string `json:"selected,omitempty"`
-	// Objects and Kinds are how many were compared.
+	// Objects and Kinds count what was compared.
 	Objects int        `json:"objects"`
 	Kinds   int        `json:"kinds"`
 	Slots   slot.Count `json:"slots"`
@@ -150,7 +150,7 @@ type verified struct {
 	Epoch   uint64     `json:"epoch"`
 }
 
-// String is one line about what was compared.
+// String summarizes the comparison.
 func (v *verified) String() string {
 	text := fmt.Sprintf("%d objects of %d kinds in %d slots; %d members, epoch %d", v.Objects, v.Kinds, v.Slots, v.Members,
 		v.Epoch)
@@ -158,12 +158,12 @@ func (v *verified) String() string {
 	case v.Good && v.Kinds == 0:
 		return text + ": the members report no sharded kind, so there is nothing to compare"
 	case v.Good:
-		return text + ": all is well, each object is held by exactly one member"
+		return text + ": all is well: exactly one member holds each object"
 	}
 	return text
 }
 
-// judge takes in the findings.
+// judge sets the result from the findings.
 func (v *verified) judge(findings []coverage.Finding, rollout []coverage.Difference) {
 	v.Good, v.Findings, v.Rollout = len(findings) == 0, []string{}, nil
 	for _, f := range findings {
@@ -205,7 +205,7 @@ func (v *verifier) run(ctx context.Context, w io.Writer, p paint) error {
 	}
 }
 
-// print prints a result. The error says that something is wrong.
+// print prints a result. It returns an error if something is wrong.
 func (v *verifier) print(w io.Writer, p paint, result *verified, text string) error {
 	done, err := v.o.out.data(w, result)
 	if !done {
@@ -220,15 +220,14 @@ func (v *verifier) print(w io.Writer, p paint, result *verified, text string) er
 	return err
 }
 
-// describe lists the findings, differences that do not count because a rollout may have brought them, and what was left
-// out.
+// describe lists the findings, the differences that a rollout may have caused, and what was left out.
 func describe(findings []coverage.Finding, rollout []coverage.Difference, selected []string) string {
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintln(&b, f)
 	}
 	for _, d := range rollout {
-		fmt.Fprintf(&b, "not counted, since a rollout may have brought it: %s\n", d)
+		fmt.Fprintf(&b, "ignored, because a rollout may have caused it: %s\n", d)
 	}
 	for _, text := range selected {
 		fmt.Fprintln(&b, text)
@@ -236,7 +235,7 @@ func describe(findings []coverage.Finding, rollout []coverage.Difference, select
 	return b.String()
 }
 
-// read reads what a look compares.
+// read reads the inputs of one comparison.
 func (v *verifier) read(ctx context.Context,
 ) (t *table.Table, reports []*coverage.Report, census coverage.Digests, result *verified, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
@@ -259,7 +258,7 @@ func (v *verifier) read(ctx context.Context,
 		Objects: objectsOf(census), Kinds: len(census), Slots: t.Slots, Members: len(t.Members), Epoch: t.Epoch}, nil
 }
 
-// census counts the objects of the kinds that members report, and says what it left out.
+// census counts the objects of the members' kinds, and lists what it left out.
 func (v *verifier) census(ctx context.Context, t *table.Table, reports []*coverage.Report,
 ) (census coverage.Digests, leftOut []string, err error) {
 	roles := sharding.New(sharding.Options{Slots: t.Slots, Key: t.Key})
@@ -278,12 +277,12 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 		}
 	}
 	if gone, err := view.NotServed(ctx, v.disco, slices.Collect(maps.Keys(kinds))); err != nil {
-		return nil, nil, fmt.Errorf("find out which kinds are served: %w", err)
+		return nil, nil, fmt.Errorf("find the served kinds: %w", err)
 	} else if len(gone) > 0 {
 		return nil, nil, notServed(gone)
 	}
 	census = coverage.Digests{}
-	var told selectedParts
+	var partial selectedParts
 	byName := func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }
 	for _, kind := range slices.SortedFunc(maps.Keys(kinds), byName) {
 		mapping, err := v.mapper.RESTMapping(kind)
@@ -294,9 +293,9 @@ func (v *verifier) census(ctx context.Context, t *table.Table, reports []*covera
 		if census[kind], err = v.countParts(ctx, roles, mapping, parts); err != nil {
 			return nil, nil, fmt.Errorf("list the metadata of %s: %w", mapping.Resource.GroupResource(), err)
 		}
-		told.add(kind, parts)
+		partial.add(kind, parts)
 	}
-	return census, told.texts(), nil
+	return census, partial.texts(), nil
 }
 
 func objectsOf(census coverage.Digests) int {
@@ -309,8 +308,8 @@ func objectsOf(census coverage.Digests) int {
 	return n
 }
 
-// notServed is the error of kinds that members shard and the API server does not serve: nobody works on their objects,
-// and there is nothing to compare with.
+// notServed is the error if members shard kinds that the API server does not serve: no member can work on their
+// objects, and there is nothing to compare.
 func notServed(kinds []schema.GroupKind) error {
 	var words []string
 	for _, kind := range kinds {
@@ -318,11 +317,11 @@ func notServed(kinds []schema.GroupKind) error {
 	}
 	slices.Sort(words)
 	return withCode(exitFindings, fmt.Errorf("the API server does not serve %s, which the members shard: its "+
-		"CustomResourceDefinition was deleted, and its objects with it, or no longer has that version. Nobody works on "+
+		"CustomResourceDefinition was deleted with all objects, or no longer serves that version. No member works on "+
 		"objects of that kind until it is back", strings.Join(words, ", ")))
 }
 
-// flagged is what informers ask for by the flags.
+// flagged returns the selections given by the flags.
 func (v *verifier) flagged(m *meta.RESTMapping) []sharding.Selection {
 	by := sharding.Selectors{Label: v.o.selector}
 	if m.Scope.Name() == meta.RESTScopeNameRoot {
@@ -335,8 +334,8 @@ func (v *verifier) flagged(m *meta.RESTMapping) []sharding.Selection {
 	return out
 }
 
-// countParts returns, for each slot, the digest of what the members ask for that have the slot open. Slots that none of
-// them has open are counted by the first part.
+// countParts returns a digest of each slot, counted with the selection of the members that have the slot open. Slots
+// that no member has open are counted with the first part.
 func (v *verifier) countParts(ctx context.Context, roles *sharding.Roles, m *meta.RESTMapping, parts []*part,
 ) (map[slot.Slot]sharding.Digest, error) {
 	out := map[slot.Slot]sharding.Digest{}
@@ -359,7 +358,7 @@ func (v *verifier) countParts(ctx context.Context, roles *sharding.Roles, m *met
 	return out, nil
 }
 
-// count counts each object once that one of the selections selects.
+// count counts each object that at least one selection selects.
 func (v *verifier) count(ctx context.Context, roles *sharding.Roles, m *meta.RESTMapping,
 	selections []sharding.Selection,
 ) (map[slot.Slot]sharding.Digest, error) {
@@ -372,7 +371,7 @@ func (v *verifier) count(ctx context.Context, roles *sharding.Roles, m *meta.RES
 		o := metav1.ListOptions{Limit: verifyPage, LabelSelector: s.Label, FieldSelector: s.Field}
 		for {
 			page, err := v.client.Resource(m.Resource).Namespace(s.Namespace).List(ctx, o)
-			if apierrors.IsNotFound(err) { // the version has ended
+			if apierrors.IsNotFound(err) { // the version is no longer served
 				return nil, notServed([]schema.GroupKind{m.GroupVersionKind.GroupKind()})
 			}
 			if err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// part is what some members' informers ask for of a kind.
+// part is a selection of a kind's objects by the informers of some members.
 type part struct {
 	selections []sharding.Selection
-	// members are those, open the slots that they have open.
+	// members are the members with this selection. open is the union of their open slots.
 	members []string
 	open    slot.Set
-	// reported: they say so themselves. Otherwise it is taken from the flags.
+	// reported is true if the members reported the selection, false if it comes from the flags.
 	reported bool
 }
 
-// ofMembers leaves out what those report that are not members any more.
+// ofMembers drops reports of former members.
 func ofMembers(t *table.Table, reports []*coverage.Report) []*coverage.Report {
 	return slices.DeleteFunc(slices.Clone(reports), func(r *coverage.Report) bool {
 		_, member := t.Member(r.Member)
@@ -32,7 +32,7 @@ func ofMembers(t *table.Table, reports []*coverage.Report) []*coverage.Report {
 	})
 }
 
-// partsOf returns what the members ask for of a kind. Members that do not report it are taken to ask for the usual.
+// partsOf returns the members' selections of a kind. usual applies to members that do not report one.
 func partsOf(kind schema.GroupKind, reports []*coverage.Report, usual []sharding.Selection) []*part {
 	parts := map[string]*part{}
 	for _, r := range reports {
@@ -71,7 +71,7 @@ func overlap(selections []sharding.Selection) bool {
 	return len(selections) > 1 && (namespaces[""] || len(namespaces) < len(selections))
 }
 
-// String says what the part is; empty: it is all objects.
+// String describes the part. It is empty for all objects.
 func (p *part) String() string {
 	namespaces := map[sharding.Selectors][]string{}
 	var order []sharding.Selectors
@@ -101,10 +101,10 @@ func (p *part) String() string {
 	return strings.Join(out, "; ")
 }
 
-// selectedParts are the kinds of which only a part was compared, by the text that says which.
+// selectedParts maps a description of a partial selection to the kinds that were compared with it.
 type selectedParts map[string][]string
 
-// add takes in the parts of a kind that members report. If members differ, the text names them.
+// add adds the reported parts of a kind. If members differ, the description names them.
 func (s *selectedParts) add(kind schema.GroupKind, parts []*part) {
 	for _, p := range parts {
 		text := p.String()
@@ -124,7 +124,7 @@ func (s *selectedParts) add(kind schema.GroupKind, parts []*part) {
 func (s *selectedParts) texts() []string {
 	var out []string
 	for _, text := range slices.Sorted(maps.Keys(*s)) {
-		out = append(out, fmt.Sprintf("compared only what the members' informers select of %s: %s",
+		out = append(out, fmt.Sprintf("compared only the objects of %s that the members' informers select: %s",
 			strings.Join((*s)[text], ", "), text))
 	}
 	return out

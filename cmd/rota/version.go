@@ -16,8 +16,8 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long: `Prints the version, the commit and the version of Go. -o json and -o yaml add the table formats that it reads
-and the versions of its libraries. Fields are added, but never renamed. What is not known is left out.`,
+		Long: `Prints the version, the commit and the version of Go. -o json and -o yaml add the supported table formats and
+the versions of libraries. Fields are added, but never renamed. Unknown values are left out.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versionOf(debug.ReadBuildInfo())
@@ -32,12 +32,12 @@ and the versions of its libraries. Fields are added, but never renamed. What is 
 	return cmd
 }
 
-// buildVersion is what this program was built from.
+// buildVersion describes this program's build.
 type buildVersion struct {
-	// Version is the module's: "(devel)" if it was built in a checkout without noting what Git knows.
+	// Version is the module's version, or "(devel)" if it was built from a checkout without VCS information.
 	Version string `json:"version"`
-	// Commit is that of the checkout; empty: it is not known, as of what the module proxy delivered. Date is the
-	// commit's, by RFC 3339. Modified: the checkout had changes.
+	// Commit and Date describe the checkout's commit; Date is in RFC 3339. They are empty if unknown, for example if the
+	// source came from the module proxy. Modified is true if the checkout had changes.
 	Commit   string `json:"commit,omitempty"`
 	Date     string `json:"date,omitempty"`
 	Modified bool   `json:"modified,omitempty"`
@@ -45,18 +45,18 @@ type buildVersion struct {
 	// Platform is GOOS/GOARCH.
 	Platform     string       `json:"platform"`
 	TableFormats tableFormats `json:"tableFormats"`
-	// Libraries are the versions of those that talk to API servers, by module.
+	// Libraries maps the modules that talk to API servers to their versions.
 	Libraries map[string]string `json:"libraries"`
 }
 
-// tableFormats are those that this program reads.
+// tableFormats are the table formats that this program reads.
 type tableFormats struct {
 	Oldest int `json:"oldest"`
 	Newest int `json:"newest"`
 }
 
-// reported are the modules whose versions people ask for: what they can talk to depends on these.
-var reported = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
+// libraries are the modules whose versions determine which API servers the program can talk to.
+var libraries = []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"}
 
 func (v buildVersion) String() string {
 	words := []string{v.Version}
@@ -69,7 +69,7 @@ func (v buildVersion) String() string {
 	return strings.Join(append(words, v.Go), " ")
 }
 
-// versionOf reads the version out of what Go notes in a program.
+// versionOf extracts the version from the program's build information.
 func versionOf(info *debug.BuildInfo, ok bool) buildVersion {
 	v := buildVersion{
 		Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -93,7 +93,7 @@ func versionOf(info *debug.BuildInfo, ok bool) buildVersion {
 	for _, m := range info.Deps {
 		modules[m.Path] = m
 	}
-	for _, path := range reported {
+	for _, path := range libraries {
 		m := modules[path]
 		if m != nil && m.Replace != nil {
 			m = m.Replace

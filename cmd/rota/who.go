@@ -18,11 +18,11 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 )
 
-// whoWarnings is how many warnings of the member `rota who` prints as text.
+// whoWarnings limits how many of the member's warnings `rota who` prints as text.
 const whoWarnings = 3
 
-// errNobody is the error of `rota who` if no member works on the object, or nobody can tell.
-var errNobody = errors.New("no member is known to work on it")
+// errNoMember is returned by `rota who` if no member works on the object, or if that cannot be determined.
+var errNoMember = errors.New("no member is known to work on it")
 
 type whoOptions struct {
 	target rotaFlags
@@ -35,11 +35,11 @@ func newWho() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "who KIND/NAME | KIND NAME",
 		Short: "Show which member works on an object, or why none does",
-		Long: `Shows which member works on an object, since when and why, how the object comes to it, whether it holds the
-object, and what is wrong; or why no member works on it. KIND is as for kubectl get.
+		Long: `Shows which member works on an object, since when and why, how the member receives it, whether it holds it, and
+what is wrong; or why no member works on it. KIND is as for kubectl get.
 
-The exit status is 0 if a member works on the object, 1 if none does or nobody can tell, 4 if there is no such object,
-and 5 if a permission is missing.`,
+The exit status is 0 if a member works on the object, 1 if none does or that cannot be determined, 4 if there is no such
+object, and 5 if a permission is missing.`,
 		Example: `  rota who website/hello-7 -n team-a
   rota who website hello-7 -n team-a
   rota who deploy/hello-7 --rota operators/website -o json`,
@@ -47,16 +47,16 @@ and 5 if a permission is missing.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.target.bind(cmd)
-	cmd.Flags().Lookup("namespace").Usage = "namespace of the object (default that of the kubeconfig's context)"
+	cmd.Flags().Lookup("namespace").Usage = "namespace of the object (default from the kubeconfig's context)"
 	o.out.bind(cmd, "table", "json", "yaml")
 	cmd.Flags().StringVar(&o.rota, "rota", "",
-		"the rota, as NAME or NAMESPACE/NAME (default the one that shards the kind)")
+		"the rota, as NAME or NAMESPACE/NAME (default the rota that shards the kind)")
 	cmd.ValidArgsFunction = o.target.completeObject
 	_ = cmd.RegisterFlagCompletionFunc("rota", o.target.completeAnyRota)
 	return cmd
 }
 
-// kindAndName returns what the arguments KIND/NAME or KIND NAME name.
+// kindAndName parses the arguments KIND/NAME or KIND NAME.
 func kindAndName(args []string) (kind, name string, err error) {
 	switch len(args) {
 	case 1:
@@ -105,14 +105,14 @@ func (o *whoOptions) run(cmd *cobra.Command, args []string) error {
 	case w.Exists != nil && !*w.Exists:
 		return missingf("%s %s%s does not exist", w.Kind, suffixed(w.Namespace, "/"), w.Name)
 	case w.Works == view.WorksUnknown:
-		return errors.Join(errNobody, forbidden(r))
+		return errors.Join(errNoMember, forbidden(r))
 	case w.Works != view.WorksYes:
-		return errNobody
+		return errNoMember
 	}
 	return nil
 }
 
-// forbidden returns why Leases or reports, by which an answer is given, could not be read, if a permission is missing.
+// forbidden returns the error if a permission to read Leases or reports is missing, because the answer depends on them.
 func forbidden(r *view.Rota) error {
 	for _, u := range r.Unknown {
 		if (u.What == "Leases" || u.What == "reports") && codeOf(u.Err) == exitForbidden {
@@ -122,7 +122,7 @@ func forbidden(r *view.Rota) error {
 	return nil
 }
 
-// whoError gives an error of a Finder its exit code.
+// whoError adds an exit code to an error of a Finder.
 func whoError(err error) error {
 	switch {
 	case errors.Is(err, view.ErrNoKind):
@@ -133,7 +133,7 @@ func whoError(err error) error {
 	return viewError(err)
 }
 
-// theRota returns the rota that is meant: the one that is named, or the only one that shards the kind, or the only one.
+// theRota returns the rota that the flag names, or the only one that shards the kind, or the only one.
 func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view.Finder, namespace, kind string,
 ) (*view.Rota, error) {
 	var found []types.NamespacedName
@@ -144,7 +144,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		found = []types.NamespacedName{{Namespace: in, Name: name}}
 	} else {
 		all, err := listRotas(ctx, cfg, "")
-		if apierrors.IsForbidden(err) { // a role for one namespace is enough
+		if apierrors.IsForbidden(err) { // the user may only have a role in one namespace
 			all, err = listRotas(ctx, cfg, namespace)
 		}
 		if err != nil {
@@ -170,9 +170,9 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		}
 		if len(r.Reports) == 0 {
 			if reason, unread := r.Unread("reports"); unread {
-				failed = fmt.Errorf("which kinds rota %s works on: %s", name, reason)
+				failed = fmt.Errorf("cannot determine the kinds of rota %s: %s", name, reason)
 			} else if len(r.Stale) > 0 {
-				failed = fmt.Errorf("which kinds rota %s works on is not known: its members have not reported for long", name)
+				failed = fmt.Errorf("cannot determine the kinds of rota %s: its members have not reported recently", name)
 			}
 		}
 		mapping, err := finder.Kind(kind, r.Kinds()...)
@@ -184,7 +184,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 		}
 	}
 	works := func(r *view.Rota) bool { return r.Shadow == nil }
-	if slices.ContainsFunc(sharding, works) { // shadows do not
+	if slices.ContainsFunc(sharding, works) { // ignore shadows
 		sharding = slices.DeleteFunc(sharding, func(r *view.Rota) bool { return !works(r) })
 	}
 	if len(sharding) == 1 && (works(sharding[0]) || failed == nil) {
@@ -198,7 +198,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 	case failed != nil && !slices.ContainsFunc(sharding, works):
 		return nil, fmt.Errorf("%w; give --rota with one of %s", failed, list)
 	case len(sharding) == 0:
-		return nil, fmt.Errorf("%w: none of the %d rotas shards %s; the rotas are %s", errNobody, len(found), kind, list)
+		return nil, fmt.Errorf("%w: none of the %d rotas shards %s; the rotas are %s", errNoMember, len(found), kind, list)
 	default:
 		names = nil
 		for _, r := range sharding {
@@ -208,7 +208,7 @@ func (o *whoOptions) theRota(ctx context.Context, cfg *rest.Config, finder *view
 	}
 }
 
-// printWho prints an answer for people.
+// printWho prints an answer as text.
 func printWho(to io.Writer, p paint, w *view.Who) error {
 	b := &strings.Builder{}
 	mark := p.good("√ ")
@@ -287,7 +287,8 @@ func suffixed(text, suffix string) string {
 
 func phaseText(phase string) string {
 	return map[string]string{
-		"warm": "lists its objects", "drain": "ready; the owner drains or waits for its turn", "activate": "activating",
+		"warm": "lists its objects", "drain": "ready; the owner is draining or waiting for its turn",
+		"activate": "activating",
 	}[phase]
 }
 
@@ -303,12 +304,12 @@ func deliveryText(w *view.Who) string {
 		text += fmt.Sprintf(", by the label %s, which should be %s and is %s", w.Label, w.LabelValue,
 			cmp.Or(w.LabelHas, "missing"))
 	case w.Delivery == "Filter":
-		text += ": every member is sent all objects of the kind, and keeps its own"
+		text += ": every member receives all objects of the kind, and keeps only its share"
 	default:
 		text += ": the API server selects by the UID's hash"
 	}
 	if w.Dispatched {
-		text += "; the member hands keys out to workers"
+		text += "; the member hands out keys to workers"
 	}
 	return text
 }

@@ -60,7 +60,7 @@ func incidents() []incident {
 	}, {
 		name:      "all replicas stand still",
 		happens:   func(n *night) { n.signal(syscall.SIGSTOP, n.fleet.Pods()...) },
-		questions: []question{{check, "× .*nobody takes its slots", 1}, {status, "MemberSilent.*nobody takes", 0}},
+		questions: []question{{check, "× .*no member takes its slots", 1}, {status, "MemberSilent.*no member takes", 0}},
 		repaired:  func(n *night) { n.signal(syscall.SIGCONT, n.fleet.Pods()...) },
 	}, {
 		name: "the Role is taken away",
@@ -87,7 +87,7 @@ func incidents() []incident {
 				n.t.Fatal(err)
 			}
 		},
-		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "somebody deleted its Lease", 0}},
+		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "someone deleted its Lease", 0}},
 	}, {
 		name:      "a replica has another number of slots",
 		happens:   func(n *night) { n.start(func(o *rig.Operator) { o.Slots = 128 }) },
@@ -116,7 +116,7 @@ func incidents() []incident {
 	}, {
 		name:      "an object ends the process",
 		happens:   func(n *night) { n.change("site-1", rig.TitleKills) },
-		questions: []question{{check, "was expelled .* times.*one object may end them", anyCode}},
+		questions: []question{{check, "was expelled .* times.*an object may be the cause", anyCode}},
 		repaired:  func(n *night) { n.change("site-1", "Hello again") },
 	}, {
 		name:      "the namespace is deleted",

@@ -19,7 +19,7 @@ const (
 	ctrlrtPath  = rotaPath + "/ctrlrt"
 )
 
-// callee names what a call calls: a function, a method by the type that declares it, or a variable of a package.
+// callee identifies the target of a call: a function, a method by the type that declares it, or a package's variable.
 type callee struct{ pkg, recv, name string }
 
 func calleeOf(c *ssa.CallCommon) callee {
@@ -29,7 +29,7 @@ func calleeOf(c *ssa.CallCommon) callee {
 	return valueName(c.Value)
 }
 
-// valueName names a function, or the variable of a package that holds one.
+// valueName identifies a function, or a package's variable that holds one.
 func valueName(v ssa.Value) callee {
 	switch v := v.(type) {
 	case *ssa.Builtin:
@@ -70,19 +70,19 @@ func (c callee) is(pkg string, names ...string) bool {
 // method reports whether it is a type's method.
 func (c callee) method(pkg, recv, name string) bool { return c == callee{pkg, recv, name} }
 
-// short is how messages name it.
+// short formats it for messages.
 func (c callee) short() string { return c.pkg[strings.LastIndex(c.pkg, "/")+1:] + "." + c.name }
 
-// fileMethods are names of methods by which dependencies write files.
+// fileMethods are methods of dependencies that write files.
 var fileMethods = []string{"WriteFile", "AtomicWriteFile", "CopyFile", "CopyFromPath", "MkdirAll", "Archive", "Symlink"}
 
-// writesFile reports whether a function of package os writes a file, or a method's name says so.
+// writesFile reports whether it is a function of package os that writes a file, or a method with such a name.
 func (c callee) writesFile() bool {
 	return c.is("os", "WriteFile", "Create", "OpenFile", "Rename", "Symlink", "Link") ||
 		c.pkg != "" && c.recv != "" && slices.Contains(fileMethods, c.name)
 }
 
-// takesTurns reports whether a method asks one of the usual rate limiters.
+// takesTurns reports whether it waits for one of the usual rate limiters.
 func (c callee) takesTurns() bool {
 	return c.recv != "" && (c.pkg == "golang.org/x/time/rate" || c.pkg == clientGo+"/util/flowcontrol") &&
 		slices.Contains([]string{"Allow", "AllowN", "Wait", "WaitN", "Reserve", "ReserveN", "TryAccept", "Accept"}, c.name)
@@ -96,7 +96,7 @@ func argumentsOf(c *ssa.CallCommon) []ssa.Value {
 	return c.Args
 }
 
-// receiver returns what a method is called on, or nil.
+// receiver returns the receiver of a method call, or nil.
 func receiver(c *ssa.CallCommon) ssa.Value {
 	switch {
 	case c.IsInvoke():
@@ -107,7 +107,7 @@ func receiver(c *ssa.CallCommon) ssa.Value {
 	return nil
 }
 
-// namedOf returns the named type that a type is or points to, or nil.
+// namedOf returns the named type of a type or its pointer's target, or nil.
 func namedOf(t types.Type) *types.Named {
 	if ptr, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = ptr.Elem()
@@ -129,7 +129,7 @@ func text(v ssa.Value) string {
 	return ""
 }
 
-// kind is a kind of objects, by its Go type.
+// kind is a kind of objects, identified by its Go type.
 type kind struct{ pkg, name string }
 
 func (k kind) known() bool { return k.name != "" }
@@ -151,12 +151,12 @@ func (k kind) full() string {
 // item returns the kind of a list's items.
 func (k kind) item() kind { return kind{k.pkg, strings.TrimSuffix(k.name, "List")} }
 
-// in reports whether a kind is among others. One that is not known may be any.
+// in reports whether a kind is in a list. An unknown kind may be any.
 func (k kind) in(list []kind) bool {
 	return slices.ContainsFunc(list, func(other kind) bool { return !other.known() || other == k })
 }
 
-// kindOf returns the kind of an object, or of a list.
+// kindOf returns the kind of an object or a list.
 func (p *program) kindOf(v ssa.Value) (k kind) {
 	concrete := func(v ssa.Value) bool { return !types.IsInterface(v.Type()) }
 	for i, from := range p.origins(v, concrete) {

@@ -15,7 +15,7 @@ func isManager(c callee) bool {
 	return c.recv == "Manager" && (c.pkg == managerPath || c.pkg == ctrlrtPath)
 }
 
-// reportCall reports what is wrong with a single call.
+// reportCall reports problems of a single call.
 func (s *scan) reportCall(call ssa.CallInstruction) {
 	c := call.Common()
 	name, args, pos := calleeOf(c), argumentsOf(c), s.position(call)
@@ -44,8 +44,8 @@ func (s *scan) reportCall(call ssa.CallInstruction) {
 	}
 }
 
-// clientCall looks at clients, informers, queues and leader elections that do not come from a manager. Generated files
-// are looked at where they are called.
+// clientCall reports clients, informers, queues and leader elections that do not come from a manager. Calls of
+// generated code are reported at their callers.
 func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) {
 	value := call.Value()
 	switch {
@@ -64,7 +64,7 @@ func (s *scan) clientCall(call ssa.CallInstruction, name callee, pos token.Pos) 
 		strings.Contains(name.name, "Queue"):
 		s.find(Look, "OwnQueue", pos, "a work queue: %s", name.short())
 	case makesClient(name, call.Common()) && !s.guarded(call.Common().Args[0]):
-		s.find(Look, "OwnClient", pos, "a client of its own: %s", name.short())
+		s.find(Look, "OwnClient", pos, "a separate client: %s", name.short())
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *scan) isGenerated(pos token.Pos) bool {
 	return f != nil && ast.IsGenerated(f)
 }
 
-// fileOf returns the file that a position is in, with the types of its package.
+// fileOf returns the file of a position, and the types of its package.
 func (s *scan) fileOf(pos token.Pos) (*ast.File, *types.Info) {
 	for _, p := range s.own {
 		for _, f := range p.files {
@@ -85,7 +85,7 @@ func (s *scan) fileOf(pos token.Pos) (*ast.File, *types.Info) {
 	return nil, nil
 }
 
-// makesClient reports whether a call makes a client from a rest.Config. Discovery writes nothing.
+// makesClient reports whether a call makes a client from a rest.Config, except for discovery, which does not write.
 func makesClient(name callee, c *ssa.CallCommon) bool {
 	if len(c.Args) == 0 || !isNamed(c.Args[0].Type(), clientGo+"/rest", "Config") ||
 		strings.HasPrefix(name.pkg, clientGo+"/discovery") {
@@ -94,7 +94,7 @@ func makesClient(name callee, c *ssa.CallCommon) bool {
 	return name.is(clientPath, "New", "NewWithWatch") || strings.HasPrefix(name.name, "NewForConfig")
 }
 
-// guarded reports whether a configuration is a manager's, or one that the rota wraps.
+// guarded reports whether a configuration comes from a manager, or is wrapped by the rota.
 func (s *scan) guarded(config ssa.Value) bool {
 	return s.comesFrom(config, func(c *ssa.Call) bool {
 		name := calleeOf(&c.Call)
@@ -102,14 +102,14 @@ func (s *scan) guarded(config ssa.Value) bool {
 	})
 }
 
-// runnable judges what a manager's Add gets.
+// runnable checks an argument of a manager's Add.
 func (s *scan) runnable(pos token.Pos, v ssa.Value) {
 	if m, ok := v.(*ssa.MakeInterface); ok {
 		v = m.X
 	}
 	what := types.TypeString(v.Type(), (*types.Package).Name)
 	switch leads, known := s.needsLeader(v.Type()); {
-	case strings.Contains(what, "controller."), known && !leads: // what makes the former is in the report
+	case strings.Contains(what, "controller."), known && !leads: // a controller is reported where it is built
 	case known:
 		s.find(Must, "Runnable", pos, "%s needs a leader", what)
 	default:
@@ -118,7 +118,7 @@ func (s *scan) runnable(pos token.Pos, v ssa.Value) {
 	}
 }
 
-// needsLeader says whether a runnable waits for the leader. known is false if its method cannot be read.
+// needsLeader reports whether a runnable waits for the leader. known is false if its method cannot be read.
 func (s *scan) needsLeader(t types.Type) (leads, known bool) {
 	set := types.NewMethodSet(t)
 	if set.Lookup(nil, "GetCache") != nil || set.Lookup(nil, "WaitForCacheSync") != nil {
@@ -153,16 +153,16 @@ func (s *scan) reportSource(c *controller, pos token.Pos, v ssa.Value) {
 		case ofSource && strings.HasSuffix(name.name, "Channel"):
 			s.find(Look, "RawSource", pos, "%s has a channel as a source", c.title())
 		case !ofSource || !strings.HasSuffix(name.name, "Kind"):
-			s.find(Look, "RawSource", pos, "%s has a source of its own", c.title())
+			s.find(Look, "RawSource", pos, "%s has a custom source", c.title())
 		default:
 			f := s.find(Look, "RawSource", pos, "%s has %s of a cache as a source", c.title(), s.kindOf(call.Call.Args[1]))
 			f.Why = "of a sharded kind the manager's cache holds a share, so the start is refused"
-			f.Instead = "the cache of mgr.Whole(), if it is of a sharded kind; nothing, if the cache is that of another cluster"
+			f.Instead = "the cache of mgr.Whole(), if it is of a sharded kind; nothing, if the cache is for another cluster"
 		}
 	}
 }
 
-// makers are the functions that make managers and builders. Where one is called is in the report.
+// isMaker reports whether it is a function that makes managers or builders. Calls of it are in the report.
 func isMaker(c callee) bool {
 	return c.is(runtimePath, "NewManager", "NewControllerManagedBy") || c.is(managerPath, "New") ||
 		c.is(builderPath, "ControllerManagedBy", "TypedControllerManagedBy") ||
@@ -170,7 +170,7 @@ func isMaker(c callee) bool {
 		c.is(ctrlrtPath, "NewManager", "NewControllerManagedBy", "NewDutyControllerManagedBy")
 }
 
-// findHidden looks for managers and controllers that are made by a function as a value.
+// findHidden reports managers and controllers whose constructors are used as values.
 func (s *scan) findHidden() {
 	for i := range s.each() {
 		for _, op := range i.Operands(nil) {

@@ -21,14 +21,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Change is the new text of a file.
 type Change struct {
-	// File is the absolute path, Name that in the report.
+	// File is the absolute path, Name the path in the report.
 	File, Name string
 	Old, New   []byte
 }
 
-// Diff prints a change as patch does.
+// Diff formats a change as a patch.
 func (c Change) Diff() (string, error) {
 	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: difflib.SplitLines(string(c.Old)), B: difflib.SplitLines(string(c.New)),
@@ -36,7 +35,8 @@ func (c Change) Diff() (string, error) {
 	})
 }
 
-// Changes returns what --write writes, by name. An error is a defect of this package: an edit that does not fit.
+// Changes returns the changes that --write makes, sorted by name. An error means a bug in this package: an edit that
+// does not fit.
 func (r *Report) Changes() (out []Change, err error) {
 	edits, imports := map[string][]analysis.TextEdit{}, map[string][]string{}
 	for _, n := range r.notes {
@@ -60,7 +60,7 @@ func (r *Report) Changes() (out []Change, err error) {
 	return out, nil
 }
 
-// apply makes edits in a file, and formats it, with more imports. Unused ones go. Lines end as they did.
+// apply applies edits to a file, formats it, adds imports, and removes unused ones. It keeps the line endings.
 func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports []string) ([]byte, error) {
 	slices.SortStableFunc(edits, func(a, b analysis.TextEdit) int { return cmp.Compare(a.Pos, b.Pos) })
 	edits = slices.CompactFunc(edits, func(a, b analysis.TextEdit) bool {
@@ -85,8 +85,7 @@ func apply(fset *token.FileSet, old []byte, edits []analysis.TextEdit, imports [
 	return text, err
 }
 
-// tidyImports formats a file, with more imports, and without those of controller-runtime's packages that it uses no
-// more.
+// tidyImports formats a file, adds imports, and removes imports of controller-runtime that became unused.
 func tidyImports(src []byte, more []string) ([]byte, error) {
 	src, err := format.Source(src)
 	if err != nil {
@@ -115,7 +114,7 @@ func tidyImports(src []byte, more []string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Left counts the findings that must be changed and that --write leaves.
+// Left counts the findings that require manual changes.
 func (r *Report) Left() int {
 	n := 0
 	for _, f := range r.Findings {
@@ -126,8 +125,8 @@ func (r *Report) Left() int {
 	return n
 }
 
-// NeedsNamespace reports whether the program has to be told its namespace where it is in no Pod: the manager is
-// written, and its options had none.
+// NeedsNamespace reports whether the program needs its namespace set outside a Pod, because the written manager had
+// none in its options.
 func (r *Report) NeedsNamespace() bool {
 	return slices.ContainsFunc(r.notes, func(n *note) bool {
 		return n.Code == "Manager" && !slices.ContainsFunc(n.edits, func(e analysis.TextEdit) bool {
@@ -136,10 +135,10 @@ func (r *Report) NeedsNamespace() bool {
 	})
 }
 
-// GetRota is the command with which the module requires Rota.
+// GetRota returns the command that adds Rota to the module.
 func (r *Report) GetRota() string { return "go get " + ctrlrtPath + " ./..." }
 
-// tidy is the command that puts go.mod in order, and the folder vendor if there is one.
+// tidy returns the command that updates go.mod, and the vendor folder if there is one.
 func (m *module) tidy() string {
 	if _, err := os.Stat(filepath.Join(m.root, "vendor", "modules.txt")); err == nil {
 		return "go mod tidy && go mod vendor"
@@ -147,16 +146,16 @@ func (m *module) tidy() string {
 	return "go mod tidy"
 }
 
-func lacksSum(e packages.Error) bool { return strings.Contains(e.Msg, "missing go.sum entry") }
+func missingSum(e packages.Error) bool { return strings.Contains(e.Msg, "missing go.sum entry") }
 
-// withoutRota is in the errors of a module that does not require Rota, or not with all that it needs.
+// withoutRota matches the errors of a module that does not require Rota or all of its dependencies.
 var withoutRota = regexp.MustCompile(`(provides package|providing package|could not import|cannot find package) "?` +
 	regexp.QuoteMeta(rotaPath))
 
-// ErrNoRota is returned if the module does not require Rota, so that changes cannot be type-checked.
+// ErrNoRota is returned if the changes cannot be type-checked because the module does not require Rota.
 var ErrNoRota = errors.New("go.mod does not require Rota, so the changes cannot be type-checked")
 
-// Check type-checks the module as it would be with the changes. An error says what would not compile that does now.
+// Check type-checks the module with the changes. It returns an error for the first new compile error.
 func (r *Report) Check(ctx context.Context, changes []Change) error {
 	overlay := map[string][]byte{}
 	for _, c := range changes {

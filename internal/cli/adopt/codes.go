@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// docs is where the pages are, and Page the one that lists findings.
+// docs is the address of the pages. Page is the page that lists the findings.
 const (
 	docs = "https://github.com/rota-dev/rota/blob/main/docs/"
 	Page = docs + "migrate.md"
 )
 
-// explanation says why a finding matters, and what to write instead.
+// explanation is why a finding matters, and what to write instead.
 type explanation struct{ why, instead string }
 
 //go:embed codes.txt
 var codesText string
 
-// codes explains each code: codes.txt has its name, why it matters, and what to write instead, a line each.
+// codes explains each code. In codes.txt each has three lines: its name, why it matters, and what to write instead.
 var codes = func() map[string]explanation {
 	out := map[string]explanation{}
 	for part := range strings.SplitSeq(strings.TrimSpace(codesText), "\n\n") {

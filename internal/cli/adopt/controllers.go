@@ -11,26 +11,25 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// role says for what of a controller a function runs. A higher one counts more.
+// role is what a function does for a controller. Higher roles take precedence.
 type role int
 
 const (
 	notReached role = iota
-	// handling: a handler, which makes requests of events, a predicate and the like.
+	// handling: a handler that turns events into requests, a predicate and the like.
 	handling
 	// reconciling: the reconciler.
 	reconciling
 )
 
-// controller is a place that builds a controller.
 type controller struct {
 	call *ssa.Call
 	pos  token.Pos
-	// typed: its requests may be other than reconcile.Request. adopted: the builder is one of package ctrlrt; duty: for
-	// duties. raw: it was made without a builder. escapes: the builder goes where it was not followed. completes: it is
+	// typed: its requests may be other than reconcile.Request. adopted: package ctrlrt builds it. duty: as a duty. raw: it
+	// is made without a builder. escapes: its builder is passed to code that was not followed. completes: its builder is
 	// completed. whole: its manager comes from mgr.Whole().
 	typed, adopted, duty, raw, escapes, completes, build, whole bool
-	// everywhere: it needs no leader.
+	// everywhere is true if it does not need a leader.
 	everywhere bool
 
 	name          string
@@ -41,7 +40,7 @@ type controller struct {
 	roots         [reconciling + 1][]*ssa.Function
 	reached       map[*ssa.Function]role
 
-	// refused says why it cannot be sharded as it is, doubts why that may be wrong.
+	// refused explains why it cannot be sharded as it is, doubts why that may be wrong.
 	refused, doubts []string
 	note            *note
 }
@@ -54,7 +53,7 @@ func (c *controller) doubt(format string, args ...any) {
 	}
 }
 
-// title is how messages name it.
+// title formats the controller for messages.
 func (c *controller) title() string {
 	switch {
 	case c.name != "":
@@ -76,7 +75,7 @@ func titles(list []*controller) string {
 	return strings.Join(names, ", ")
 }
 
-// findControllers looks for builders, and for controllers without one.
+// findControllers finds builders, and controllers without one.
 func (s *scan) findControllers() {
 	for i := range s.each() {
 		call, ok := i.(*ssa.Call)
@@ -113,7 +112,7 @@ func (s *scan) findControllers() {
 	}
 }
 
-// follow reads what is done with a builder.
+// follow follows the calls on a builder.
 func (s *scan) follow(c *controller, b ssa.Value, seen map[ssa.Value]bool) {
 	if seen[b] {
 		return
@@ -140,7 +139,7 @@ func (s *scan) follow(c *controller, b ssa.Value, seen map[ssa.Value]bool) {
 	}
 }
 
-// builderCall reads one call of a builder's method.
+// builderCall processes one call of a builder's method.
 func (s *scan) builderCall(c *controller, name string, call *ssa.Call) {
 	args := argumentsOf(&call.Call)
 	switch name {
@@ -172,8 +171,8 @@ func (s *scan) builderCall(c *controller, name string, call *ssa.Call) {
 	}
 }
 
-// reconciler finds the Reconcile that a value leads to, behind adapters, constructors and variables. It returns false
-// if some of what the value may be is not in the operator's source.
+// reconciler finds the Reconcile method that a value leads to, behind adapters, constructors and variables. It returns
+// false if some possible values are not in the operator's source.
 func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 	own := func(v ssa.Value) bool { return s.method(v.Type(), "Reconcile") != nil }
 	all := true
@@ -193,7 +192,7 @@ func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 		case *ssa.MakeClosure:
 			c.roots[reconciling] = append(c.roots[reconciling], from.Fn.(*ssa.Function))
 			all = all && reconciles(from.Fn.(*ssa.Function).Signature)
-		case *ssa.Call: // an adapter of a dependency: an argument that leads to no Reconcile, as nil, does not count
+		case *ssa.Call: // a dependency's adapter: ignore arguments without a Reconcile, such as nil
 			found := false
 			for _, arg := range from.Call.Args {
 				before := len(c.roots[reconciling])
@@ -207,7 +206,7 @@ func (s *scan) reconciler(c *controller, v ssa.Value) bool {
 	return all
 }
 
-// reconciles reports whether a function can be a reconciler, unlike one that is just an option of it.
+// reconciles reports whether a function can be a reconciler rather than an option of one.
 func reconciles(f *types.Signature) bool {
 	return f.Results().Len() == 2 && isNamed(f.Results().At(0).Type(), runtimePath+"/pkg/reconcile", "Result")
 }
@@ -217,7 +216,7 @@ func isNil(v ssa.Value) bool {
 	return ok && c.IsNil()
 }
 
-// controllerOptions reads what WithOptions gets.
+// controllerOptions processes the argument of WithOptions.
 func (s *scan) controllerOptions(c *controller, call *ssa.Call) {
 	info := s.infoOf(call.Parent())
 	lit, _ := ast.Unparen(s.calls[call.Pos()].Args[0]).(*ast.CompositeLit)
@@ -241,7 +240,7 @@ func (s *scan) controllerOptions(c *controller, call *ssa.Call) {
 	}
 }
 
-// judge says which controllers can be sharded by their builders.
+// judge decides which controllers can be sharded according to their builders.
 func (s *scan) judge() {
 	names := map[string]int{}
 	for _, c := range s.controllers {
@@ -275,20 +274,20 @@ func (s *scan) judge() {
 	}
 }
 
-// canShard reports whether a controller can be sharded as far as its builder goes.
+// canShard reports whether a controller can be sharded according to its builder.
 func (c *controller) canShard() bool { return len(c.refused) == 0 && !c.duty && !c.stays() }
 
-// stays reports whether it is built by controller-runtime on a manager of mgr.Whole(), as is right with Rota.
+// stays reports whether controller-runtime builds it on a manager from mgr.Whole(), which is correct with Rota.
 func (c *controller) stays() bool { return c.whole && !c.adopted }
 
-// shards reports whether it is sharded after all: by its builder, and by what it does.
+// shards reports whether it can be sharded, according to its builder and its effects.
 func (c *controller) shards() bool {
 	what, _ := c.becomes()
 	return what == Sharded && c.canShard()
 }
 
-// isSharded reports whether a kind's objects are shared: a sharded controller is for it, or owns it and none watches
-// it.
+// isSharded reports whether a kind's objects are sharded: a sharded controller is for the kind, or owns it and none
+// watches it.
 func (s *scan) isSharded(k kind) bool {
 	watched := slices.ContainsFunc(s.controllers, func(c *controller) bool { return c.shards() && k.in(c.watches) })
 	return k.known() && slices.ContainsFunc(s.controllers, func(c *controller) bool {
@@ -296,8 +295,8 @@ func (s *scan) isSharded(k kind) bool {
 	})
 }
 
-// becomes says what a controller becomes, and why it is not sharded. What is not surely right on a share becomes a
-// duty, which runs as under leader election.
+// becomes returns what a controller becomes, and why it is not sharded. A controller that may misbehave with a share of
+// the objects becomes a duty, which runs as under leader election.
 func (c *controller) becomes() (what, reason string) {
 	reason = strings.Join(append(slices.Clone(c.refused), c.doubts...), "; ")
 	switch {
@@ -313,7 +312,6 @@ func (c *controller) becomes() (what, reason string) {
 	return Sharded, ""
 }
 
-// decide adds the finding of each controller.
 func (s *scan) decide() {
 	for _, c := range s.controllers {
 		what, reason := c.becomes()
@@ -344,7 +342,7 @@ func (s *scan) decide() {
 	}
 }
 
-// report returns what a report says of the controller.
+// report returns the controller's entry in the report.
 func (c *controller) report(file string, line int) Controller {
 	out := Controller{Name: c.title(), File: file, Line: line, For: c.kind.full(), Adopted: c.adopted}
 	if c.name == "" && !c.kind.known() {

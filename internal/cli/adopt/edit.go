@@ -15,8 +15,8 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// edit makes the edits that are surely right, and marks their findings as written. Where it leaves what it changes
-// elsewhere, the finding says why.
+// edit makes the edits that are certainly correct, and marks their findings as written. If it cannot make an edit that
+// it makes elsewhere, the finding explains why.
 func (s *scan) edit() {
 	var left []*manager
 	for _, m := range s.managers {
@@ -49,7 +49,7 @@ func (s *scan) edit() {
 	}
 }
 
-// editController has a controller built by package ctrlrt, if all managers on which it may be built are.
+// editController switches a controller to package ctrlrt's builder, if its managers are switched.
 func (s *scan) editController(c *controller, build string) {
 	made, all := s.managersOf(c.call.Call.Args[0])
 	if !all {
@@ -75,7 +75,7 @@ func (s *scan) editController(c *controller, build string) {
 	}
 }
 
-// settle makes the edits of a finding, or says at it why it is left.
+// settle makes the edits for a finding, or records why it cannot.
 func (s *scan) settle(n *note, pos token.Pos, edit func(*editor) string) {
 	e := &editor{scan: s}
 	e.file, e.info = s.fileOf(pos)
@@ -115,7 +115,7 @@ func (e *editor) offset(pos token.Pos) int { return int(pos - e.file.FileStart) 
 
 func (e *editor) source(n ast.Node) string { return string(e.src[e.offset(n.Pos()):e.offset(n.End())]) }
 
-// name returns the name under which a package is imported, or is from now on.
+// name returns the name under which a package is or will be imported.
 func (e *editor) name(path string) (name, kept string) {
 	name = path[strings.LastIndex(path, "/")+1:]
 	for _, spec := range e.file.Imports {
@@ -139,8 +139,8 @@ func (e *editor) name(path string) (name, kept string) {
 	return name, ""
 }
 
-// manager has the manager made by package ctrlrt: `mgr, err := ctrl.NewManager(cfg, options)` that is followed by the
-// test of its error. Other forms are left to people, and kept says why.
+// manager switches a manager to package ctrlrt, if the source has the form `mgr, err := ctrl.NewManager(cfg, options)`
+// followed by an error check. Otherwise it returns why not.
 func (e *editor) manager(m *manager) (kept string) {
 	if m.lit == nil {
 		return "its options were not read"
@@ -190,7 +190,7 @@ func (e *editor) manager(m *manager) (kept string) {
 		return "no name is free for what is added"
 	}
 	if removed != "" {
-		fmt.Fprintf(&b, "_ = %s // the flag is accepted as before; no replica leads any more\n", removed)
+		fmt.Fprintf(&b, "_ = %s // the flag is still accepted; there is no leader any more\n", removed)
 	}
 	fmt.Fprintf(&b, "%s, %s := %s.New(%s, %s.Options{Name: %q%s})\n%s\n", member, err.Name, rota, config, rota,
 		e.scan.name, options,
@@ -201,7 +201,7 @@ func (e *editor) manager(m *manager) (kept string) {
 	return ""
 }
 
-// around returns the assignment around a call, its block and its function.
+// around returns a call's assignment, block and function.
 func around(path []ast.Node) (assign *ast.AssignStmt, block *ast.BlockStmt, fn *ast.FuncDecl) {
 	for i, n := range path {
 		switch n := n.(type) {
@@ -219,8 +219,8 @@ func around(path []ast.Node) (assign *ast.AssignStmt, block *ast.BlockStmt, fn *
 	return assign, block, fn
 }
 
-// typeNeeded says why the manager's variable cannot have the type that ctrlrt.NewManager returns. It may be used for
-// its methods, as an argument, and as a result.
+// typeNeeded returns why the manager's variable cannot have the type that ctrlrt.NewManager returns. Its methods may be
+// called, and it may be an argument or a result.
 func (e *editor) typeNeeded(fn *ast.FuncDecl, mgr *ast.Ident, fails *ast.IfStmt) (kept string) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -252,7 +252,7 @@ func (e *editor) typeNeeded(fn *ast.FuncDecl, mgr *ast.Ident, fails *ast.IfStmt)
 	return kept
 }
 
-// free returns the first name that is not used in a function.
+// free returns the first name that a function does not use.
 func (e *editor) free(fn *ast.FuncDecl, names ...string) string {
 	used := map[string]bool{}
 	ast.Inspect(fn, func(n ast.Node) bool {
@@ -269,24 +269,24 @@ func (e *editor) free(fn *ast.FuncDecl, names ...string) string {
 	return ""
 }
 
-// handler returns the statement that handles the error, for that of rota.New.
+// handler returns the statement that handles the error, adapted for rota.New.
 func (e *editor) handler(fails *ast.IfStmt) string {
-	var said *ast.BasicLit
+	var message *ast.BasicLit
 	ast.Inspect(fails.Body, func(n ast.Node) bool {
-		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && said == nil {
-			said = lit
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && message == nil {
+			message = lit
 		}
 		return true
 	})
-	if said == nil || strings.Contains(said.Value, "%") {
+	if message == nil || strings.Contains(message.Value, "%") {
 		return e.source(fails)
 	}
-	return string(e.src[e.offset(fails.Pos()):e.offset(said.Pos())]) + strconv.Quote("Failed to set up the rota") +
-		string(e.src[e.offset(said.End()):e.offset(fails.End())])
+	return string(e.src[e.offset(fails.Pos()):e.offset(message.Pos())]) + strconv.Quote("Failed to set up the rota") +
+		string(e.src[e.offset(message.End()):e.offset(fails.End())])
 }
 
-// election takes leader election out of the manager's options, and returns what of it goes into rota.Options. removed
-// is the expression of the flag, if that would be used no more.
+// election removes leader election from the manager's options, and returns the parts for rota.Options. removed is the
+// flag's expression, if it would become unused.
 func (e *editor) election(m *manager) (moved, removed, kept string) {
 	flag := field(m.lit, "LeaderElection")
 	switch {
@@ -312,7 +312,7 @@ func (e *editor) election(m *manager) (moved, removed, kept string) {
 		if calls {
 			return "", "", name + " comes from a call"
 		}
-		if name == "LeaderElectionNamespace" { // the old replicas need no Pod to know it, so neither do the new ones
+		if name == "LeaderElectionNamespace" { // works outside a Pod, as before
 			b.WriteString(", Namespace: " + e.source(kv.Value))
 		}
 		fmt.Fprintf(&b, ", %s: %s", name, e.source(kv.Value))
@@ -336,7 +336,7 @@ func (e *editor) election(m *manager) (moved, removed, kept string) {
 	return b.String(), removed, ""
 }
 
-// cut takes a field out of a literal, with its line if it stands alone there.
+// cut removes a field from a literal, with its line if it is alone on it.
 func (e *editor) cut(kv *ast.KeyValueExpr) {
 	from, to := e.offset(kv.Pos()), e.offset(kv.End())
 	if to < len(e.src) && e.src[to] == ',' {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// findEffects looks for what functions that run for controllers leave behind, or do not share with other replicas:
-// goroutines, files and rate limiters.
+// findEffects finds local effects of controllers' functions that other replicas do not share: goroutines, files and
+// rate limiters.
 func (s *scan) findEffects() {
 	left, files, limits := reasons{}, reasons{}, reasons{}
 	for _, f := range s.functions {
@@ -48,7 +48,8 @@ func (s *scan) findEffects() {
 	limits.doubt("it has a rate limiter, of which each replica would have one: ")
 }
 
-// makesTemp reports whether a controller makes temporary files: what it writes by WriteFile or package os goes there.
+// makesTemp reports whether a controller makes temporary files. Then its writes by WriteFile or package os are assumed
+// to go there.
 func (s *scan) makesTemp(c *controller) bool {
 	for f := range c.reached {
 		for i := range instructions(f) {
@@ -61,7 +62,7 @@ func (s *scan) makesTemp(c *controller) bool {
 }
 
 // starts reports whether an instruction starts a goroutine: a go statement, time.AfterFunc, or a group's Go. has are
-// variables by which the goroutine can tell that it has ended.
+// variables through which the goroutine can signal its end.
 func (s *scan) starts(i ssa.Instruction) (has []ssa.Value, starts bool) {
 	call, ok := i.(ssa.CallInstruction)
 	if !ok {
@@ -87,7 +88,7 @@ func isGroup(c callee) bool {
 }
 
 // waits reports whether a function waits for one of these: by a group's Wait, or by a receive from a channel. A receive
-// in a select with other cases may go on without it.
+// in a select with other cases may continue without it.
 func (s *scan) waits(f *ssa.Function, has []ssa.Value) bool {
 	for i := range instructions(f) {
 		var on ssa.Value
@@ -125,8 +126,8 @@ func variable(v ssa.Value) ssa.Value {
 	}
 }
 
-// findLate looks for goroutines and runnables that build controllers, such as once there are certificates. One that
-// makes the manager, too, builds them before that has started.
+// findLate finds goroutines and runnables that build controllers, for example once there are certificates. One that
+// also makes the manager builds them before the manager starts.
 func (s *scan) findLate() {
 	late := func(roots []*ssa.Function) bool {
 		reached := s.reach(roots)

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// ignoring is the comment that says that a finding is known: its code, and why it is left.
+// ignoring matches the comment that accepts a finding, with its code and the reason.
 var ignoring = regexp.MustCompile(`^\s*(?://|#)\s*rota:ignore\b[ \t]*(\S*)[ \t]*(.*?)\s*$`)
 
 // ignored is such a comment.
 type ignored struct {
 	code, reason string
-	// file and line are what it is about: its own line, or the next one that is no comment.
+	// file and line are the place that it applies to: its own line, or the next one that is not a comment.
 	file string
 	line int
 	pos  token.Pos
 	used bool
 }
 
-// findIgnores reads those comments.
+// findIgnores collects these comments.
 func (s *scan) findIgnores(list []*sourcePackage) {
 	for _, p := range list {
 		for _, f := range p.files {
@@ -58,7 +58,7 @@ func isComment(lines []string, line int) bool {
 	return line <= len(lines) && strings.HasPrefix(strings.TrimSpace(lines[line-1]), "//")
 }
 
-// know makes a finding one that only -o wide shows, if a comment says that it is known.
+// know makes a finding Fine if a comment accepts it.
 func (s *scan) know(n *note) {
 	at := s.fset.PositionFor(n.pos, false)
 	for _, g := range s.ignores {
@@ -69,7 +69,7 @@ func (s *scan) know(n *note) {
 	}
 }
 
-// unusedIgnores reports comments that are about nothing.
+// unusedIgnores reports comments without a finding.
 func (s *scan) unusedIgnores() {
 	for _, g := range s.ignores {
 		if !g.used {

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// listing is a List, or a call that hands its list on to one.
+// listing is a List call, or a call that passes its list to one.
 type listing struct {
 	site ssa.CallInstruction
-	// list is the list; reader, if known, and ctx are what lists it and with which context.
+	// list is the list. reader, if known, and ctx are the client and the context of the call.
 	list, reader, ctx ssa.Value
 	options           options
 }
 
-// options are what a call's options are made of: the names of their types and variables.
+// options are the names of the types and variables in a call's options.
 type options []callee
 
 func (o options) has(names ...string) bool {
 	return slices.ContainsFunc(o, func(c callee) bool { return slices.Contains(names, c.name) })
 }
 
-// options names what a call gets for its last parameter, if that takes any number.
+// options collects the call's arguments for its last parameter if it is variadic.
 func (s *scan) options(call ssa.CallInstruction) (out options) {
 	args := call.Common().Args
 	if !call.Common().Signature().Variadic() || len(args) == 0 {
@@ -55,10 +55,10 @@ func (s *scan) options(call ssa.CallInstruction) (out options) {
 	return out
 }
 
-// variableLabel stands for labels of which one is no constant, as an owner's name.
+// variableLabel stands for labels with a value that is not constant, such as an owner's name.
 var variableLabel = callee{name: "variable label"}
 
-// parts names the fields of a struct that get a value, and says whether a map of labels has a variable one.
+// parts returns the fields that a struct sets, and whether a map of labels has a value that is not constant.
 func parts(of ssa.Value) (out options) {
 	if of.Referrers() == nil {
 		return nil
@@ -76,19 +76,19 @@ func parts(of ssa.Value) (out options) {
 	return out
 }
 
-// byField reports whether a list is by a field: an index, or what the API server knows of fields.
+// byField reports whether a list selects by a field: by an index, or by one that the API server supports.
 func (l listing) byField() bool {
 	return l.options.has("MatchingFields", "MatchingFieldsSelector", "FieldSelector")
 }
 
-// isBound reports whether a list is of one object's children, as far as its options tell: by an index, by a label that
-// is no constant, or by labels in a namespace.
+// isBound reports whether a list is limited to one object's children according to its options: by an index, by a label
+// that is not constant, or by labels in a namespace.
 func (l listing) isBound() bool {
 	return l.byField() || slices.Contains(l.options, variableLabel) || l.options.has("InNamespace", "Namespace") &&
 		l.options.has("MatchingLabels", "MatchingLabelsSelector", "HasLabels", "LabelSelector")
 }
 
-// findLists collects the lists, and says which controllers they keep from being sharded.
+// findLists collects the lists, and decides which controllers they keep from being sharded.
 func (s *scan) findLists() {
 	for i := range s.each() {
 		call, ok := i.(ssa.CallInstruction)
@@ -138,8 +138,8 @@ func (s *scan) findLists() {
 	}
 }
 
-// mayList reports whether a call may be a List, as far as its name goes: its function is not the operator's own. The
-// value of a method, as r.List, and a function in a variable have no name that counts.
+// mayList reports whether a call may be a List according to its name: its function is not the operator's. A method
+// value such as r.List, and a function in a variable, have no useful name.
 func mayList(c *ssa.CallCommon) bool {
 	f := c.StaticCallee()
 	switch {
@@ -153,8 +153,8 @@ func mayList(c *ssa.CallCommon) bool {
 	return strings.Contains(strings.ToLower(calleeOf(c).name), "list")
 }
 
-// addList adds a list, or each call of the function that gets it as a parameter. Those that ask the API server, ask for
-// the share, or are of a kind that is kept whole are left out.
+// addList adds a list, or each call of the function that receives it as a parameter. It skips lists that ask the API
+// server, that ask for the share, or whose kind is kept whole.
 func (s *scan) addList(l listing, depth int) {
 	f := l.site.Parent()
 	if param := s.parameter(l.list); param >= 0 && len(s.callers[f]) > 0 && depth < 4 {
@@ -182,7 +182,7 @@ func (s *scan) addList(l listing, depth int) {
 	s.lists = append(s.lists, l)
 }
 
-// parameter returns which parameter of its function a value is, without conversions; -1 if it is none.
+// parameter returns the index of the parameter that a value is, without conversions, or -1.
 func (s *scan) parameter(v ssa.Value) int {
 	for {
 		switch x := v.(type) {
@@ -209,8 +209,8 @@ func (s *scan) keptWhole(k kind) bool {
 	return false
 }
 
-// asks reports whether a list is by a controller's own context, and so for its share. A list with another context is
-// any code's.
+// asks reports whether a list uses a controller's own context, and so asks for its share. A list with another context
+// may be in any code.
 func (s *scan) asks(l listing, c *controller) bool {
 	return c.reached[l.site.Parent()] == reconciling || !s.detached(l.ctx)
 }
@@ -223,7 +223,7 @@ func (s *scan) detached(ctx ssa.Value) bool {
 	})
 }
 
-// others are the controllers that list a sharded kind which is neither theirs nor watched by them.
+// others returns the controllers that list a sharded kind which they neither own nor watch.
 func (s *scan) others(l listing) (out []*controller) {
 	k := s.kindOf(l.list).item()
 	if !s.isSharded(k) {

@@ -15,27 +15,27 @@ import (
 
 // module is the operator's Go module, type-checked.
 type module struct {
-	// path is its path, dir the folder that was asked for: paths in the report are relative to it. root has go.mod.
+	// path is the module's path. dir is the requested folder, to which paths in the report are relative. root is the
+	// folder of go.mod.
 	path, dir, root string
 	fset            *token.FileSet
-	// packages are those below dir, without tests.
+	// packages are the packages below dir, without tests.
 	packages []*packages.Package
 }
 
-// FolderError says that a folder has nothing that can be read: name another one.
+// FolderError is returned for a folder without an operator: another one must be chosen.
 type FolderError struct{ text string }
 
-// Error returns what is wrong with the folder.
 func (e *FolderError) Error() string { return e.text }
 
 func wrongFolder(format string, args ...any) error { return &FolderError{fmt.Sprintf(format, args...)} }
 
-// loadMode asks for syntax and types of the module itself, and for the types of its dependencies.
+// loadMode requests syntax and types of the module, and the types of its dependencies.
 const loadMode = packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
 	packages.NeedTypes | packages.NeedTypesSizes | packages.NeedSyntax | packages.NeedTypesInfo | packages.NeedModule
 
-// load type-checks all packages below a folder. overlay has files' new texts by absolute path. Nothing is compiled:
-// without export data the types of dependencies come from their declarations.
+// load type-checks all packages below a folder. overlay maps absolute paths to new file contents. Nothing is compiled:
+// without export data, the types of dependencies come from their declarations.
 func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -46,7 +46,7 @@ func load(ctx context.Context, dir string, overlay map[string][]byte) (*module, 
 	} else if !info.IsDir() {
 		return nil, wrongFolder("%s is a file: name the operator's folder", dir)
 	}
-	// The go command names files by their real paths.
+	// The go command reports real paths.
 	if abs, err = filepath.EvalSymlinks(abs); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (m *module) rel(name string) string {
 	return name
 }
 
-// moduleRoot returns the folder of the go.mod that holds for dir.
+// moduleRoot returns the folder of dir's go.mod.
 func moduleRoot(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
 		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
@@ -107,7 +107,7 @@ func noModule(dir string) error {
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// rotaName returns the rota's name: what was asked for, or the last part of a module's path.
+// rotaName returns the requested name, or the last part of the module's path.
 func rotaName(asked, modulePath string) (string, error) {
 	if asked != "" {
 		return asked, nil
@@ -118,7 +118,7 @@ func rotaName(asked, modulePath string) (string, error) {
 	}
 	name := strings.Trim(notInName.ReplaceAllString(strings.ToLower(base), "-"), "-")
 	if name == "" {
-		return "", fmt.Errorf("no name can be made of the module's path %s: give one with --name", modulePath)
+		return "", fmt.Errorf("the module's path %s does not give a valid name: set one with --name", modulePath)
 	}
 	return name, nil
 }

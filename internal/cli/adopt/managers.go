@@ -22,14 +22,14 @@ type manager struct {
 	syntax  *ast.CallExpr
 	info    *types.Info
 	adopted bool
-	// lit is the literal of its options, nil if the call has none.
+	// lit is the literal of its options, or nil if they are not in the call.
 	lit *ast.CompositeLit
-	// election is on, off, byFlag or unknown, and id the name of its Lease.
+	// election is on, off, byFlag or unknown. id is the name of its Lease.
 	election, id   string
 	note, leaderAt *note
 }
 
-// infoOf returns the types of the package that a function is in.
+// infoOf returns the type information for a function's package.
 func (s *scan) infoOf(f *ssa.Function) *types.Info {
 	for f.Parent() != nil {
 		f = f.Parent()
@@ -43,7 +43,6 @@ func (s *scan) infoOf(f *ssa.Function) *types.Info {
 	return &types.Info{}
 }
 
-// findManagers looks for calls that make managers.
 func (s *scan) findManagers() {
 	for i := range s.each() {
 		call, ok := i.(*ssa.Call)
@@ -79,8 +78,8 @@ func (s *scan) findManagers() {
 	}
 }
 
-// unreadElection reports a manager whose options were not read, and may have leader election: without the name of its
-// Lease in rota.Options, a stock leader and the members would work at once.
+// unreadElection reports a manager with unread options that may use leader election: without the Lease's name in
+// rota.Options, a stock leader and the members would work at the same time.
 func (s *scan) unreadElection(m *manager) {
 	args := m.call.Call.Args
 	election := s.constant(args[len(args)-1].Type(), "LeaderElectionID")
@@ -98,8 +97,8 @@ func (s *scan) unreadElection(m *manager) {
 	}
 }
 
-// constant is the expression of the only value that the field of a struct gets anywhere in the program, or "the
-// manager's" if it is no constant.
+// constant returns the expression of the only value that a struct's field gets anywhere in the program, or "the
+// manager's" if it is not constant.
 func (s *scan) constant(of types.Type, name string) string {
 	value := ""
 	for _, v := range s.storesOf(of, name) {
@@ -112,7 +111,7 @@ func (s *scan) constant(of types.Type, name string) string {
 	return cmp.Or(value, "the manager's")
 }
 
-// bindsFlags reports whether flags set the options of a rota.
+// bindsFlags reports whether flags set the rota's options.
 func (s *scan) bindsFlags() bool {
 	for i := range s.each() {
 		if c, ok := i.(*ssa.Call); ok && calleeOf(&c.Call).method(rotaPath, "Options", "BindFlags") {
@@ -122,8 +121,8 @@ func (s *scan) bindsFlags() bool {
 	return false
 }
 
-// hasRotaOption reports whether the rota of a manager of package ctrlrt is made with one of these options. Options that
-// are not in the call have it if the program sets it anywhere.
+// hasRotaOption reports whether the rota of a ctrlrt manager sets one of these options. If the options are not in the
+// call, it checks whether the program sets one anywhere.
 func (s *scan) hasRotaOption(m *manager, names ...string) bool {
 	return s.comesFrom(m.call.Call.Args[1], func(c *ssa.Call) bool {
 		syntax := s.calls[c.Pos()]
@@ -137,8 +136,7 @@ func (s *scan) hasRotaOption(m *manager, names ...string) bool {
 	})
 }
 
-// makeManager is the code that makes a manager of package ctrlrt. election is the expression of its Lease's name, or
-// empty.
+// makeManager returns the code that makes a ctrlrt manager. election is the expression of the Lease's name, or empty.
 func (s *scan) makeManager(election string) string {
 	return "r, err := rota.New(cfg, " + s.rotaOptions(election) + "), and ctrlrt.NewManager(cfg, r, options)"
 }
@@ -150,7 +148,7 @@ func (s *scan) rotaOptions(election string) string {
 	return fmt.Sprintf("rota.Options{Name: %q, LeaderElectionID: %s}", s.name, election)
 }
 
-// readElection reads the options of leader election.
+// readElection processes the options of leader election.
 func (s *scan) readElection(m *manager) {
 	if kv := field(m.lit, "LeaderElectionID"); kv != nil {
 		if tv := m.info.Types[kv.Value]; tv.Value != nil {
@@ -162,11 +160,11 @@ func (s *scan) readElection(m *manager) {
 	if kv != nil {
 		value, known = truth(m.info, kv.Value)
 	}
-	said := "leader election is on"
+	text := "leader election is on"
 	switch {
 	case !known:
 		m.election = byFlag
-		said = "leader election is decided when the program runs, by " + types.ExprString(kv.Value)
+		text = "leader election is decided when the program runs, by " + types.ExprString(kv.Value)
 	case value:
 		m.election = on
 	default:
@@ -177,7 +175,7 @@ func (s *scan) readElection(m *manager) {
 		return
 	}
 	if m.id != "" {
-		said += "; its Lease is " + m.id
+		text += "; its Lease is " + m.id
 	}
 	level := Must
 	switch id := field(m.lit, "LeaderElectionID"); {
@@ -189,15 +187,15 @@ func (s *scan) readElection(m *manager) {
 	default:
 		m.note.Instead = s.makeManager("the manager's")
 	}
-	m.leaderAt = s.find(level, "LeaderElection", kv.Pos(), "%s", said)
+	m.leaderAt = s.find(level, "LeaderElection", kv.Pos(), "%s", text)
 	if m.election == byFlag {
 		m.leaderAt.Instead += ". The flag may stay, and has no effect then"
 	}
 }
 
-// readOptions looks at the other options.
+// readOptions processes the other options.
 func (s *scan) readOptions(m *manager) {
-	tell := func(level Level, kv *ast.KeyValueExpr, text, why, instead string) {
+	add := func(level Level, kv *ast.KeyValueExpr, text, why, instead string) {
 		f := s.find(level, "ManagerOption", kv.Pos(), "%s", text)
 		f.Why, f.Instead = why, instead
 	}
@@ -205,13 +203,13 @@ func (s *scan) readOptions(m *manager) {
 		s.find(Look, "NoProbes", m.syntax.Pos(), "HealthProbeBindAddress is not set where the options are made")
 	}
 	if kv := field(m.lit, "NewCache"); kv != nil {
-		tell(Look, kv, "NewCache is set", "it is called once for each of the manager's caches, and answers in place of a "+
+		add(Look, kv, "NewCache is set", "it is called once for each of the manager's caches, and answers in place of a "+
 			"cache do not know what it changes", "set namespaces, selectors and transforms in Options.Cache, if that is enough")
 	}
 	if kv := field(m.lit, "Cache"); kv != nil {
 		lit, _ := kv.Value.(*ast.CompositeLit)
 		if inner := field(lit, "NewInformer"); inner != nil {
-			tell(Must, inner, "Cache.NewInformer is set",
+			add(Must, inner, "Cache.NewInformer is set",
 				"it is where sharded informers come from, so ctrlrt.NewManager refuses it", "leave it out")
 		}
 	}
@@ -219,14 +217,14 @@ func (s *scan) readOptions(m *manager) {
 		lit, _ := kv.Value.(*ast.CompositeLit)
 		if inner := field(lit, "NeedLeaderElection"); inner != nil {
 			if value, known := truth(m.info, inner.Value); !known || value {
-				tell(Must, inner, "NeedLeaderElection is set for all controllers",
+				add(Must, inner, "NeedLeaderElection is set for all controllers",
 					"a sharded controller runs on every replica, so it is refused", "leave it out")
 			}
 		}
 	}
 }
 
-// field returns a field of a literal, or nil.
+// field returns a literal's field, or nil.
 func field(lit *ast.CompositeLit, name string) *ast.KeyValueExpr {
 	if lit == nil {
 		return nil
@@ -241,10 +239,10 @@ func field(lit *ast.CompositeLit, name string) *ast.KeyValueExpr {
 	return nil
 }
 
-// pointerTo matches the functions that return a pointer to their argument.
+// pointerTo matches functions that return a pointer to their argument.
 var pointerTo = regexp.MustCompile(`(?i)^(to|ptr|pointer|bool|new)$`)
 
-// truth returns the value of a constant, or of a pointer to one as ptr.To makes it.
+// truth returns the value of a constant, or of a pointer to one made by a function such as ptr.To.
 func truth(info *types.Info, e ast.Expr) (value, known bool) {
 	if c, ok := ast.Unparen(e).(*ast.CallExpr); ok && len(c.Args) == 1 {
 		fun := ast.Unparen(c.Fun)
@@ -264,7 +262,7 @@ func truth(info *types.Info, e ast.Expr) (value, known bool) {
 	return false, false
 }
 
-// managersOf returns the managers that a value may be. all is false if it may be others.
+// managersOf returns the possible managers of a value. all is false if there may be others.
 func (s *scan) managersOf(v ssa.Value) (list []*manager, all bool) {
 	all = true
 	for _, from := range s.makers(v) {
@@ -277,12 +275,12 @@ func (s *scan) managersOf(v ssa.Value) (list []*manager, all bool) {
 	return list, all && len(list) > 0
 }
 
-// isWhole reports whether all that a manager may be comes from mgr.Whole().
+// isWhole reports whether a value can only be a manager from mgr.Whole().
 func (s *scan) isWhole(v ssa.Value) bool {
 	return s.comesFrom(v, func(c *ssa.Call) bool { return calleeOf(&c.Call).method(ctrlrtPath, "Manager", "Whole") })
 }
 
-// comesFrom reports whether all that a value may be is the result of such a call.
+// comesFrom reports whether a value can only be the result of such a call.
 func (s *scan) comesFrom(v ssa.Value, made func(*ssa.Call) bool) bool {
 	for _, from := range s.makers(v) {
 		if c, ok := from.(*ssa.Call); !ok || !made(c) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// findMemory looks for what functions that run for controllers keep in memory: what they write into fields of the
-// reconciler, variables of a package, and variables that a constructor's closure has captured.
+// findMemory finds what controllers' functions keep in memory: writes to the reconciler's fields, package variables,
+// and variables captured by a constructor's closure.
 func (s *scan) findMemory() {
 	kept, shown := reasons{}, reasons{}
 	used := s.usedByWebhooks()
@@ -78,7 +78,7 @@ func (s *scan) usedByWebhooks() map[any]bool {
 	return used
 }
 
-// container returns the address of the variable or field that a value is in.
+// container returns the address of the variable or field that contains a value.
 func container(v ssa.Value) ssa.Value {
 	for {
 		switch x := v.(type) {
@@ -96,7 +96,7 @@ func container(v ssa.Value) ssa.Value {
 	}
 }
 
-// reasons are the places that speak against sharding controllers.
+// reasons maps controllers to the places that prevent sharding.
 type reasons map[*controller][]string
 
 func (r reasons) add(cs []*controller, what string) {
@@ -107,7 +107,7 @@ func (r reasons) add(cs []*controller, what string) {
 	}
 }
 
-// doubt adds one doubt for all places, of which it names three. The findings have all.
+// doubt adds one doubt for all places, and lists three of them. The findings have all.
 func (r reasons) doubt(about string) {
 	for c, list := range r {
 		if len(list) > 3 {
@@ -117,16 +117,17 @@ func (r reasons) doubt(about string) {
 	}
 }
 
-// keepers are the names of methods by which containers of dependencies change.
+// keepers are methods with which dependencies' containers change.
 var keepers = []string{"Add", "AddIfNotPresent", "Set", "SetDefault", "SetWithTTL", "Put", "Store", "Insert", "Push",
 	"PushBack", "PushFront", "Append", "Delete", "Remove", "Forget", "Clear", "Next", "AddAfter", "AddRateLimited",
 	"LoadOrStore", "LoadAndDelete", "Swap", "CompareAndSwap", "CompareAndDelete", "Do", "And", "Or"}
 
-// stateless are parts of import paths of types whose such methods do not keep what a reconcile goes by.
+// stateless are parts of import paths of types whose keeper methods do not affect reconciles.
 var stateless = []string{"prometheus", "opentelemetry", "opencensus", "go-logr", "go.uber.org/zap", "metric", "statsd",
 	runtimePath + "/", "k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/tools/record"}
 
-// written returns what an instruction writes. behind: what is written is not the value itself, but what it points to.
+// written returns what an instruction writes. behind is true if it writes not the value itself but what the value
+// points to.
 func written(i ssa.Instruction) (target ssa.Value, behind bool) {
 	switch i := i.(type) {
 	case *ssa.Store:
@@ -155,8 +156,8 @@ func written(i ssa.Instruction) (target ssa.Value, behind bool) {
 	return nil, false
 }
 
-// inObject reports whether a value is in an object of Kubernetes, whose types have DeepCopyInto, or in a variable that
-// the compiler made for a loop. An object that stays in memory is found where it is put there.
+// inObject reports whether a value is in a Kubernetes object, whose type has DeepCopyInto, or in a loop variable made
+// by the compiler. An object that stays in memory is found where it is stored.
 func inObject(v ssa.Value) bool {
 	isObject := func(v ssa.Value) bool { return types.NewMethodSet(v.Type()).Lookup(nil, "DeepCopyInto") != nil }
 	switch x := container(v).(type) {
@@ -172,7 +173,7 @@ func inObject(v ssa.Value) bool {
 	return false
 }
 
-// nameOfPlace names what is written, as the source does as far as that can be told.
+// nameOfPlace formats what is written as in the source, as far as possible.
 func (s *scan) nameOfPlace(v ssa.Value) string {
 	switch x := container(v).(type) {
 	case *ssa.FieldAddr:
@@ -184,7 +185,7 @@ func (s *scan) nameOfPlace(v ssa.Value) string {
 	}
 }
 
-// holder says whether a value leads to what outlives a controller's reconcile.
+// holder determines whether a value leads to something that outlives a controller's reconcile.
 type holder struct {
 	*scan
 	c    *controller
@@ -195,8 +196,8 @@ func (h *holder) any(list []ssa.Value) bool {
 	return slices.ContainsFunc(list, func(v ssa.Value) bool { return h.holds(v, true) })
 }
 
-// holds reports whether what a value names outlives a reconcile. behind: not the variable itself matters, but what it
-// points to, so a copy of the variable also leads there.
+// holds reports whether what a value refers to outlives a reconcile. behind is true if what the variable points to
+// matters rather than the variable, so copies of the variable also count.
 func (h *holder) holds(v ssa.Value, behind bool) bool {
 	if h.seen[v] {
 		return false
@@ -239,7 +240,7 @@ func (h *holder) holds(v ssa.Value, behind bool) bool {
 	return h.any(h.before(v))
 }
 
-// fieldsOf returns what the same field of a local variable gets.
+// fieldsOf returns the values stored in the same field of a local variable.
 func (h *holder) fieldsOf(x *ssa.FieldAddr) (out []ssa.Value) {
 	local, ok := x.X.(*ssa.Alloc)
 	if !ok {
@@ -259,8 +260,8 @@ func (h *holder) fieldsOf(x *ssa.FieldAddr) (out []ssa.Value) {
 	return out
 }
 
-// captured follows a variable that a closure has captured. It outlives a reconcile if the function around the closure
-// does not run for any controller: that is a constructor.
+// captured follows a captured variable. It outlives a reconcile if the enclosing function does not run for any
+// controller: then it is a constructor.
 func (h *holder) captured(x *ssa.FreeVar, behind bool) bool {
 	if around := x.Parent().Parent(); around != nil && len(h.runs(around)) == 0 {
 		ptr, ok := x.Type().(*types.Pointer)
@@ -274,7 +275,7 @@ func (h *holder) captured(x *ssa.FreeVar, behind bool) bool {
 	return false
 }
 
-// parameter follows a parameter to what the controller's functions hand over. The receiver of a function that the
+// parameter follows a parameter to the arguments of the controller's calls. The receiver of a function that the
 // controller calls itself outlives a reconcile.
 func (h *holder) parameter(x *ssa.Parameter) bool {
 	f := x.Parent()
@@ -294,8 +295,8 @@ func (h *holder) parameter(x *ssa.Parameter) bool {
 	return false
 }
 
-// call follows what a call returns: what the operator's functions return, append's first argument, and what is in a
-// sync.Map and the like.
+// call follows the result of a call: the results of the operator's functions, append's first argument, and the contents
+// of a sync.Map and the like.
 func (h *holder) call(x *ssa.Call, result int) bool {
 	name := calleeOf(&x.Call)
 	switch {
@@ -307,7 +308,7 @@ func (h *holder) call(x *ssa.Call, result int) bool {
 	return h.any(h.returned(x, result))
 }
 
-// fields looks at the fields of a reconciler whose types keep something, however they are used.
+// fields finds fields of a reconciler whose types keep state, however they are used.
 func (s *scan) fields(c *controller) {
 	for _, named := range c.reconcilers {
 		st, ok := named.Underlying().(*types.Struct)

@@ -21,19 +21,19 @@ type sourcePackage struct {
 	files []*ast.File
 }
 
-// program is an operator in SSA form. Only its own functions have bodies: dependencies are known by their types.
+// program is an operator in SSA form. Only its own functions have bodies. Dependencies only have types.
 type program struct {
 	fset      *token.FileSet
 	own       map[*types.Package]*sourcePackage
 	ssa       *ssa.Program
 	functions []*ssa.Function
-	// callees has the functions with bodies that each call may reach, and callers the reverse.
+	// callees maps calls to the functions with bodies that they may reach. callers is the reverse.
 	callees map[ssa.CallInstruction][]*ssa.Function
 	callers map[*ssa.Function][]ssa.CallInstruction
-	// stores has the values that each variable, struct field or global gets anywhere, by place.
+	// stores maps variables, struct fields and globals to all values stored in them.
 	stores   map[any][]ssa.Value
 	closures map[*ssa.Function][]*ssa.MakeClosure
-	// calls has the syntax of each call by the position of its parenthesis, which is the call's position in SSA.
+	// calls maps the position of a call's parenthesis, which is its position in SSA, to its syntax.
 	calls map[token.Pos]*ast.CallExpr
 }
 
@@ -79,9 +79,9 @@ func newProgram(fset *token.FileSet, list []*sourcePackage) *program {
 	return p
 }
 
-// link fills the maps. A call through an interface or a variable reaches what VTA finds: the values that flow there.
-// If none does, as with what a dependency hands over, an interface of the operator's own may have any type that
-// implements it; that of a dependency, as a client, has the dependency's.
+// link fills the maps. A call through an interface or a variable reaches the functions that VTA finds. If it finds
+// none, for example because a dependency supplies the value, an interface of the operator may have any type that
+// implements it, and an interface of a dependency, such as a client, has a dependency's type.
 func (p *program) link() {
 	all := ssautil.AllFunctions(p.ssa)
 	for f := range all {
@@ -90,7 +90,7 @@ func (p *program) link() {
 			p.functions = append(p.functions, f)
 		}
 	}
-	// Files are parsed at once, so positions in the file set differ from run to run.
+	// Files are parsed concurrently, so positions in the file set differ between runs.
 	slices.SortFunc(p.functions, func(a, b *ssa.Function) int {
 		at, bt := p.ssa.Fset.Position(a.Pos()), p.ssa.Fset.Position(b.Pos())
 		return cmp.Or(cmp.Compare(at.Filename, bt.Filename), cmp.Compare(at.Offset, bt.Offset),
@@ -112,7 +112,7 @@ func (p *program) link() {
 			p.closures[fn] = append(p.closures[fn], c)
 		}
 	}
-	for i := range p.each() { // by the closures it knows the places of variables that they capture
+	for i := range p.each() { // closures give the places of captured variables
 		if s, ok := i.(*ssa.Store); ok {
 			if at := p.place(s.Addr); at != nil {
 				p.stores[at] = append(p.stores[at], s.Val)
@@ -192,8 +192,8 @@ func (p *program) bindings(v *ssa.FreeVar) (out []ssa.Value) {
 	return out
 }
 
-// origins returns the values from which v may come, followed through variables, fields, parameters and results. It
-// goes no further than where stop is true.
+// origins returns the possible origins of v, through variables, fields, parameters and results. It stops where stop is
+// true.
 func (p *program) origins(v ssa.Value, stop func(ssa.Value) bool) (out []ssa.Value) {
 	seen := map[ssa.Value]bool{}
 	var visit func(ssa.Value)
@@ -217,7 +217,7 @@ func (p *program) origins(v ssa.Value, stop func(ssa.Value) bool) (out []ssa.Val
 	return out
 }
 
-// makers returns the values from which v comes: of the results of calls, the calls.
+// makers returns the origins of v, with calls for the results of calls.
 func (p *program) makers(v ssa.Value) []ssa.Value {
 	all := p.origins(v, func(ssa.Value) bool { return false })
 	for i, from := range all {
@@ -228,7 +228,7 @@ func (p *program) makers(v ssa.Value) []ssa.Value {
 	return all
 }
 
-// before returns the values that v is a copy of; none if v begins there, or if it is not known.
+// before returns the values that v copies, or none if v originates there or is unknown.
 func (p *program) before(v ssa.Value) []ssa.Value {
 	switch v := v.(type) {
 	case *ssa.Phi:
@@ -264,7 +264,7 @@ func (p *program) before(v ssa.Value) []ssa.Value {
 	return nil
 }
 
-// storesOf returns the values that a field of a struct gets anywhere.
+// storesOf returns all values stored in a struct's field.
 func (p *program) storesOf(of types.Type, name string) []ssa.Value {
 	st, ok := of.Underlying().(*types.Struct)
 	if !ok {
@@ -278,8 +278,8 @@ func (p *program) storesOf(of types.Type, name string) []ssa.Value {
 	return nil
 }
 
-// returned returns what a call of the operator's own functions may return. A dependency's function that makes a context
-// of a context, or a configuration of one, returns its first argument.
+// returned returns the possible results of a call of the operator's functions. A dependency's function that derives a
+// context from a context, or a configuration from a configuration, returns its first argument.
 func (p *program) returned(call *ssa.Call, result int) (out []ssa.Value) {
 	if args, results := call.Call.Args, call.Call.Signature().Results(); len(p.callees[call]) == 0 && len(args) > 0 {
 		of := args[0].Type()
@@ -298,7 +298,7 @@ func (p *program) returned(call *ssa.Call, result int) (out []ssa.Value) {
 	return out
 }
 
-// arguments returns what a parameter may get.
+// arguments returns the possible arguments of a parameter.
 func (p *program) arguments(v *ssa.Parameter) (out []ssa.Value) {
 	i := slices.Index(v.Parent().Params, v)
 	for _, site := range p.callers[v.Parent()] {
@@ -307,7 +307,7 @@ func (p *program) arguments(v *ssa.Parameter) (out []ssa.Value) {
 	return out
 }
 
-// argument returns what a call hands over as the function's i-th parameter. The receiver is the first.
+// argument returns a call's argument for the i-th parameter. The receiver comes first.
 func argument(c *ssa.CallCommon, i int) ssa.Value {
 	if !c.IsInvoke() {
 		return c.Args[i]
@@ -318,7 +318,7 @@ func argument(c *ssa.CallCommon, i int) ssa.Value {
 	return c.Args[i-1]
 }
 
-// reach returns the functions that may run when these do, also those that they only name.
+// reach returns the functions that may run when the roots run, including functions that are only referenced.
 func (p *program) reach(roots []*ssa.Function) map[*ssa.Function]bool {
 	reached := map[*ssa.Function]bool{}
 	var visit func(*ssa.Function)
@@ -346,7 +346,7 @@ func (p *program) reach(roots []*ssa.Function) map[*ssa.Function]bool {
 	return reached
 }
 
-// method returns the operator's own method of a type, or nil.
+// method returns the operator's method of a type, or nil.
 func (p *program) method(t types.Type, name string) *ssa.Function {
 	if types.IsInterface(t) {
 		return nil
@@ -359,7 +359,7 @@ func (p *program) method(t types.Type, name string) *ssa.Function {
 	return nil
 }
 
-// selected returns the function that a selection of a method selects, or nil if it is not the operator's own.
+// selected returns the operator's function that a selection selects, or nil.
 func (p *program) selected(sel *types.Selection) *ssa.Function {
 	fn := sel.Obj().(*types.Func)
 	if p.own[fn.Pkg()] == nil {
@@ -371,8 +371,8 @@ func (p *program) selected(sel *types.Selection) *ssa.Function {
 	return p.ssa.MethodValue(sel)
 }
 
-// functionsIn returns the functions that a value has in it: closures, functions, and the methods of the operator's own
-// types, also in literals and in the arguments of a dependency's functions.
+// functionsIn returns the functions in a value: closures, functions, and methods of the operator's types, also in
+// literals and in the arguments of a dependency's functions.
 func (p *program) functionsIn(v ssa.Value) (out []*ssa.Function) {
 	seen := map[ssa.Value]bool{}
 	var visit func(ssa.Value)

@@ -2,40 +2,39 @@ package adopt
 
 import "fmt"
 
-// Level says how much a finding matters.
+// Level is the importance of a finding.
 type Level string
 
-// Levels, the gravest first.
+// Levels, the most important first.
 const (
-	// Must: with Rota the program would be refused at its start, or go wrong.
+	// Must: with Rota the program would be rejected at its start, or misbehave.
 	Must Level = "must"
-	// Look: it depends on what the program means, which a person knows.
+	// Look: it depends on the program's intent, which a person must judge.
 	Look Level = "look"
-	// Fine: it looks as if it mattered, and does not.
+	// Fine: it may look like a problem but is not.
 	Fine Level = "fine"
 )
 
-// Finding is one thing that matters for adopting Rota.
 type Finding struct {
 	Level Level `json:"level"`
-	// Code names what kind of finding it is.
+	// Code is the kind of finding.
 	Code string `json:"code"`
-	// File is relative to Report.Dir, with slashes. Line is 1 or more; 0: the file as a whole. Empty: the operator as a
-	// whole.
+	// File is relative to Report.Dir, with slashes, or empty for the operator as a whole. Line is 1 or more, or 0 for the
+	// file as a whole.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
-	// Text says what was found, Why why it matters, Instead what to write instead. The latter two are the same for all
-	// findings of a code, but where Instead names what is to be written.
+	// Text is the finding, Why the reason it matters, and Instead what to write instead. Why and Instead are the same for
+	// all findings of a code, unless Instead includes names.
 	Text    string `json:"text"`
 	Why     string `json:"why"`
 	Instead string `json:"instead,omitempty"`
-	// Written says that --write makes the change.
+	// Written is true if --write makes the change.
 	Written bool `json:"written,omitempty"`
-	// Kept says why --write leaves it, where it makes such a change elsewhere.
+	// Kept explains why --write does not make a change that it makes elsewhere.
 	Kept string `json:"kept,omitempty"`
-	// Known is why it is left as it is, from a comment rota:ignore at it or at its manager. Such a finding is Fine.
+	// Known is the reason from a comment rota:ignore at the finding or its manager. Such a finding is Fine.
 	Known string `json:"known,omitempty"`
-	// Link is the address of the page that has more.
+	// Link is the address of a page with more information.
 	Link string `json:"link"`
 }
 
@@ -43,29 +42,29 @@ type Finding struct {
 type Manager struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// LeaderElection is "on", "off", "flag" (decided when the program runs) or "unknown".
+	// LeaderElection is "on", "off", "flag" (decided at run time) or "unknown".
 	LeaderElection string `json:"leaderElection"`
-	// LeaderElectionID is the name of the Lease, if it can be read.
+	// LeaderElectionID is the name of the Lease, if known.
 	LeaderElectionID string `json:"leaderElectionID,omitempty"`
-	// Adopted: it is one of ctrlrt.NewManager already.
+	// Adopted is true if it is already made by ctrlrt.NewManager.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// What becomes of a controller.
+// Values of Controller.Becomes.
 const (
 	// Sharded: it can be built with ctrlrt.NewControllerManagedBy.
 	Sharded = "sharded"
-	// Duty: it can be built with ctrlrt.NewDutyControllerManagedBy, and one replica at a time runs it.
+	// Duty: it can be built with ctrlrt.NewDutyControllerManagedBy, and runs on one replica at a time.
 	Duty = "duty"
-	// Stays: it is built on mgr.Whole(), and stays as it is.
+	// Stays: it is built on mgr.Whole(), and needs no change.
 	Stays = "stays"
-	// ByHand: neither is possible as it is written; the findings say why.
+	// ByHand: it needs manual changes; the findings explain why.
 	ByHand = "by hand"
 )
 
 // Controller is a place that builds a controller.
 type Controller struct {
-	// Name is its name, or its kind where it has none. Empty: it is not known before the program runs.
+	// Name is its name, or else its kind. It is empty if it is only known at run time.
 	Name string `json:"name,omitempty"`
 	File string `json:"file"`
 	Line int    `json:"line"`
@@ -73,23 +72,23 @@ type Controller struct {
 	For     string   `json:"for,omitempty"`
 	Owns    []string `json:"owns,omitempty"`
 	Watches []string `json:"watches,omitempty"`
-	// Becomes is Sharded, Duty, Stays or ByHand, and Reason says why it is not Sharded.
+	// Becomes is Sharded, Duty, Stays or ByHand. Reason explains why it is not Sharded.
 	Becomes string `json:"becomes"`
 	Reason  string `json:"reason,omitempty"`
-	// Doubtful: it could be sharded, if what Reason says does not matter.
+	// Doubtful is true if it could be sharded, provided that Reason does not matter.
 	Doubtful bool `json:"doubtful,omitempty"`
-	// Adopted: it is one of package ctrlrt already.
+	// Adopted is true if package ctrlrt already builds it.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// Report is what was found. Its JSON is what `rota adopt -o json` prints: fields are added, but neither renamed nor
+// Report is the result of Run. Its JSON is the output of `rota adopt -o json`: fields are added, but never renamed or
 // removed.
 type Report struct {
 	Module string `json:"module"`
 	Dir    string `json:"dir"`
-	// Rota is the name that the rota would have.
+	// Rota is the name of the future rota.
 	Rota string `json:"rota"`
-	// ControllerRuntime and ClientGo are the versions that the module selects; empty: it does not use that.
+	// ControllerRuntime and ClientGo are the module's selected versions, or empty if it does not use them.
 	ControllerRuntime string `json:"controllerRuntime,omitempty"`
 	ClientGo          string `json:"clientGo,omitempty"`
 
@@ -100,7 +99,7 @@ type Report struct {
 	Must int `json:"must"`
 	Look int `json:"look"`
 	Fine int `json:"fine"`
-	// Broken are packages that do not compile, each with its first error. Nothing is said of them.
+	// Broken lists packages that do not compile, each with its first error. They are not analyzed.
 	Broken []string `json:"broken,omitempty"`
 
 	module *module
@@ -108,7 +107,7 @@ type Report struct {
 	notes []*note
 }
 
-// Count returns how many controllers become one thing.
+// Count counts the controllers with this outcome.
 func (r *Report) Count(becomes string) int {
 	n := 0
 	for _, c := range r.Controllers {

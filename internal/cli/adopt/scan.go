@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// note is a finding with its place in the source, the edits that settle it, and the imports that these need.
+// note is a finding with its place in the source, the edits that resolve it, and the imports that the edits need.
 type note struct {
 	Finding
 	pos     token.Pos
@@ -19,28 +19,28 @@ type note struct {
 	imports []string
 }
 
-// scan is what was found in an operator's source.
+// scan is the analysis of an operator's source.
 type scan struct {
 	*program
-	// dir is the operator's folder, and name the name of its rota.
+	// dir is the operator's folder. name is the rota's name.
 	dir, name   string
 	managers    []*manager
 	controllers []*controller
 	lists       []listing
 	ignores     []*ignored
 	found       []*note
-	// keepsFiles: a reconcile writes files that stay.
+	// keepsFiles is true if a reconcile writes files that stay.
 	keepsFiles bool
 }
 
-// newScan looks at an operator.
+// newScan analyzes an operator.
 func newScan(fset *token.FileSet, dir, name string, list []*sourcePackage) *scan {
 	s := &scan{program: newProgram(fset, list), dir: dir, name: name}
 	s.findIgnores(list)
 	s.findManagers()
 	s.findControllers()
 	s.findHidden()
-	// First what speaks against sharding a controller, then what depends on which kinds are sharded.
+	// First decide which kinds are sharded, then report what depends on it.
 	s.judge()
 	s.findLists()
 	s.findMemory()
@@ -63,7 +63,7 @@ func (s *scan) find(level Level, code string, pos token.Pos, format string, args
 	n := &note{Finding: newFinding(level, code, format, args...), pos: pos}
 	for _, other := range s.found {
 		if other.pos == pos && other.Code == code && other.Text == n.Text {
-			return other // by another instance of a generic function
+			return other // from another instance of a generic function
 		}
 	}
 	s.found = append(s.found, n)
@@ -71,7 +71,7 @@ func (s *scan) find(level Level, code string, pos token.Pos, format string, args
 	return n
 }
 
-// position returns the start of a call, or its method's name where it is one of a chain that a builder's calls make.
+// position returns the start of a call, or its method's name in a chain of builder calls.
 func (s *scan) position(call ssa.CallInstruction) token.Pos {
 	c := s.calls[call.Pos()]
 	if c == nil {
@@ -85,7 +85,7 @@ func (s *scan) position(call ssa.CallInstruction) token.Pos {
 	return c.Pos()
 }
 
-// where names a place for messages.
+// where formats a position for messages.
 func (s *scan) where(pos token.Pos) string {
 	p := s.fset.Position(pos)
 	return fmt.Sprintf("%s:%d", strings.TrimPrefix(filepath.ToSlash(p.Filename), filepath.ToSlash(s.dir)+"/"), p.Line)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Write makes changes. Nothing is written unless all files can be. An error says what is written.
+// Write makes changes. It writes nothing unless all files can be written. An error lists the written files.
 func Write(changes []Change) error {
 	for _, c := range changes {
 		if err := writable(c); err != nil {
@@ -26,7 +26,7 @@ func Write(changes []Change) error {
 	return nil
 }
 
-// writable returns an error for a file that cannot be written, or that has changed since it was read.
+// writable returns an error if a file cannot be written, or has changed since it was read.
 func writable(c Change) error {
 	f, err := os.OpenFile(c.File, os.O_RDWR, 0)
 	if err != nil {

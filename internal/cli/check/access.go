@@ -21,8 +21,8 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// reading are what an informer does, labelling what the labeller does beside it. asking is what a reconcile does about
-// other members' objects.
+// reading are an informer's verbs, labelling the labeller's additional verbs. asking is how a reconcile reads other
+// members' objects.
 var (
 	reading   = []string{"list", "watch"}
 	labelling = []string{"patch"}
@@ -30,16 +30,14 @@ var (
 
 const asking = "get"
 
-// permissions asks the API server what the operator may do.
-//
-// The question is a SelfSubjectAccessReview in the name of the operator's ServiceAccount. So groups and authorizers
-// count as they do for the operator, and it is the question that members ask when they start. Everything else is read
-// with the permissions of who runs the check.
+// permissions checks the operator's permissions with SelfSubjectAccessReviews, impersonating its ServiceAccount. So
+// groups and authorizers apply as they do for the operator, and members ask the same question when they start.
+// Everything else is read with the caller's permissions.
 func (r *run) permissions(ctx context.Context) {
 	const giveAccount = "give it with --service-account NAMESPACE/NAME"
 	if r.Account == (types.NamespacedName{}) && !r.Self {
 		r.warn(groupPermissions, codeAccess, giveAccount,
-			"what the operator may do was not looked at: its ServiceAccount is not known")
+			"the operator's permissions were not checked: its ServiceAccount is unknown")
 		return
 	}
 	cfg, who := r.cfg, "this user"
@@ -59,9 +57,9 @@ func (r *run) permissions(ctx context.Context) {
 		if apierrors.IsForbidden(err) && !r.Self {
 			rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
 				ResourceNames: []string{r.Account.Name}, Verbs: []string{"impersonate"}}
-			cure = "have somebody run it who may impersonate that ServiceAccount: in a ClusterRole,\n" + ruleText(rule)
+			cure = "ask someone who may impersonate that ServiceAccount to run it: in a ClusterRole,\n" + ruleText(rule)
 		}
-		r.warn(groupPermissions, codeAccess, cure, "what %s may do could not be looked at: %s", who, oneLine(err))
+		r.warn(groupPermissions, codeAccess, cure, "the permissions of %s could not be checked: %s", who, oneLine(err))
 		return
 	}
 	if r.Self && len(denied) > 0 {
@@ -86,10 +84,10 @@ func (r *run) permissions(ctx context.Context) {
 	}
 	for _, rule := range merged(watching) {
 		r.warn(groupPermissions, codePermission, "add this to the rules of its Role there:\n"+ruleText(rule.rule),
-			"%s may not %s the Lease of leader election in namespace %s: a member that loses it to somebody learns that when "+
-				"it looks, after a RetryPeriod (2 s) or so", who, strings.Join(rule.rule.Verbs, ", "), rule.namespace)
+			"%s may not %s the Lease of leader election in namespace %s: a member that loses it only notices when it next "+
+				"checks, after about a RetryPeriod (2 s)", who, strings.Join(rule.rule.Verbs, ", "), rule.namespace)
 	}
-	const kindless = "no kind is known, so what it may do with objects was not looked at"
+	const kindless = "no kind is known, so its permissions on objects were not checked"
 	switch known := len(r.Kinds)+len(r.Owned) > 0; {
 	case len(denied) > 0 || !complete:
 	case len(needs) == 0:
@@ -108,16 +106,16 @@ func (r *run) accountExists(ctx context.Context, who string) bool {
 		r.warn(groupPermissions, codeAccess, "create it first, with its Roles", "there is no %s yet", who)
 		return false
 	}
-	return true // whoever may not read it may still ask
+	return true // without permission to read it, continue
 }
 
-// needs are the permissions of a member. It reports kinds that the API server does not serve.
+// needs returns the permissions of a member. It reports kinds that the API server does not serve.
 func (r *run) needs(ctx context.Context) (needs []permission.Error, complete bool) {
 	if r.Rota.Name != "" {
 		needs = permission.Needs(r.Rota.Namespace, permission.Rules(r.Rota.Name))
 	}
 	for _, lease := range r.Elections {
-		if r.Rota.Name == "" || lease.Namespace != r.Rota.Namespace { // otherwise Rules has them
+		if r.Rota.Name == "" || lease.Namespace != r.Rota.Namespace { // otherwise Rules includes them
 			needs = append(needs, permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name))...)
 		}
 	}
@@ -128,7 +126,7 @@ func (r *run) needs(ctx context.Context) (needs []permission.Error, complete boo
 		case meta.IsNoMatchError(err):
 			complete = false
 			if r.found(groupCoverage, view.KindNotServed) {
-				continue // the members' reports tell of it
+				continue // reported as a problem from the members' reports
 			}
 			r.fail(groupPermissions, view.KindNotServed, "install its CustomResourceDefinition, or correct the name: it is "+
 				"Kind.group, "+
@@ -173,38 +171,39 @@ func (r *run) labels(kind schema.GroupKind) bool {
 	}
 }
 
-// missing is a rule that is missing in a namespace, or in the cluster.
+// missing is a rule that is missing in a namespace, or in the cluster if it is empty.
 type missing struct {
 	namespace string
 	rule      rbacv1.PolicyRule
 }
 
-// watchesElection says that a permission is only for hearing at once that another one took leader election's Lease.
+// watchesElection reports whether a permission is only needed to notice at once that another process took leader
+// election's Lease.
 func (r *run) watchesElection(d *permission.Error) bool {
 	return d.Resource == "leases" && (d.Verb == "list" || d.Verb == "watch") &&
 		slices.Contains(r.Elections, types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
 }
 
-// readsLive says that a permission is only for reading other members' objects.
+// readsLive reports whether a permission is only needed to read other members' objects.
 func (r *run) readsLive(d *permission.Error) bool {
 	return d.Verb == asking && d.Name == "" &&
 		slices.Contains(r.live, schema.GroupResource{Group: d.Group, Resource: d.Resource})
 }
 
-// cannotGet tells of a permission without which informers work, and reconciles may not. Who reads no objects of other
-// members gets by without it: the check does not know.
+// cannotGet warns about a permission that some reconciles need. Programs that never read other members' objects do not
+// need it, but the check cannot know.
 func (r *run) cannotGet(who string, m missing) {
 	where, role := "in the cluster", "its ClusterRole"
 	if m.namespace != "" {
 		where, role = "in namespace "+m.namespace, "its Role there"
 	}
 	r.warn(groupPermissions, codePermission, "add this to the rules of "+role+":\n"+ruleText(m.rule),
-		"%s may not get %s %s: the API server answers Get of other members' objects, so with controller-runtime reconciles "+
-			"fail that read one. Only programs that read none do without", who,
+		"%s may not get %s %s: Get of another member's object goes to the API server, so with controller-runtime "+
+			"reconciles that read one fail. Only programs that never do so work without it", who,
 		schema.GroupResource{Group: m.rule.APIGroups[0], Resource: m.rule.Resources[0]}, where)
 }
 
-// merged puts the verbs on one thing together.
+// merged combines the verbs for the same resources into one rule.
 func merged(denied []*permission.Error) []missing {
 	var out []missing
 	for _, d := range denied {
@@ -234,7 +233,7 @@ func (r *run) denied(who string, m missing) {
 		strings.Join(m.rule.Verbs, ", "), resource, where)
 }
 
-// ruleText writes a rule as it stands in a Role.
+// ruleText formats a rule as in a Role.
 func ruleText(rule rbacv1.PolicyRule) string {
 	quoted := func(words []string) string {
 		var out []string
@@ -250,10 +249,10 @@ func ruleText(rule rbacv1.PolicyRule) string {
 	return strings.Join(append(lines, "  verbs: "+quoted(rule.Verbs)), "\n")
 }
 
-// accountTries is how many Pods are looked for: members need not be Pods, and there may be many.
+// accountTries limits how many Pods are read: members need not be Pods, and there may be many.
 const accountTries = 10
 
-// accountOf finds the ServiceAccount of the members by their Pods.
+// accountOf finds the members' ServiceAccount from their Pods.
 func (r *run) accountOf(ctx context.Context, pods []string) {
 	if r.Self || r.Account != (types.NamespacedName{}) {
 		return
@@ -264,7 +263,7 @@ func (r *run) accountOf(ctx context.Context, pods []string) {
 			r.Account = types.NamespacedName{Namespace: pod.Namespace, Name: accountName(pod)}
 			return
 		}
-		if !apierrors.IsNotFound(err) { // the next one could not be read either
+		if !apierrors.IsNotFound(err) { // the others could not be read either
 			return
 		}
 	}

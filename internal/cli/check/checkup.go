@@ -1,5 +1,5 @@
-// Package check looks at a cluster and a rota, and says what is good, what is not, and what to do about it. `rota
-// check` prints what it finds. What is wrong with a rota it takes from package view, so that all commands agree.
+// Package check examines a cluster and a rota, and reports what is good, what is wrong, and what to do. `rota check`
+// prints the result. Problems of a rota come from package view, so that all commands agree.
 package check
 
 import (
@@ -23,46 +23,45 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Page is where each code has a section.
+// Page has a section for each code.
 const Page = "https://github.com/rota-dev/rota/blob/main/docs/troubleshooting.md"
 
-// Level says how a check ended.
+// Level is the outcome of a check.
 type Level string
 
 // Levels, from good to bad.
 const (
 	// OK: as it should be.
 	OK Level = "ok"
-	// Warning: something may go wrong, or could not be looked at. It does not fail the check.
+	// Warning: something may go wrong, or could not be checked. It does not fail the check.
 	Warning Level = "warning"
 	// Failed: something does not work, or will not.
 	Failed Level = "failed"
 )
 
-// Line is the outcome of one check.
 type Line struct {
 	Level Level `json:"level"`
-	// Code names the section of docs/troubleshooting.md, and Link is its address.
+	// Code is the name of a section of docs/troubleshooting.md, and Link its address.
 	Code string `json:"code"`
 	Link string `json:"link"`
-	// Text says what was found. Cure says what to do, unless Text does; it may have several lines.
+	// Text is the finding. Cure is what to do, unless Text includes it; it may have several lines.
 	Text string `json:"text"`
 	Cure string `json:"cure,omitempty"`
-	// Slots and Member are what it is about. Either may be empty.
+	// Slots and Member are what the finding is about. Either may be empty.
 	Slots  string `json:"slots,omitempty"`
 	Member string `json:"member,omitempty"`
 }
 
-// Group has the checks of one part.
+// Group contains the checks of one area.
 type Group struct {
 	Name  string `json:"name"`
 	Lines []Line `json:"checks"`
 }
 
-// Result is what one run found. Its JSON is what `rota check -o json` prints: fields are added, but neither renamed nor
-// removed.
+// Result is the result of one run. Its JSON is the output of `rota check -o json`: fields are added, but never renamed
+// or removed.
 type Result struct {
-	// Namespace and Name are those of the rota. Name is empty if no rota was given before there is one.
+	// Namespace and Name are the rota's. Name is empty for a check before the installation without a name.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	// At is when it was read, by this machine's clock.
@@ -73,7 +72,7 @@ type Result struct {
 	Failed   int `json:"failed"`
 }
 
-// Groups, in the order in which they are printed.
+// Groups in the order of the output.
 const (
 	groupCluster     = "cluster"
 	groupPermissions = "permissions"
@@ -91,7 +90,7 @@ const (
 var groups = []string{groupCluster, groupPermissions, groupDelivery, groupTable, groupMembers, groupSlots, groupDuties,
 	groupObjects, groupCoverage, groupFence, groupEvents}
 
-// Codes of checks that are neither problems of package view nor reasons of events. Those keep their names.
+// Codes of checks that are neither problems of package view nor event reasons. Those keep their names.
 const (
 	codeVersion     = "ClusterVersion"
 	codeUntried     = "VersionUntried"
@@ -119,7 +118,7 @@ const (
 	codeBookmarks   = "BookmarksDropped"
 )
 
-// Codes that are also reasons of events.
+// Codes that are also event reasons.
 const (
 	codeClock      = "ClockSkew"
 	codePermission = "PermissionMissing"
@@ -128,7 +127,7 @@ const (
 	codeCoverage   = "Coverage"
 )
 
-// Codes returns the codes of lines, without problems of package view.
+// Codes returns the codes of lines, without the problems of package view.
 func Codes() []string {
 	return []string{codeVersion, codeUntried, codeLacks, codeAccess, codeDelivery, codeName, codeInvalid, codeNewer,
 		codePruned, codeBuilds, codeWorkloads, codeNoFence, codeFenceOff, codeFenceKinds,
@@ -137,51 +136,51 @@ func Codes() []string {
 		codePermission, codeLost, codeSetup, codeBookmarks, codeCoverage}
 }
 
-// Options say what to look at. Name of Rota may be empty with Pre.
+// Options configures Run. Rota.Name may be empty with Pre.
 type Options struct {
 	Rota types.NamespacedName
-	// Pre looks at the cluster only, before anything is installed.
+	// Pre only checks the cluster, before anything is installed.
 	Pre bool
-	// Account is the ServiceAccount of the operator, whose permissions are looked at. Zero: that of the members' Pods.
-	// Self: the user of the rest.Config is looked at instead.
+	// Account is the operator's ServiceAccount, whose permissions are checked. It defaults to the members' Pods'. Self
+	// checks the user of the rest.Config instead.
 	Account types.NamespacedName
 	Self    bool
-	// Kinds and Owned are the kinds that are sharded by their own keys and by their owners, Delivery and Label the options
-	// of those names. They are what members report, if there are members that report.
+	// Kinds are sharded by their own keys, and Owned by their owners. Delivery and Label are the options of those names.
+	// If members report, all of these come from their reports.
 	Kinds, Owned []schema.GroupKind
 	Delivery     sharding.Mode
 	Label        bool
-	// Namespaces are those to which informers are limited. Empty: none.
+	// Namespaces are the namespaces that informers watch. Empty means all.
 	Namespaces []string
-	// Elections are the Leases of stock leader elections that members hold for the rota (rule R20), beside those that
-	// members report.
+	// Elections are the Leases of stock leader elections that members hold for the rota (rule R20), in addition to those
+	// in the members' reports.
 	Elections []types.NamespacedName
-	// Wait is for how long to go on looking while slots move, or are closed: only if that lasts, it is a problem.
+	// Wait is how long to wait for slots that move or are closed. It is only a problem if that lasts.
 	Wait time.Duration
-	// Longer makes that longer while slots are closed, if Wait is too short to tell whether that is a problem: it is one
-	// after the longest LeaseDuration and FenceDelay that members report.
+	// Longer extends Wait while slots are closed until it is certain whether that is a problem: for the longest
+	// LeaseDuration and FenceDelay in the members' reports.
 	Longer bool
 }
 
-// timeout bounds the requests of each part of a checkup: the cluster, each look at the rota, and the rest.
+// timeout bounds the requests of each part: the cluster, each read of the rota, and the rest.
 const timeout = time.Minute
 
-// run is one checkup.
+// run is the state of one check.
 type run struct {
 	Options
 	cfg    *rest.Config
 	client kubernetes.Interface
 	mapper meta.RESTMapper
 	lines  map[string][]Line // by group
-	first  time.Time         // the time of the first look at the rota
+	first  time.Time         // when the rota was first read
 	closed map[view.Closure]time.Time
-	// dispatches: all members that report hand their keys out to workers, and reconcile nothing themselves.
+	// dispatches is true if all reporting members hand out their keys to workers, and reconcile nothing themselves.
 	dispatches bool
-	live       []schema.GroupResource // of what members may read live
+	live       []schema.GroupResource // resources that members may read live
 	key        slot.Key               // the rota's, or the default if there is no rota yet
 }
 
-// Run looks. The error says why it could not: no server answers, there is no such rota, or the table may not be read.
+// Run runs the checks. It returns an error if no server answers, the rota does not exist, or the table may not be read.
 func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -205,7 +204,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (*Result, error) {
 	}
 	err = part(func(ctx context.Context) error {
 		if o.Pre {
-			r.lacks(ctx)
+			r.features(ctx)
 			r.free(ctx)
 			hooks := sync.OnceValues(func() ([]admission, error) { return r.admissionWebhooks(ctx) })
 			r.webhooks(ctx, hooks)
@@ -263,7 +262,7 @@ func (r *run) fail(group, code, cure, text string, args ...any) {
 	r.add(group, Line{Level: Failed, Code: code, Text: fmt.Sprintf(text, args...), Cure: cure})
 }
 
-// found reports whether a group has a warning or a failure with one of the codes; without codes, any.
+// found reports whether a group has a warning or a failure with one of the codes, or any if there are no codes.
 func (r *run) found(group string, codes ...string) bool {
 	return slices.ContainsFunc(r.lines[group], func(l Line) bool {
 		return l.Level != OK && (len(codes) == 0 || slices.Contains(codes, l.Code))

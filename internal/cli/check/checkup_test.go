@@ -26,8 +26,8 @@ func TestClockOfThisMachine(t *testing.T) {
 		level Level
 		text  string
 	}{
-		{0, OK, "this machine's clock is that of the API server"},
-		{3 * time.Second, OK, "is that of the API server"},
+		{0, OK, "this machine's clock agrees with the API server"},
+		{3 * time.Second, OK, "agrees with the API server"},
 		{10 * time.Minute, Warning, "ahead of the API server's"},
 		{-10 * time.Minute, Warning, "behind the API server's"},
 	} {

@@ -17,11 +17,11 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// maxSkew is how far clocks may be apart. What Rota promises depends on the rates of clocks only. But a deadline that
-// is shown is wrong by as much. The API server tells its time in whole seconds.
+// maxSkew is the tolerated difference between clocks. Rota's guarantees only depend on clock rates, but displayed
+// deadlines are off by the difference. The API server reports its time in whole seconds.
 const maxSkew = 5 * time.Second
 
-// cluster looks at the API server. The error is that of the first request, if it fails.
+// cluster checks the API server. It returns an error if the first request fails.
 func (r *run) cluster(ctx context.Context) error {
 	dates := &dates{}
 	cfg := rest.CopyConfig(r.cfg)
@@ -56,14 +56,14 @@ func (r *run) cluster(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// clock judges this machine's clock, which is ahead of the API server's by so much.
+// clock checks this machine's clock, given how far it is ahead of the API server's.
 func (r *run) clock(at time.Time, ahead time.Duration) {
 	if ahead.Abs() <= maxSkew {
-		r.good(groupCluster, codeClock, "this machine's clock is that of the API server")
+		r.good(groupCluster, codeClock, "this machine's clock agrees with the API server's")
 		return
 	}
 	r.warn(groupCluster, codeClock, "synchronize this machine's clock. Until then, ages and deadlines that rota shows "+
-		"are wrong by as much; members are not concerned", "this machine's clock (%s) is %s", at.UTC().Format(time.RFC3339),
+		"are off by that much; members are not affected", "this machine's clock (%s) is %s", at.UTC().Format(time.RFC3339),
 		aheadText(ahead)+" the API server's")
 }
 
@@ -74,16 +74,16 @@ func aheadText(d time.Duration) string {
 	return fmt.Sprintf("%s ahead of", d.Round(time.Second))
 }
 
-// unknown adds that something could not be looked at.
+// unknown adds a warning that something could not be checked.
 func (r *run) unknown(group, what string, err error) {
-	cure := "run it again, or look at the API server"
+	cure := "try again, or look at the API server"
 	if apierrors.IsForbidden(err) || strings.Contains(err.Error(), "may not") {
-		cure = "ask for that permission, or run it as somebody who has it"
+		cure = "ask for that permission, or run it as a user who has it"
 	}
 	r.warn(group, codeUnknown, cure, "not known: %s: %s", what, oneLine(err))
 }
 
-// policies looks whether a fence is possible. Package fence makes v1.
+// policies checks whether a fence is possible. Package fence uses v1.
 func (r *run) policies(disco discovery.DiscoveryInterface) {
 	version, err := serving.Policies(disco)
 	also := ""
@@ -100,7 +100,7 @@ func (r *run) policies(disco discovery.DiscoveryInterface) {
 		"validatingadmissionpolicies of admissionregistration.k8s.io/v1%s: a fence is not possible", also)
 }
 
-// dates compares the API server's clock, as the header Date of its answers has it, with this machine's.
+// dates compares the API server's clock, from the Date header of its answers, with this machine's.
 type dates struct {
 	mu    sync.Mutex
 	at    time.Time
@@ -124,7 +124,7 @@ func (d *dates) wrap(inner http.RoundTripper) http.RoundTripper {
 		if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			// The server wrote its time somewhere between, and left out the fraction of the second.
+			// The server wrote its time between the request and now, without the fraction of the second.
 			now := time.Now()
 			middle := begun.Add(now.Sub(begun) / 2)
 			d.at, d.ahead, d.known = now, middle.Sub(date)-time.Second/2, true
@@ -137,7 +137,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// free looks whether the rota's name is free.
+// free checks whether the rota's name is free.
 func (r *run) free(ctx context.Context) {
 	if r.Rota.Name == "" {
 		return
@@ -149,10 +149,10 @@ func (r *run) free(ctx context.Context) {
 	case err != nil:
 		r.unknown(groupTable, "whether the name is free", err)
 	case cm.Labels[names.LabelRota] == cm.Name:
-		r.good(groupTable, codeName, "there is a rota %s: `rota check` without --pre looks at it", r.Rota)
+		r.good(groupTable, codeName, "there is a rota %s: `rota check` without --pre checks it", r.Rota)
 	default:
 		r.fail(groupTable, codeName, "give the rota another Options.Name, or move that ConfigMap's data to "+
 			"another name and delete it",
-			"there is a ConfigMap %s that is no rota's: members would refuse to overwrite it", r.Rota)
+			"ConfigMap %s is not a rota's: members would refuse to overwrite it", r.Rota)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// deliveries reports which modes of delivery are possible here, and the labels that members write.
+// deliveries reports the possible delivery modes, and the labels that members write.
 func (r *run) deliveries(ctx context.Context) {
 	r.labelNames()
 	shards, err := serving.Shards(ctx, r.client.CoreV1().RESTClient(), r.Rota.Namespace)
 	why := "the API server ignores shard selectors: that takes Kubernetes 1.36 and the feature gate ShardedListAndWatch"
 	switch {
 	case err != nil:
-		why = "whether the API server honors shard selectors is not known: " + oneLine(err)
+		why = "it is unknown whether the API server honors shard selectors: " + oneLine(err)
 	case shards:
 		why = ""
 	}
@@ -26,9 +26,9 @@ func (r *run) deliveries(ctx context.Context) {
 		r.warn(groupDelivery, codeDelivery, "turn the feature gate on, or use delivery SlotLabel; until then each member "+
 			"receives all objects, as with Filter", "delivery ShardSelector: %s", why)
 	}
-	if r.labelsAny() && !mayLabel && r.lacksPatch() {
-		r.fail(groupDelivery, codeDelivery, "add the rules above. Until then members end at their start, and objects "+
-			"without a label reach nobody",
+	if r.labelsAny() && !mayLabel && r.cannotPatch() {
+		r.fail(groupDelivery, codeDelivery, "add the rules above. Until then members exit at startup, and objects "+
+			"without a label reach no member",
 			"delivery %s: the operator may not write the labels by which objects are delivered", r.Delivery)
 	}
 	if r.found(groupDelivery) {
@@ -52,10 +52,10 @@ func (r *run) deliveries(ctx context.Context) {
 	r.good(groupDelivery, codeDelivery, "%s", text)
 }
 
-// labelNames adds a line for each kind with the labels by which its objects are delivered.
+// labelNames adds a line for each kind with its delivery label.
 func (r *run) labelNames() {
 	if r.Pre && r.Delivery == sharding.ShardSelector {
-		r.key = slot.KeyUID // as rota.New chooses it
+		r.key = slot.KeyUID // the default of rota.New
 	}
 	for _, kind := range r.Kinds {
 		if label := sharding.HashLabel(r.key, kind); label != "" && r.labels(kind) {
@@ -80,7 +80,7 @@ func (r *run) labelsAny() bool {
 	return false
 }
 
-func (r *run) lacksPatch() bool {
+func (r *run) cannotPatch() bool {
 	for _, l := range r.lines[groupPermissions] {
 		if l.Level == Failed && l.Code == codePermission && strings.Contains(l.Cure, `"patch"`) {
 			return true

@@ -16,13 +16,13 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// fenceTimeout bounds the trial of the fence.
+// fenceTimeout bounds the dry run.
 const fenceTimeout = 5 * time.Second
 
-// fence looks at the fence of the rota, if it has one, and tries it with a dry run.
+// fence checks the rota's fence, if it has one, and tries it with a dry run.
 func (r *run) fence(ctx context.Context, v *view.Rota) {
 	if unknownIn(v, "fence") {
-		return // told among the unknown
+		return // reported as unknown
 	}
 	state := v.FenceState
 	command := fmt.Sprintf("rota fence %s -n %s --service-account ", r.Rota.Name, r.Rota.Namespace)
@@ -36,17 +36,17 @@ func (r *run) fence(ctx context.Context, v *view.Rota) {
 		r.warn(groupFence, codeFenceOff, apply, "%s", state)
 		return
 	case state.Off:
-		r.warn(groupFence, codeFenceOff, "put it up again: "+annotate+"-", "%s", state)
+		r.warn(groupFence, codeFenceOff, "turn it on again: "+annotate+"-", "%s", state)
 		return
 	}
 	options, outdated, err := fence.Installed(ctx, r.cfg, r.Rota)
 	if err != nil {
-		r.unknown(groupFence, "whether the fence is that of this release", err)
+		r.unknown(groupFence, "whether the fence is from this release", err)
 		return
 	}
 	again := command + options.ServiceAccount.String() + resourceFlags(options.Resources) + " --apply"
 	if len(outdated) > 0 {
-		r.warn(groupFence, codeFenceOld, again, "the fence is not that of this release: %s", strings.Join(outdated, ", "))
+		r.warn(groupFence, codeFenceOld, again, "the fence is not from this release: %s", strings.Join(outdated, ", "))
 	}
 	r.fenced(v, options)
 	r.impersonated(v)
@@ -58,7 +58,8 @@ func (r *run) fence(ctx context.Context, v *view.Rota) {
 	defer cancel()
 	switch err := fence.Verify(ctx, r.cfg, options); {
 	case err == nil:
-		r.good(groupFence, codeFenceBlind, "the API server refuses writes by who is no member, and knows the present table")
+		r.good(groupFence, codeFenceBlind, "the API server rejects writes from processes that are not members, and has the "+
+			"current table")
 	case errors.Is(err, fence.ErrUnverified):
 		r.good(groupFence, codeFenceOff, "%s (not tried: %s)", state, oneLine(err))
 	default:
@@ -79,19 +80,19 @@ func resourceFlags(resources []schema.GroupResource) string {
 	return b.String()
 }
 
-// impersonated looks for members that write as other users, which the fence does not know.
+// impersonated warns about members that write as other users, which the fence does not cover.
 func (r *run) impersonated(v *view.Rota) {
 	for _, line := range coverage.Impersonated(maps.Values(v.Reports)) {
 		r.warn(groupFence, codeFenceOthers, "write as the Pods' own ServiceAccount, if late writes matter", "%s", line)
 	}
 }
 
-// fenced looks for members that the fence does not admit, or does not concern.
+// fenced warns about members that the fence rejects or does not cover.
 func (r *run) fenced(v *view.Rota, o fence.Options) {
 	for _, m := range v.Table.Members {
 		if m.PodUID == "" {
 			r.add(groupFence, Line{Level: Failed, Code: codeFenceMember, Member: m.ID,
-				Text: "it does not report the UID of its Pod, so that the fence refuses all its writes",
+				Text: "it does not report the UID of its Pod, so the fence rejects all its writes",
 				Cure: "set POD_UID through the downward API (fieldPath: metadata.uid), and roll that out"})
 		}
 	}
@@ -102,13 +103,13 @@ func (r *run) fenced(v *view.Rota, o fence.Options) {
 	}
 }
 
-// fenceKinds looks for sharded kinds that are not fenced.
+// fenceKinds warns about sharded kinds that are not fenced.
 func (r *run) fenceKinds(o fence.Options, command string) {
 	var open []schema.GroupResource
 	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
 		mapping, err := r.mapper.RESTMapping(kind)
 		if err != nil {
-			continue // permissions says so
+			continue // reported by permissions
 		}
 		if g := mapping.Resource.GroupResource(); !slices.Contains(o.Resources, g) && !slices.Contains(open, g) {
 			open = append(open, g)

@@ -12,10 +12,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// lookEvery is the time between two looks while slots move.
+// lookEvery is the interval of reads while slots move.
 const lookEvery = 2 * time.Second
 
-// look reads the rota, again and again while something moves that should come to rest, for at most Wait.
+// look reads the rota repeatedly while something moves, for at most Wait.
 func (r *run) look(ctx context.Context) (*view.Rota, error) {
 	reader, err := view.NewReader(r.cfg, r.Rota.Namespace, r.Rota.Name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *run) look(ctx context.Context) (*view.Rota, error) {
 	}
 }
 
-// remember keeps since when slots are closed.
+// remember records since when slots are closed.
 func (r *run) remember(v *view.Rota) {
 	if r.first.IsZero() {
 		r.first = v.At
@@ -53,8 +53,8 @@ func (r *run) remember(v *view.Rota) {
 	r.closed = v.Closed(r.closed)
 }
 
-// movesOf returns the moves that should come to an end by themselves. Members that wait for a leader election do not
-// begin with what they get, and that is a problem of its own.
+// movesOf returns the moves that should end on their own. Members that wait for a leader election do not start work on
+// slots that they receive, which is a separate problem.
 func movesOf(v *view.Rota) []view.Move {
 	return slices.DeleteFunc(slices.Clone(v.Moves), func(m view.Move) bool {
 		report := v.Reports[m.To]
@@ -62,15 +62,15 @@ func movesOf(v *view.Rota) []view.Move {
 	})
 }
 
-// settled reports whether another look would tell nothing new.
+// settled reports whether another read would show nothing new.
 func (r *run) settled(v *view.Rota) bool {
-	known := func(what string) bool {
+	hasProblem := func(what string) bool {
 		return slices.ContainsFunc(v.Problems, func(p view.Problem) bool { return p.What == what })
 	}
-	return (len(movesOf(v)) == 0 || known(view.MoveStuck)) && (len(r.closed) == 0 || known(view.SlotClosed))
+	return (len(movesOf(v)) == 0 || hasProblem(view.MoveStuck)) && (len(r.closed) == 0 || hasProblem(view.SlotClosed))
 }
 
-// wait returns for how long to look.
+// wait returns how long to keep reading.
 func (r *run) wait(v *view.Rota) time.Duration {
 	if r.Longer && len(r.closed) > 0 {
 		return max(r.Wait, recovery(v)+lookEvery)
@@ -78,19 +78,19 @@ func (r *run) wait(v *view.Rota) time.Duration {
 	return r.Wait
 }
 
-// recovery is how long slots may be closed before that is a problem.
+// recovery is how long slots may be closed before it is a problem.
 func recovery(v *view.Rota) time.Duration {
 	return coverage.BoundsBy(slices.Collect(maps.Values(v.Reports))).Recovery
 }
 
-// moves warns of moves that were there at each look.
+// moves warns about moves that were in progress at each read.
 func (r *run) moves(v *view.Rota) {
 	looked := v.At.Sub(r.first)
 	type kind struct{ from, to, phase, duty string }
 	runs := map[kind][]view.Run{}
 	var kinds []kind
 	for _, m := range movesOf(v) {
-		// Longer ones are problems already.
+		// Longer moves are already problems.
 		if m.Seconds == nil || *m.Seconds > view.MoveLongest.Seconds() || *m.Seconds < looked.Seconds() {
 			continue
 		}
@@ -109,21 +109,21 @@ func (r *run) moves(v *view.Rota) {
 		if k.phase == "drain" {
 			l.Member = k.from
 		}
-		l.Text = fmt.Sprintf("%s been moving to %s for %s so far, in phase %s: as long as this looked", what, k.to,
+		l.Text = fmt.Sprintf("%s been moving to %s for %s so far, in phase %s: as long as this check has run", what, k.to,
 			seconds(looked), k.phase)
-		l.Cure = "it may be about to end. Look for longer: " + r.again(v, view.MoveLongest+2*lookEvery)
+		l.Cure = "it may end soon. Check for longer: " + r.again(v, view.MoveLongest+2*lookEvery)
 		r.add(groupSlots, l)
 	}
 }
 
-// open says whether owners work on their slots, by their reports.
+// open checks whether owners work on their slots, according to their reports.
 func (r *run) open(v *view.Rota) {
 	if v.Shadow != nil {
 		return
 	}
 	closed, since, sure := map[string]slot.Set{}, map[string]time.Time{}, map[string]bool{}
 	for c, at := range r.closed {
-		// A report that is older than the handover of a slot says nothing of it.
+		// A report from before a slot's handover does not cover the slot.
 		sure[c.Owner] = sure[c.Owner] || v.ReportsAfter(c.Owner, c.Epoch)
 		set := closed[c.Owner]
 		set.Add(c.Slot)
@@ -140,12 +140,12 @@ func (r *run) open(v *view.Rota) {
 		}
 		level := Warning
 		if sure[owner] {
-			level = Failed // nobody works on them at this time, for whatever time
+			level = Failed // no member works on them now, however briefly
 		}
 		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: view.SetText(closed[owner]), Member: owner,
-			Text: fmt.Sprintf("the owner reports that it does not work there, for %s so far",
+			Text: fmt.Sprintf("the owner has reported for %s that it does not work on them",
 				seconds(v.At.Sub(since[owner]))),
-			Cure: fmt.Sprintf("it may be about to begin. It is a problem after %s: %s", seconds(recovery(v)),
+			Cure: fmt.Sprintf("it may start soon. It is a problem after %s: %s", seconds(recovery(v)),
 				r.again(v, recovery(v)+2*lookEvery))})
 	}
 	owners, reporting := 0, 0
@@ -159,14 +159,14 @@ func (r *run) open(v *view.Rota) {
 	}
 	switch {
 	case reporting < owners && !unknownIn(v, "reports") && !r.found(groupCoverage, view.ReportMissing):
-		r.warn(groupSlots, view.ReportMissing, "those that have just joined will: run it again",
+		r.warn(groupSlots, view.ReportMissing, "members that have just joined will report soon: try again",
 			"%d of %d owners do not report whether they work on their slots", owners-reporting, owners)
 	case reporting == owners && owners > 0 && !slices.ContainsFunc(v.Runs, func(run view.Run) bool { return run.Closed }):
 		r.good(groupSlots, view.SlotClosed, "owners report that they work on their slots")
 	}
 }
 
-// again is the command that looks for longer.
+// again returns the command that checks for longer.
 func (r *run) again(v *view.Rota, wait time.Duration) string {
 	return fmt.Sprintf("rota check -n %s %s --wait %s", v.Namespace, v.Name, seconds(wait))
 }

@@ -73,8 +73,8 @@ func TestSlots(t *testing.T) {
 			v.Reports, v.Unknown = nil, []view.Unknown{{What: "reports"}}
 		}, 0, "ok SlotUnowned", "SlotClosed"},
 		"closed": {shut, 20 * time.Second,
-			"warning SlotClosed [a] [0-127] the owner reports that it does not work there, for 20s so far | it may be about " +
-				"to begin. It is a problem after 18s: rota check -n ns web --wait 22s", good},
+			"warning SlotClosed [a] [0-127] the owner has reported for 20s that it does not work on them | it may start soon. " +
+				"It is a problem after 18s: rota check -n ns web --wait 22s", good},
 		"closed by a report that is about them": {func(v *view.Rota) {
 			shut(v)
 			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 41}}
@@ -97,8 +97,8 @@ func TestSlots(t *testing.T) {
 					{First: 9, Last: 9, From: "a", To: "b", Phase: "drain", Seconds: ptr.To(20.0)},
 				}
 			}, 20 * time.Second,
-			"warning MoveStuck [a] [0-7 9] they have been moving to b for 20s so far, in phase drain: as long as this looked | " +
-				"it may be about to end. Look for longer: rota check -n ns web --wait 1m4s", "failed",
+			"warning MoveStuck [a] [0-7 9] they have been moving to b for 20s so far, in phase drain: as long as this check has run | " +
+				"it may end soon. Check for longer: rota check -n ns web --wait 1m4s", "failed",
 		},
 		"a duty": {
 			func(v *view.Rota) {
@@ -167,7 +167,7 @@ func TestHowLongToLook(t *testing.T) {
 
 // Clocks are good if each was compared.
 func TestClocksOfMembers(t *testing.T) {
-	const good = "their clocks are that of the API server"
+	const good = "their clocks agree with the API server"
 	for name, c := range map[string]struct {
 		change func(*view.Rota)
 		good   bool

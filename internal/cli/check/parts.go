@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 )
 
-// grouped groups the members by a word, and writes the groups as text. Members without the word are left out.
+// grouped groups the members by a word, and formats the groups. It leaves out members whose word is empty.
 func grouped(v *view.Rota, word func(view.Member) string) (words []string, text string) {
 	members := map[string][]string{}
 	for _, m := range v.Members {
@@ -66,23 +66,23 @@ func (r *run) slots(v *view.Rota) {
 	}
 }
 
-// coverage says what is known of rule R14 without a comparison, which `rota verify` makes.
+// coverage reports what is known about rule R14 without the comparison of `rota verify`.
 func (r *run) coverage(v *view.Rota) {
 	i := slices.IndexFunc(v.Duties, func(d view.Duty) bool { return d.Name == scrubDuty })
 	who := ""
 	if i >= 0 {
 		who = v.Duties[i].Owner
 	}
-	const verify = "rota verify has the present state"
-	told := false
+	const verify = "rota verify shows the current state"
+	found := false
 	for _, w := range v.Now() {
 		if w.Reason == codeCoverage {
-			told = true
+			found = true
 			r.add(groupCoverage, Line{Level: Warning, Code: codeCoverage, Member: cmp.Or(w.ID, w.Member), Cure: verify,
 				Text: fmt.Sprintf("%s ago: %s", ago(v, w), w.Message)})
 		}
 	}
-	if r.found(groupCoverage) || told || len(v.Members) == 0 {
+	if r.found(groupCoverage) || found || len(v.Members) == 0 {
 		return
 	}
 	text := fmt.Sprintf("%d of %d members report what they hold", len(v.Reports), len(v.Members))
@@ -95,7 +95,7 @@ func (r *run) coverage(v *view.Rota) {
 	r.good(groupCoverage, codeCoverage, "%s. %s", text, verify)
 }
 
-// events tells of the other warnings of the last hour: of each that may still be so, and how many are over.
+// events reports the other current warnings of the last hour, and how many are over.
 func (r *run) events(v *view.Rota) {
 	var now []view.Warning
 	over := map[string]int{}
@@ -104,7 +104,7 @@ func (r *run) events(v *view.Rota) {
 	}
 	for _, w := range v.Now() {
 		switch {
-		case w.Reason == codeCoverage, w.Reason == view.SlotHeldBack: // told already
+		case w.Reason == codeCoverage, w.Reason == view.SlotHeldBack: // already reported
 		case w.Reason == codePermission && r.permitted():
 			over[w.Reason]++
 		default:
@@ -126,7 +126,7 @@ func (r *run) events(v *view.Rota) {
 	}
 }
 
-// permitted says whether the check has found that the operator has all permissions.
+// permitted reports whether the check found that the operator has all permissions.
 func (r *run) permitted() bool {
 	return len(r.lines[groupPermissions]) > 0 && !r.found(groupPermissions)
 }

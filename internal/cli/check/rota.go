@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// maxWarnings is how many warnings that may still be so become lines, the newest first.
+	// maxWarnings limits the current warnings that become lines, the newest first.
 	maxWarnings = 10
-	// scrubDuty is the duty of comparing what members hold with what there is.
+	// scrubDuty is the duty that compares the members' objects with the existing ones.
 	scrubDuty = table.OwnDuties + "scrub"
 )
 
-// groupOf has the group of each problem of package view; others are about members, or slots.
+// groupOf maps problems of package view to groups. Other problems are about members or slots.
 var groupOf = map[string]string{
 	view.OldCopy: groupTable, view.SlotUnowned: groupSlots, view.SlotClosed: groupSlots, view.MoveStuck: groupSlots,
 	view.DutyUnowned: groupDuties, view.ReportMissing: groupCoverage, view.MemberSilent: groupMembers,
@@ -42,7 +42,7 @@ var groupOf = map[string]string{
 	view.MovesPaused: groupSlots, view.MemberDrained: groupMembers,
 }
 
-// rota says what is good and what is wrong with the rota.
+// rota checks the rota.
 func (r *run) rota(ctx context.Context, v *view.Rota) {
 	r.learn(v)
 	var pods []string
@@ -59,41 +59,42 @@ func (r *run) rota(ctx context.Context, v *view.Rota) {
 		r.problem(p)
 	}
 	for _, line := range coverage.Bookmarkless(maps.Values(v.Reports)) {
-		r.warn(groupDelivery, codeBookmarks, "have the proxy before the API server pass watches on as they are", "%s", line)
+		r.warn(groupDelivery, codeBookmarks, "make the proxy in front of the API server pass watches through unchanged", "%s",
+			line)
 	}
 	r.table(ctx, v)
 	if r.found(groupTable, view.OldCopy) {
-		return // nothing else that the table says is so
+		return // the rest of the table is wrong
 	}
 	r.members(v)
 	r.slots(v)
 	if v.Shadow != nil {
 		r.good(groupMembers, codeShadow, "%s", view.ShadowText)
-		return // there is nothing to cover, and nothing to fence
+		return // there is nothing to cover or fence
 	}
 	r.coverage(v)
 	r.fence(ctx, v)
 }
 
-// unreadable adds that there is a rota whose table cannot be read, or is gone. false: err is about something else.
+// unreadable adds a failure if the rota's table cannot be read or is gone. It returns false if err is something else.
 func (r *run) unreadable(err error) bool {
 	switch {
 	case errors.Is(err, view.ErrNewer):
 		r.fail(groupTable, codeNewer, "do not delete the table: members work with it. Use the command rota of the "+
 			"operator's release", "%s", oneLine(err))
 	case errors.Is(err, view.ErrTable):
-		r.fail(groupTable, codeInvalid, fmt.Sprintf("repair what was edited, or have the members make a new table, which "+
+		r.fail(groupTable, codeInvalid, fmt.Sprintf("undo the edit, or make the members create a new table, which "+
 			"takes a lease: kubectl delete configmap -n %s %s", r.Rota.Namespace, r.Rota.Name), "%s", oneLine(err))
 	case errors.Is(err, view.ErrTableLost):
-		r.fail(groupTable, codeLost, "run it again after a lease (15 s). If there is none then, look at the members' logs; "+
-			"if it was deleted, keep the ConfigMap out of what prunes it", "%s", oneLine(err))
+		r.fail(groupTable, codeLost, "try again after a lease (15 s). If there is still none, look at the members' logs; "+
+			"if it was deleted, keep the ConfigMap away from tools that prune", "%s", oneLine(err))
 	default:
 		return false
 	}
 	return true
 }
 
-// learn takes kinds, delivery and leader elections from what members report. Kinds that were given count, too.
+// learn takes kinds, delivery and leader elections from the members' reports, in addition to the given kinds.
 func (r *run) learn(v *view.Rota) {
 	primary, owned := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
 	for _, kind := range r.Kinds {
@@ -127,7 +128,7 @@ func (r *run) learn(v *view.Rota) {
 	r.Owned = slices.SortedFunc(maps.Keys(owned), byName)
 }
 
-// problem adds a problem of package view. Its message has the cure.
+// problem adds a problem of package view. Its message includes the cure.
 func (r *run) problem(p view.Problem) {
 	group, ok := groupOf[p.What]
 	switch {
@@ -155,15 +156,15 @@ func (r *run) table(ctx context.Context, v *view.Rota) {
 		return
 	}
 	if tool := prunedBy(cm); tool != "" {
-		r.warn(groupTable, codePruned, "take the ConfigMap out of Git and charts, and tell the tool to leave it: see "+
-			"docs/operations.md, \"Tools that prune, back up and restore\"", "%s may delete the table, or put an old copy in "+
-			"its place: the ConfigMap has its marks", tool)
+		r.warn(groupTable, codePruned, "take the ConfigMap out of Git and charts, and make the tool ignore it: see "+
+			"docs/operations.md, \"Tools that prune, back up and restore\"", "%s may delete the table, or replace it with "+
+			"an old copy: the ConfigMap has its marks", tool)
 		return
 	}
 	r.good(groupTable, codePruned, "no tool that prunes has marked the ConfigMap as its own")
 }
 
-// prunedBy returns the tool that has marked an object as its own, unless the object tells it to leave it alone.
+// prunedBy returns the tool that has marked an object as its own, unless the object opts out of pruning.
 func prunedBy(obj metav1.Object) string {
 	marks := map[string]string{}
 	maps.Copy(marks, obj.GetLabels())
@@ -203,24 +204,23 @@ func (r *run) members(v *view.Rota) {
 		if ahead := time.Duration(*m.ClockAhead * float64(time.Second)); ahead.Abs() > maxSkew {
 			skewed = true
 			r.add(groupMembers, Line{Level: Warning, Code: codeClock, Member: m.ID, Text: "the clock of its machine is " +
-				aheadText(ahead) + " the API server's", Cure: "synchronize it. No two members work on one object because of it, " +
-				"but ages and deadlines are shown wrong by as much"})
+				aheadText(ahead) + " the API server's", Cure: "synchronize it. It never makes two members work on one object, " +
+				"but displayed ages and deadlines are off by that much"})
 		}
 	}
 	if !skewed && compared == len(v.Members) {
-		r.good(groupMembers, codeClock, "their clocks are that of the API server")
+		r.good(groupMembers, codeClock, "their clocks agree with the API server's")
 	}
 	r.alike(v)
 }
 
-// alike compares members with each other.
 func (r *run) alike(v *view.Rota) {
 	for _, d := range v.Differences {
-		r.warn(groupMembers, codeSetup, "a rollout brings this, and ends it. If none is under way, set them up alike",
+		r.warn(groupMembers, codeSetup, "a rollout causes this until it ends. If there is none, give them the same settings",
 			"%s", d)
 	}
 	if names, members := grouped(v, workloadOf(v)); len(names) > 1 {
-		r.warn(groupMembers, codeWorkloads, "two operators with one rota name do not see all objects: give one of them "+
+		r.warn(groupMembers, codeWorkloads, "two operators with the same rota name do not see all objects: give one of them "+
 			"another Options.Name. If they belong together, as a canary does, give them the same Identity.Workload",
 			"members belong to %d workloads: %s", len(names), members)
 	}
@@ -229,7 +229,7 @@ func (r *run) alike(v *view.Rota) {
 		switch {
 		case v.Canary != nil && v.Canary.State == view.Running && len(builds) == 2:
 			r.good(groupMembers, codeBuilds, "there is a canary: %s", members)
-		case r.found(groupMembers, view.SetupClash, codeWorkloads): // no rollout brings that
+		case r.found(groupMembers, view.SetupClash, codeWorkloads): // a rollout does not cause that
 		case v.At.Sub(youngest) <= coverage.RolloutQuiet:
 			r.good(groupMembers, codeBuilds, "a rollout is under way: %s", members)
 		default:
@@ -239,7 +239,7 @@ func (r *run) alike(v *view.Rota) {
 		}
 	}
 	if !r.found(groupMembers, codeSetup, codeWorkloads, codeBuilds, view.SetupClash) && len(v.Reports) == len(v.Members) {
-		r.good(groupMembers, codeSetup, "they are alike in kinds and options")
+		r.good(groupMembers, codeSetup, "they have the same kinds and options")
 	}
 }
 

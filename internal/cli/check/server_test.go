@@ -98,7 +98,7 @@ func TestServersThatLack(t *testing.T) {
 		for _, pre := range []bool{true, false} {
 			r, _ := c.server.run(t)
 			r.Pre = pre
-			r.lacks(t.Context())
+			r.features(t.Context())
 			want := c.want
 			if !pre && name == "refuses" {
 				want = nil

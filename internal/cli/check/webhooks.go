@@ -20,22 +20,22 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// webhook is one that has to answer before a member can join.
+// webhook is a webhook that must answer before a member can join.
 type webhook struct {
 	service types.NamespacedName
 	text    string
 }
 
-// webhooks looks for webhooks that wait for themselves. The operator's Pods serve them and are ready once they have
-// joined, for which they list the sharded kinds and write Leases and the table; the API server asks a webhook about
-// these, and its Service leaves out Pods that are not ready. It looks at nothing if the operator is not known.
+// webhooks looks for deadlocks: the operator's Pods serve a webhook, and become ready once they have joined, for which
+// they list the sharded kinds and write Leases and the table. The API server calls the webhook for these, but its
+// Service leaves out Pods that are not ready. It does nothing if the operator is unknown.
 func (r *run) webhooks(ctx context.Context, hooks func() ([]admission, error)) {
 	if r.Account.Name == "" {
 		return
 	}
 	by := map[types.NamespacedName][]string{}
 	for _, w := range slices.Concat(r.conversions(ctx), r.admissions(ctx, hooks)) {
-		if w.service.Namespace == r.Account.Namespace { // a Service selects Pods of its own namespace
+		if w.service.Namespace == r.Account.Namespace { // a Service only selects Pods in its namespace
 			by[w.service] = append(by[w.service], w.text)
 		}
 	}
@@ -51,13 +51,13 @@ func (r *run) webhooks(ctx context.Context, hooks func() ([]admission, error)) {
 			r.unknown(groupCluster, "whether Service "+service.String()+" of "+served+" has Pods that are not ready", err)
 			continue
 		}
-		tell, ifMembers := r.fail, ""
-		if others { // which may be the members
-			tell, ifMembers = r.warn, ", if these are members"
+		add, ifMembers := r.fail, ""
+		if others { // the other Pods may be the members
+			add, ifMembers = r.warn, ", if these are members"
 		}
 		if hides {
-			tell(groupCluster, codeWebhook, fmt.Sprintf("set publishNotReadyAddresses: true in the spec of that Service "+
-				"where it comes from, and now: kubectl patch service -n %s %s --type merge -p "+
+			add(groupCluster, codeWebhook, fmt.Sprintf("set publishNotReadyAddresses: true in the spec of that Service "+
+				"at its source, and now: kubectl patch service -n %s %s --type merge -p "+
 				`'{"spec":{"publishNotReadyAddresses":true}}'`, service.Namespace, service.Name),
 				"Service %s has no publishNotReadyAddresses: when no Pod of the operator is ready, none becomes ready%s. It "+
 					"serves %s. The API server waits for that webhook, a member waits for the API server before it is ready, and "+
@@ -66,8 +66,8 @@ func (r *run) webhooks(ctx context.Context, hooks func() ([]admission, error)) {
 	}
 }
 
-// hidesStarting reports whether a Service is of the operator's Pods and leaves out those that are not ready, and
-// whether the operator has Deployments of other Pods.
+// hidesStarting reports whether a Service selects the operator's Pods and leaves out Pods that are not ready, and
+// whether the operator has Deployments with other Pods.
 func (r *run) hidesStarting(ctx context.Context, name types.NamespacedName) (hides, others bool, err error) {
 	service, err := r.client.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -102,16 +102,16 @@ func (r *run) runs(pod corev1.PodSpec) bool {
 	return cmp.Or(pod.ServiceAccountName, "default") == r.Account.Name
 }
 
-// conversions are those of the sharded and the owned kinds.
+// conversions returns the conversion webhooks of the sharded and the owned kinds.
 func (r *run) conversions(ctx context.Context) []webhook {
 	var out []webhook
 	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
 		mapping, err := r.mapper.RESTMapping(kind)
 		if err != nil {
-			continue // permissions says so
+			continue // reported by permissions
 		}
 		if !strings.Contains(mapping.Resource.Group, ".") {
-			continue // built in: the group of a CustomResourceDefinition has a dot
+			continue // built in: a CustomResourceDefinition's group has a dot
 		}
 		crd := mapping.Resource.GroupResource().String()
 		service, err := r.conversion(ctx, crd)
@@ -125,7 +125,7 @@ func (r *run) conversions(ctx context.Context) []webhook {
 	return out
 }
 
-// conversion returns the Service of a CustomResourceDefinition's conversion webhook, if it has one that is asked: with
+// conversion returns the Service of a CustomResourceDefinition's conversion webhook, if the API server calls it: with
 // one version there is nothing to convert.
 func (r *run) conversion(ctx context.Context, name string) (types.NamespacedName, error) {
 	var crd struct {
@@ -155,10 +155,10 @@ func (r *run) conversion(ctx context.Context, name string) (types.NamespacedName
 	return crd.Spec.Conversion.Webhook.ClientConfig.Service, nil
 }
 
-// joining are what a member writes in the rota's namespace before it is ready.
+// joining are the resources that a member writes in the rota's namespace before it is ready.
 var joining = []schema.GroupResource{{Resource: "configmaps"}, {Group: "coordination.k8s.io", Resource: "leases"}}
 
-// admission is what validating and mutating webhooks have in common.
+// admission holds the common fields of validating and mutating webhooks.
 type admission struct {
 	of, name            string
 	client              admissionv1.WebhookClientConfig
@@ -169,7 +169,7 @@ type admission struct {
 	timeout             *int32 // in seconds
 }
 
-// admissions are webhooks without which a member cannot write what it has to.
+// admissions returns the webhooks without which a member cannot write what it needs to join.
 func (r *run) admissions(ctx context.Context, hooks func() ([]admission, error)) []webhook {
 	all, err := hooks()
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *run) admissions(ctx context.Context, hooks func() ([]admission, error))
 	for _, a := range all {
 		if what := a.holdsUp(in, labels.Set{names.LabelRota: r.Rota.Name}); len(what) > 0 {
 			service := types.NamespacedName{Namespace: a.client.Service.Namespace, Name: a.client.Service.Name}
-			out = append(out, webhook{service, fmt.Sprintf("webhook %s of %s, which is asked about %s", a.name, a.of,
+			out = append(out, webhook{service, fmt.Sprintf("webhook %s of %s, which is called for %s", a.name, a.of,
 				strings.Join(what, " and "))})
 		}
 	}
@@ -227,8 +227,8 @@ func (r *run) admissionWebhooks(ctx context.Context) ([]admission, error) {
 	return out, nil
 }
 
-// holdsUp returns the resources which a member cannot write in a namespace with these labels while the webhook does not
-// answer. Match conditions are not evaluated: with any, it is taken to leave members alone.
+// holdsUp returns the resources that a member cannot write in a namespace with these labels while the webhook does not
+// answer. Match conditions are not evaluated: a webhook with any is assumed not to match members' writes.
 func (a *admission) holdsUp(namespace, object labels.Set) []string {
 	ignores := a.failure != nil && *a.failure == admissionv1.Ignore
 	if a.client.Service == nil || ignores || a.conditions > 0 || !selects(a.namespaces, namespace) ||
@@ -244,11 +244,11 @@ func (a *admission) holdsUp(namespace, object labels.Set) []string {
 	return out
 }
 
-// usualTimeout is the default timeout of admission webhooks, in seconds. A member's write has about as long with the
-// default LeaseDuration of 15 s.
+// usualTimeout is the default timeout of admission webhooks, in seconds. A member's write may take about as long with
+// the default LeaseDuration of 15 s.
 const usualTimeout = 10
 
-// slowWebhooks warns of webhooks for the rota's kinds that may take longer than a member's writes.
+// slowWebhooks warns about webhooks for the rota's kinds that may take longer than a member's writes.
 func (r *run) slowWebhooks(hooks func() ([]admission, error)) {
 	var resources []schema.GroupResource
 	for _, kind := range slices.Concat(r.Kinds, r.Owned) {
@@ -278,7 +278,7 @@ func (r *run) slowWebhooks(hooks func() ([]admission, error)) {
 	}
 }
 
-// selects is about selectors in which unset selects everything.
+// selects evaluates a selector. An unset one selects everything.
 func selects(by *metav1.LabelSelector, set labels.Set) bool {
 	if by == nil {
 		return true
@@ -287,7 +287,7 @@ func selects(by *metav1.LabelSelector, set labels.Set) bool {
 	return err == nil && selector.Matches(set)
 }
 
-// covers reports whether creating or updating such objects is what a rule is about.
+// covers reports whether a rule matches creating or updating such objects.
 func covers(rule admissionv1.RuleWithOperations, of schema.GroupResource) bool {
 	operations := []admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Create, admissionv1.Update}
 	anyOf := func(have []string, want ...string) bool {

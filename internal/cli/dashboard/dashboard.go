@@ -1,5 +1,4 @@
-// Package dashboard serves `rota dashboard`: a page on localhost that shows what `rota status` knows of a rota, as it
-// changes.
+// Package dashboard serves `rota dashboard`: a local page with the live output of `rota status`.
 package dashboard
 
 import (
@@ -17,33 +16,32 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 )
 
-// Options are the options of New.
+// Options configures New.
 type Options struct {
-	// Namespace and Name are the rota's.
 	Namespace, Name string
-	// Watch calls tell, from one goroutine, with each state of the rota, or with the error that keeps it from being read,
-	// until ctx ends. It runs while a page is open. An error that it returns is shown.
-	Watch func(ctx context.Context, tell func(*view.Rota, error)) error
-	// Who says which member works on an object. What it returns is encoded as JSON. An error of the caller's making is a
-	// QuestionError.
+	// Watch calls report from one goroutine with each state of the rota, or with the error of reading it, until ctx ends.
+	// It runs while a page is open. The page shows an error that it returns.
+	Watch func(ctx context.Context, report func(*view.Rota, error)) error
+	// Who finds the member that works on an object. Its result is encoded as JSON. It returns a QuestionError for a bad
+	// question.
 	Who func(ctx context.Context, kind, namespace, name string) (any, error)
-	// Hosts are further names under which browsers may ask. IP addresses and localhost are always allowed.
+	// Hosts are additional host names that browsers may use. IP addresses and localhost are always allowed.
 	Hosts []string
-	// Replicas, unless nil, gets the page buttons that add and end replicas.
+	// Replicas, unless nil, adds buttons that start and end replicas.
 	Replicas Replicas
 }
 
-// Replicas are processes that the page can add to and end. Methods may be called concurrently, and may not block for
-// longer than a few seconds.
+// Replicas are processes that the page can start and end. Methods may be called concurrently, and must return within a
+// few seconds.
 type Replicas interface {
-	// Add starts one, and returns its Pod's name.
+	// Add starts a replica, and returns its Pod's name.
 	Add(ctx context.Context) (pod string, err error)
-	// Stop ends one with SIGTERM, so that it leaves the rota first. Kill ends one with SIGKILL.
+	// Stop ends a replica with SIGTERM, so that it leaves the rota first. Kill ends one with SIGKILL.
 	Stop(ctx context.Context, pod string) error
 	Kill(ctx context.Context, pod string) error
 }
 
-// QuestionError is an error of Options.Who that says that the caller has to ask in another way.
+// QuestionError wraps an error of Options.Who about a bad question.
 type QuestionError struct{ Err error }
 
 func (e QuestionError) Error() string { return e.Err.Error() }
@@ -54,14 +52,13 @@ func (e QuestionError) Unwrap() error { return e.Err }
 const (
 	// whoLimit bounds the search for an object.
 	whoLimit = 10 * time.Second
-	// longestWord is the longest kind, namespace or name in bytes: a kind with its group is the longest of them.
+	// longestWord bounds a kind, namespace or name in bytes. A kind with its group is the longest.
 	longestWord = 512
 )
 
 //go:embed page
 var files embed.FS
 
-// handler is what the page and its requests need.
 type handler struct {
 	o     Options
 	hub   *hub
@@ -97,7 +94,7 @@ func New(o Options) http.Handler {
 	return guard(o.Hosts, mux)
 }
 
-// pageFiles lists what the page is made of.
+// pageFiles lists the files of the page.
 func pageFiles() []string {
 	entries, err := fs.ReadDir(files, "page")
 	if err != nil {
@@ -123,11 +120,11 @@ func page(name string) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentTypes[path.Ext(name)])
-		_, _ = w.Write(text) // a browser that has gone needs nothing
+		_, _ = w.Write(text) // the browser may be gone
 	}
 }
 
-// config tells the page what it shows. The token never leaves the page's origin: other origins cannot read this.
+// config returns the page's settings. The token stays in the page's origin, because other origins cannot read this.
 func (h *handler) config(w http.ResponseWriter, _ *http.Request) {
 	c := struct {
 		Namespace string `json:"namespace"`
@@ -144,7 +141,7 @@ func (h *handler) config(w http.ResponseWriter, _ *http.Request) {
 
 func (h *handler) who(w http.ResponseWriter, r *http.Request) {
 	if h.o.Who == nil {
-		refuse(w, http.StatusNotFound, "objects cannot be searched for here")
+		refuse(w, http.StatusNotFound, "this dashboard cannot search for objects")
 		return
 	}
 	q := r.URL.Query()
@@ -152,7 +149,7 @@ func (h *handler) who(w http.ResponseWriter, r *http.Request) {
 	for i, key := range []string{"kind", "namespace", "name"} {
 		words[i] = strings.TrimSpace(q.Get(key))
 		if len(words[i]) > longestWord {
-			refuse(w, http.StatusBadRequest, key+" is longer than any object's")
+			refuse(w, http.StatusBadRequest, key+" is too long")
 			return
 		}
 	}
@@ -173,11 +170,11 @@ func (h *handler) who(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// act answers a button. Only the page knows the token.
+// act handles a button. Only the page has the token.
 func (h *handler) act(do func(*http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !same(r.Header.Get(tokenHeader), h.token) {
-			refuse(w, http.StatusForbidden, "this page is older than the dashboard: load it again")
+			refuse(w, http.StatusForbidden, "this page is older than the dashboard: reload it")
 			return
 		}
 		pod, err := do(r)
@@ -200,5 +197,5 @@ func reply(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a browser that has gone needs nothing
+	_, _ = w.Write(text) // the browser may be gone
 }

@@ -264,8 +264,8 @@ func TestButtons(t *testing.T) {
 		code               int
 		want               string
 	}{
-		{"no token", "POST", "/replicas/add", nil, 403, "load it again"},
-		{"another token", "POST", "/replicas/add", []string{tokenHeader, "x"}, 403, "load it again"},
+		{"no token", "POST", "/replicas/add", nil, 403, "reload it"},
+		{"another token", "POST", "/replicas/add", []string{tokenHeader, "x"}, 403, "reload it"},
 		{"another origin", "POST", "/replicas/add", []string{tokenHeader, config.Token, "Origin", "https://example.com"}, 403, ""},
 		{"another site", "POST", "/replicas/add", []string{tokenHeader, config.Token, "Sec-Fetch-Site", "cross-site"}, 403, ""},
 		{"another port", "POST", "/replicas/add", []string{tokenHeader, config.Token, "Sec-Fetch-Site", "same-site"}, 403, ""},
@@ -368,7 +368,7 @@ func TestPage(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	for _, c := range []struct{ address, err string }{
-		{":8080", "name the host"}, {"127.0.0.1", "HOST:PORT"}, {"nonsense:port:1", "HOST:PORT"}, {"127.0.0.1:99999", "listen on"},
+		{":8080", "give a host"}, {"127.0.0.1", "HOST:PORT"}, {"nonsense:port:1", "HOST:PORT"}, {"127.0.0.1:99999", "listen on"},
 	} {
 		_, err := Listen(t.Context(), c.address, Options{})
 		require.ErrorSays(t, err, c.err)

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// aliveEvery is the time between two signs of life. The page takes a silence of 5 s for a lost connection.
+	// aliveEvery is the interval of "alive" events. The page considers the connection lost after 5 s of silence.
 	aliveEvery = 2 * time.Second
-	// slowest is how long a page may take to receive an event. It connects again then.
+	// slowest is how long a page may take to receive an event. Then it is disconnected, and reconnects.
 	slowest = 10 * time.Second
 )
 
-// message is what an event carries. Ages are in seconds, counted from the read to the sending.
+// message is the data of an event. Ages are in seconds when it is sent.
 type message struct {
-	// Age is the age of the last Rota; nil: there was none.
+	// Age is the age of the last Rota, or nil if there was none.
 	Age *float64 `json:"age,omitempty"`
-	// Rota is left out where the page has it.
+	// Rota is omitted if the page already has it.
 	Rota json.RawMessage `json:"rota,omitempty"`
-	// Error says why nothing newer can be read.
+	// Error is why nothing newer can be read.
 	Error string `json:"error,omitempty"`
 }
 

@@ -10,25 +10,25 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 )
 
-// state is what pages are told. It is never changed once it was published.
+// state is what pages show. It is immutable once published.
 type state struct {
-	// rota is the last one that was read, as JSON, at the time at; nil: none was.
+	// rota is the last Rota that was read, as JSON, and at when it was read; rota is nil if there was none.
 	rota json.RawMessage
 	at   time.Time
-	// err says why it cannot be read now; nil: it can.
+	// err is why the rota cannot be read now, or nil.
 	err error
 }
 
-// hub passes states on to all open pages. It watches while there is one.
+// hub publishes states to all open pages. It watches while there is at least one.
 type hub struct {
 	watch func(context.Context, func(*view.Rota, error)) error
 
 	mu    sync.Mutex
 	pages int
 	last  state
-	// changed is closed when last has changed.
+	// changed is closed when last changes.
 	changed chan struct{}
-	// end ends the watch. turn counts watches, so that one that ends late does not publish.
+	// end ends the watch. turn counts watches, so that an old one does not publish.
 	end  context.CancelFunc
 	turn int
 }
@@ -73,7 +73,7 @@ func (h *hub) publish(turn int, r *view.Rota, err error) {
 	if err == nil {
 		next.at = r.At
 		shown := *r
-		shown.History, shown.HistoryReach = nil, nil // the page does not show it, and it grows with the members
+		shown.History, shown.HistoryReach = nil, nil // the page does not show it, and it is large with many members
 		if next.rota, next.err = json.Marshal(&shown); next.err != nil {
 			next.rota, next.at = h.last.rota, h.last.at
 		}
@@ -83,7 +83,7 @@ func (h *hub) publish(turn int, r *view.Rota, err error) {
 	h.changed = make(chan struct{})
 }
 
-// latest returns the last state, and what is closed when there is another.
+// latest returns the last state, and a channel that is closed at the next one.
 func (h *hub) latest() (state, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

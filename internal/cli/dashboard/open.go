@@ -9,11 +9,11 @@ import (
 	"github.com/rota-dev/rota/internal/cli/view"
 )
 
-// AnyPort is the default address of dashboards.
+// AnyPort is the default address.
 const AnyPort = "127.0.0.1:0"
 
-// Open serves a dashboard of a rota in a cluster, from now on, at an address as HOST:PORT. Without replicas it has no
-// buttons. What it reads with is closed when ctx ends.
+// Open starts a dashboard of a rota at a HOST:PORT address. Without replicas it has no buttons. Its clients are closed
+// when ctx ends.
 func Open(
 	ctx context.Context, address string, cfg *rest.Config, namespace, name string, replicas Replicas,
 ) (*Server, error) {
@@ -41,8 +41,8 @@ func Open(
 			}
 			return w, err
 		},
-		Watch: func(ctx context.Context, tell func(*view.Rota, error)) error {
-			return view.Watch(ctx, cfg, namespace, name, reader.Read, tell)
+		Watch: func(ctx context.Context, report func(*view.Rota, error)) error {
+			return view.Watch(ctx, cfg, namespace, name, reader.Read, report)
 		},
 	})
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/rota-dev/rota/internal/server"
 )
 
-// connections is how many connections there may be at a time: each open page has one, and a few more for its requests.
+// connections limits concurrent connections: each open page has one, and a few more for its requests.
 const connections = 200
 
 // Server serves a dashboard once Run is called.
 type Server struct {
 	server *server.Server
-	// Exposed says that other machines can reach it.
+	// Exposed is true if other machines can reach it.
 	Exposed bool
 }
 
-// Listen opens the address, as "127.0.0.1:0" or "localhost:8080". Port 0 is a free port. An address without a host is
-// refused, because it would be every address of the machine.
+// Listen listens on an address, such as "127.0.0.1:0" or "localhost:8080". Port 0 picks a free port. It rejects an
+// address without a host, because that would mean every address of the machine.
 func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -33,7 +33,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 			address, err)
 	}
 	if host == "" {
-		return nil, fmt.Errorf("address %q: name the host, such as 127.0.0.1%s. For every address of this machine "+
+		return nil, fmt.Errorf("address %q: give a host, such as 127.0.0.1%s. For every address of this machine "+
 			"give 0.0.0.0%s", address, address, address)
 	}
 	if _, err := netip.ParseAddr(host); err != nil {
@@ -48,7 +48,7 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	return &Server{server: s, Exposed: !s.Addr().IP.IsLoopback()}, nil
 }
 
-// URL is where the page is.
+// URL returns the page's address.
 func (s *Server) URL() string {
 	addr := s.server.Addr()
 	if addr.IP.IsUnspecified() {
@@ -59,11 +59,11 @@ func (s *Server) URL() string {
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // Run reports the end
+	stop := context.AfterFunc(ctx, func() { _ = s.server.Close() }) // Run returns its errors
 	defer stop()
 	err := s.server.Run()
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
-		return nil // it was told to end
+		return nil // ctx ended
 	}
 	return err
 }

@@ -1,6 +1,6 @@
-// Package dump makes an archive of what is known of a rota, for people who look at it elsewhere: the table, Leases,
-// reports, fence, events, Pods, metrics and logs, beside the output of `rota status` and `rota check`. It never reads
-// Secrets, and leaves out the containers' environment and arguments, and annotations.
+// Package dump writes an archive about a rota, for people who examine it elsewhere: the table, Leases, reports, fence,
+// events, Pods, metrics and logs, and the output of `rota status` and `rota check`. It never reads Secrets, and leaves
+// out the containers' environment and arguments, and annotations.
 package dump
 
 import (
@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Archive is a tar.gz in the making. Add and Fail may be called concurrently.
+// Archive writes a tar.gz. Add and Fail may be called concurrently.
 type Archive struct {
 	dir string
 	at  time.Time
@@ -40,13 +40,13 @@ func (u Unread) String() string {
 	return u.What + ": " + strings.Join(strings.Fields(u.Err.Error()), " ")
 }
 
-// NewArchive begins an archive whose files are all in that directory.
+// NewArchive begins an archive with all files in the directory dir.
 func NewArchive(w io.Writer, dir string, at time.Time) *Archive {
 	zip := gzip.NewWriter(w)
 	return &Archive{dir: dir, at: at, zip: zip, tar: tar.NewWriter(zip)}
 }
 
-// Add adds a file. An error of the writer is returned by Close.
+// Add adds a file. Close returns its errors.
 func (a *Archive) Add(name string, data []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *Archive) Add(name string, data []byte) {
 	}
 }
 
-// Fail notes that something could not be read. A nil error is no failure.
+// Fail records that something could not be read. It ignores a nil error.
 func (a *Archive) Fail(what string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *Archive) Fail(what string, err error) {
 // Unread returns what could not be read.
 func (a *Archive) Unread() []Unread { return a.unread }
 
-// Close adds the file README.txt, which begins with about, and ends the archive.
+// Close adds README.txt, which begins with about, and ends the archive.
 func (a *Archive) Close(about string) error {
 	var b strings.Builder
 	b.WriteString(about + "\n\nFiles:\n")
@@ -96,5 +96,5 @@ func (a *Archive) Close(about string) error {
 	return a.err
 }
 
-// gone says that an object is not there, which is no failure.
+// gone reports whether an object does not exist, which is not a failure.
 func gone(err error) bool { return apierrors.IsNotFound(err) }

@@ -28,13 +28,13 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// Options say what to collect.
+// Options configures Collect.
 type Options struct {
 	Rota types.NamespacedName
-	// Logs are the logs of containers; LogBytes bounds each.
+	// Logs includes the containers' logs. LogBytes bounds each.
 	Logs     bool
 	LogBytes int64
-	// LogTimeout bounds the time that one log takes, by default 15 s: a node may be dead.
+	// LogTimeout bounds the time for one log, by default 15 s, because a node may be dead.
 	LogTimeout time.Duration
 }
 
@@ -42,13 +42,13 @@ const (
 	metricsTimeout = 5 * time.Second
 	logTimeout     = 15 * time.Second
 	metricsBytes   = 4 << 20
-	// maxPods bounds the Pods whose metrics and logs are read.
+	// maxPods limits the Pods whose metrics and logs are read.
 	maxPods = 100
-	// atOnce is how many Pods are asked at a time.
+	// atOnce is how many Pods are queried concurrently.
 	atOnce = 4
 )
 
-// Collect adds what the API server has of a rota. found says that there is something of it.
+// Collect adds everything about a rota in the cluster. found is true if the rota has any objects.
 func Collect(ctx context.Context, client kubernetes.Interface, o Options, a *Archive) (found bool) {
 	c := &collector{o: o, client: client, a: a}
 	if v, err := client.Discovery().ServerVersion(); err == nil {
@@ -69,7 +69,7 @@ func Collect(ctx context.Context, client kubernetes.Interface, o Options, a *Arc
 	c.events(ctx, append(replicaSets, podNames(pods)...))
 	c.words(ctx, pods[:min(len(pods), maxPods)])
 	if n := len(pods); n > maxPods {
-		a.Fail("metrics and logs of some Pods", fmt.Errorf("there are %d Pods, and those of %d are here", n, maxPods))
+		a.Fail("metrics and logs of some Pods", fmt.Errorf("there are %d Pods, and only %d are included", n, maxPods))
 	}
 	return hasTable || hasLeases
 }
@@ -78,7 +78,7 @@ type collector struct {
 	o      Options
 	client kubernetes.Interface
 	a      *Archive
-	// silent are the names of Pods whose logs did not come in time.
+	// silent are the names of Pods whose logs timed out.
 	silent sync.Map
 }
 
@@ -91,15 +91,15 @@ func (c *collector) add(name string, v any) {
 	c.a.Add(name, append(data, '\n'))
 }
 
-// refused makes an error of a missing permission name the rule.
+// refused adds the missing rule to a permission error.
 func (c *collector) refused(err error, group, resource, verb string) error {
 	return permission.Refused(err, permission.Error{
 		Namespace: c.o.Rota.Namespace, Group: group, Resource: resource, Verb: verb,
 	})
 }
 
-// about is what is shown of an object's metadata. Annotations may have anything, such as manifests with passwords that
-// kubectl applied. Only the rota's own are shown.
+// about returns the safe part of an object's metadata. Annotations may contain anything, such as manifests with
+// passwords that kubectl applied, so only the rota's annotations are included.
 func about(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
@@ -117,7 +117,7 @@ func about(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// table adds the table. It is empty if there is none that can be read.
+// table adds the table. It returns an empty table if none can be read.
 func (c *collector) table(ctx context.Context) (t *table.Table, found bool) {
 	t = &table.Table{}
 	cm, err := c.client.CoreV1().ConfigMaps(c.o.Rota.Namespace).Get(ctx, c.o.Rota.Name, metav1.GetOptions{})
@@ -129,7 +129,7 @@ func (c *collector) table(ctx context.Context) (t *table.Table, found bool) {
 		c.a.Fail("table", c.refused(err, "", "configmaps", "get"))
 		return t, false
 	case cm.Labels[names.LabelRota] != c.o.Rota.Name:
-		c.a.Fail("table", fmt.Errorf("ConfigMap %s is no rota's: it has no label %s=%s, so its contents are left out",
+		c.a.Fail("table", fmt.Errorf("ConfigMap %s is not a rota's: it has no label %s=%s, so its contents are left out",
 			c.o.Rota, names.LabelRota, c.o.Rota.Name))
 		return t, false
 	}
@@ -142,7 +142,7 @@ func (c *collector) table(ctx context.Context) (t *table.Table, found bool) {
 	return read, true
 }
 
-// leases adds the members' Leases and reports, and returns the names of the Pods that the Leases' holders are in.
+// leases adds the members' Leases and reports, and returns the names of the Leases' Pods.
 func (c *collector) leases(ctx context.Context) (pods []string, found bool) {
 	for name, label := range map[string]string{"leases.json": names.LabelRota, "reports.json": names.LabelCoverage} {
 		list, err := c.client.CoordinationV1().Leases(c.o.Rota.Namespace).List(ctx,
@@ -204,8 +204,9 @@ func (c *collector) events(ctx context.Context, objects []string) {
 	c.add("events.json", events)
 }
 
-// words adds what the Pods themselves say. Logs come first, and Pods that are ready: if time runs out, they say more. A
-// Pod on a dead node is phase Running for long, so that one whose log does not come is asked for nothing else.
+// words adds the Pods' logs and metrics. It starts with logs, and with ready Pods, because they are the most useful if
+// time runs out. A Pod on a dead node stays in phase Running for long, so a Pod whose log timed out is not queried
+// again.
 func (c *collector) words(ctx context.Context, pods []corev1.Pod) {
 	slices.SortStableFunc(pods, func(a, b corev1.Pod) int {
 		switch first := ready(&a); {
@@ -239,14 +240,14 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// metrics adds a Pod's metrics, which the API server's proxy asks it for.
+// metrics adds a Pod's metrics through the API server's proxy.
 func (c *collector) metrics(ctx context.Context, pod *corev1.Pod) {
 	scheme, port := metricsPort(pod)
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	what := fmt.Sprintf("metrics of %s by port %s through the API server's proxy", pod.Name, port.String())
 	if _, silent := c.silent.Load(pod.Name); silent {
-		c.a.Fail(what, errors.New("its log did not come in time"))
+		c.a.Fail(what, errors.New("its log timed out"))
 		return
 	}
 	if pod.Status.Phase != corev1.PodRunning {
@@ -262,7 +263,7 @@ func (c *collector) metrics(ctx context.Context, pod *corev1.Pod) {
 	defer func() { _ = stream.Close() }()
 	data, err := io.ReadAll(io.LimitReader(stream, metricsBytes))
 	c.a.Fail(what, err)
-	// Other programs may answer on that port, with anything.
+	// Another program may serve that port.
 	if !bytes.Contains(data, []byte("rota_")) {
 		c.a.Fail(what, errors.New("the answer has none of Rota's metrics"))
 		return
@@ -270,7 +271,7 @@ func (c *collector) metrics(ctx context.Context, pod *corev1.Pod) {
 	c.a.Add("metrics/"+pod.Name+".txt", data)
 }
 
-// metricsPort is where a Pod is likely to serve metrics: a port with such a name, or controller-runtime's default.
+// metricsPort guesses the port of a Pod's metrics: a port with such a name, or controller-runtime's default.
 func metricsPort(pod *corev1.Pod) (scheme string, port intstr.IntOrString) {
 	for _, container := range pod.Spec.Containers {
 		for _, p := range container.Ports {
@@ -286,7 +287,7 @@ func metricsPort(pod *corev1.Pod) (scheme string, port intstr.IntOrString) {
 	return "", intstr.FromInt32(8080)
 }
 
-// logs adds the last lines of a Pod's containers, and of those before them.
+// logs adds the last lines of a Pod's containers and of their previous runs.
 func (c *collector) logs(ctx context.Context, pod *corev1.Pod) {
 	for _, s := range statuses(&pod.Status) {
 		for _, previous := range []bool{false, true} {
@@ -298,11 +299,11 @@ func (c *collector) logs(ctx context.Context, pod *corev1.Pod) {
 				name = fmt.Sprintf("logs/%s.%s.previous.log", pod.Name, s.Name)
 			}
 			if _, silent := c.silent.Load(pod.Name); silent {
-				c.a.Fail(name, errors.New("another log of the Pod did not come in time"))
+				c.a.Fail(name, errors.New("another log of the Pod timed out"))
 				continue
 			}
 			c.log(ctx, name, pod, &corev1.PodLogOptions{
-				// limitBytes alone would give the first bytes.
+				// limitBytes alone would return the first bytes.
 				Container: s.Name, Previous: previous, Timestamps: true, TailLines: ptr.To(int64(5000)),
 			})
 		}
@@ -326,7 +327,7 @@ func (c *collector) log(ctx context.Context, name string, pod *corev1.Pod, o *co
 	c.a.Add(name, text)
 }
 
-// tail reads all, and returns the last whole lines of at most limit bytes.
+// tail reads everything, and returns the last whole lines that fit into limit bytes.
 func tail(r io.Reader, limit int64) ([]byte, error) {
 	var last []byte
 	cut := false

@@ -67,7 +67,7 @@ func TestDeadNodes(t *testing.T) {
 	for i := range pods {
 		for _, want := range []string{
 			"logs/" + pods[i].Name + ".manager.log: ", "logs/" + pods[i].Name + ".manager.previous.log: another log",
-			"metrics of " + pods[i].Name + " by port 8080 through the API server's proxy: its log did not come in time",
+			"metrics of " + pods[i].Name + " by port 8080 through the API server's proxy: its log timed out",
 		} {
 			if !strings.Contains(files["d/README.txt"], want) {
 				t.Errorf("README.txt does not say %q", want)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod is what is shown of a Pod: no environment, arguments and volumes of its containers.
+// Pod is the included part of a Pod: no environment, arguments or volumes of its containers.
 type Pod struct {
 	Metadata   metav1.ObjectMeta `json:"metadata"`
 	Node       string            `json:"nodeName,omitempty"`
@@ -20,25 +20,25 @@ type Pod struct {
 	Status     corev1.PodStatus  `json:"status"`
 }
 
-// Container is what is shown of a container.
+// Container is the included part of a container.
 type Container struct {
 	Name      string                      `json:"name"`
 	Image     string                      `json:"image"`
 	Ports     []corev1.ContainerPort      `json:"ports,omitempty"`
 	Resources corev1.ResourceRequirements `json:"resources"`
-	// Env are the names of variables. Their values are left out.
+	// Env are the names of variables, without their values.
 	Env []string `json:"envNames,omitempty"`
 }
 
-// ReplicaSet is what is shown of a ReplicaSet: its template is left out.
+// ReplicaSet is the included part of a ReplicaSet, without its template.
 type ReplicaSet struct {
 	Metadata metav1.ObjectMeta       `json:"metadata"`
 	Replicas *int32                  `json:"replicas,omitempty"`
 	Status   appsv1.ReplicaSetStatus `json:"status"`
 }
 
-// pods adds the members' Pods and the others of the same workloads, which may not have joined. It returns them, and the
-// names of their ReplicaSets.
+// pods adds the members' Pods, and other Pods of the same workloads, which may not have joined. It returns them, and
+// the names of their ReplicaSets.
 func (c *collector) pods(ctx context.Context, members []string) (out []corev1.Pod, replicaSets []string) {
 	list, err := c.client.CoreV1().Pods(c.o.Rota.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *collector) pods(ctx context.Context, members []string) (out []corev1.Po
 		c.a.Fail("replicasets.json", c.refused(err, "apps", "replicasets", "list"))
 		sets = &appsv1.ReplicaSetList{}
 	}
-	// owners are the UIDs of the members' workloads: of ReplicaSets, their Deployments, StatefulSets.
+	// owners are the UIDs of the members' workloads, such as ReplicaSets and their Deployments.
 	owners := map[types.UID]bool{}
 	for i := range list.Items {
 		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && slices.Contains(members, list.Items[i].Name) {
@@ -85,7 +85,7 @@ func (c *collector) pods(ctx context.Context, members []string) (out []corev1.Po
 	return out, replicaSets
 }
 
-// podOf shows a Pod. The messages of containers that ended may be the last lines of logs.
+// podOf converts a Pod. Termination messages may contain the last lines of logs, so they depend on logs.
 func podOf(p *corev1.Pod, logs bool) Pod {
 	out := Pod{
 		Metadata: about(&p.ObjectMeta), Node: p.Spec.NodeName, Account: p.Spec.ServiceAccountName,
@@ -111,7 +111,7 @@ func podOf(p *corev1.Pod, logs bool) Pod {
 	return out
 }
 
-// statuses are those of all containers: also of sidecars, which are init containers that go on, and of ephemeral ones.
+// statuses returns the statuses of all containers, including sidecars, which are init containers, and ephemeral ones.
 func statuses(s *corev1.PodStatus) (all []*corev1.ContainerStatus) {
 	for _, list := range [][]corev1.ContainerStatus{
 		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses,

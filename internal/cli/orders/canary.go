@@ -11,27 +11,27 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Canary is a canary that somebody asks for.
+// Canary describes a canary to start.
 type Canary struct {
-	// Build is that of its members.
+	// Build is the build of its members.
 	Build string
 	// Namespaces, Steps and Every are as in table.Canary.
 	Namespaces []string
 	Steps      []int
 	Every      time.Duration
-	// Expect: no member of the build is there yet.
+	// Expect allows a build that has no members yet.
 	Expect bool
 }
 
-// reads fails if a member does not read of canaries and pins.
-func reads(t *table.Table) error {
+// checkReaders returns an error if a member's release does not support canaries and pins.
+func checkReaders(t *table.Table) error {
 	if old := t.NotReading(table.PlaceFormat); len(old) > 0 {
 		return &OldMembersError{old, "a canary or a pin"}
 	}
 	return nil
 }
 
-// builds are the members' builds, in order, and how many members each has.
+// builds returns the members' builds, sorted, and the number of members of each.
 func builds(t *table.Table) (names []string, members map[string]int) {
 	members = map[string]int{}
 	for _, m := range t.Members {
@@ -43,7 +43,6 @@ func builds(t *table.Table) (names []string, members map[string]int) {
 	return names, members
 }
 
-// buildsText lists the members' builds.
 func buildsText(t *table.Table) string {
 	names, members := builds(t)
 	out := make([]string, 0, len(names))
@@ -57,7 +56,7 @@ func buildsText(t *table.Table) string {
 	return strings.Join(out, ", ")
 }
 
-// StartCanary starts a canary. One that has gone back ends, once its members are gone.
+// StartCanary starts a canary. It replaces one that was rolled back and has no members left.
 func StartCanary(t *table.Table, c Canary, by By) error {
 	since, user, reason := by.cut()
 	names := slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
@@ -72,37 +71,38 @@ func StartCanary(t *table.Table, c Canary, by By) error {
 	was := &t.Canary
 	switch {
 	case was.State == table.CanaryRuns && was.Build == want.Build && was.Since == want.Since && was.By == want.By:
-		return ErrAsItIs // a write of which nobody knew took effect
+		return ErrNoChange // an earlier write took effect after its error
 	case len(t.Members) == 0:
 		return errors.New("the rota has no members, and a canary ends with the last member: start some first")
 	case was.Runs() && was.Build == c.Build:
-		return fmt.Errorf("a canary of build %s runs already: `rota canary status` shows it; abort it to start anew", c.Build)
+		return fmt.Errorf("a canary of build %s is running already: `rota canary status` shows it; abort it to start a new "+
+			"one", c.Build)
 	case was.Runs():
-		return fmt.Errorf("a canary of build %s runs, and there can be one: promote or abort it first", was.Build)
+		return fmt.Errorf("a canary of build %s is running, and there can only be one: promote or abort it first", was.Build)
 	case was.On() && was.State == table.CanaryPromoted && members[was.Build] > 0:
-		return fmt.Errorf("build %s is promoted, and members of other builds are left: the builds are %s. Roll these out to "+
+		return fmt.Errorf("build %s is promoted, but members of other builds are left: the builds are %s. Update them to "+
 			"it first, or abort it", was.Build, buildsText(t))
 	case was.On() && was.State == table.CanaryBack && was.Build != c.Build && members[was.Build] > 0:
-		return fmt.Errorf("build %s went back, and would get a share again, as its members are still there: the builds are "+
-			"%s. Take them away first, or say that they are good: `rota canary promote`", was.Build, buildsText(t))
+		return fmt.Errorf("build %s was rolled back, and its members, which are still there, would get a share again: the "+
+			"builds are %s. Remove them first, or promote the build: `rota canary promote`", was.Build, buildsText(t))
 	case len(c.Namespaces) > 0 && t.Key != slot.KeyNamespace:
-		return fmt.Errorf("objects are shared by %s here, so those of a namespace are in all slots: give a share instead, "+
-			"or set the rota up with key %s", t.Key, slot.KeyNamespace)
+		return fmt.Errorf("this rota shards by %s, so a namespace's objects are in all slots: give a share instead, "+
+			"or set up the rota with key %s", t.Key, slot.KeyNamespace)
 	case members[c.Build] == 0 && !c.Expect:
-		return fmt.Errorf("no member is of build %s: the builds are %s. If its members are yet to come, say --expect",
+		return fmt.Errorf("no member has build %s: the builds are %s. Use --expect if its members will start later",
 			c.Build, buildsText(t))
 	case members[c.Build] == len(t.Members):
-		return fmt.Errorf("all members are of build %s: there is none to have the other slots, and to compare it with",
+		return fmt.Errorf("all members have build %s: there are no others to own the other slots and to compare with",
 			c.Build)
 	}
 	t.Canary = want
-	return reads(t)
+	return checkReaders(t)
 }
 
-// ErrNoCanary says that there is none.
+// ErrNoCanary is returned if there is no canary.
 var ErrNoCanary = errors.New("there is no canary: `rota canary start` starts one")
 
-// PromoteCanary has the canary's build take over.
+// PromoteCanary promotes the canary's build.
 func PromoteCanary(t *table.Table) error {
 	c := &t.Canary
 	_, members := builds(t)
@@ -110,9 +110,9 @@ func PromoteCanary(t *table.Table) error {
 	case !c.On():
 		return ErrNoCanary
 	case c.State == table.CanaryPromoted:
-		return ErrAsItIs
+		return ErrNoChange
 	case members[c.Build] == 0:
-		return fmt.Errorf("no member is of the canary's build %s: the builds are %s", c.Build, buildsText(t))
+		return fmt.Errorf("no member has the canary's build %s: the builds are %s", c.Build, buildsText(t))
 	}
 	t.Canary = table.Canary{
 		Build: c.Build, State: table.CanaryPromoted, Steps: c.Steps, Step: c.Step, Began: c.Began, Every: c.Every,
@@ -121,8 +121,7 @@ func PromoteCanary(t *table.Table) error {
 	return nil
 }
 
-// AbortCanary has the canary go back. One that no member has joined yet ends, and one that has gone back does once its
-// members are gone.
+// AbortCanary rolls the canary back. A canary that has no members, or whose members are gone after a rollback, ends.
 func AbortCanary(t *table.Table, by By) error {
 	c := &t.Canary
 	_, user, reason := by.cut()
@@ -131,7 +130,7 @@ func AbortCanary(t *table.Table, by By) error {
 	case !c.On():
 		return ErrNoCanary
 	case c.State == table.CanaryBack && members[c.Build] > 0:
-		return ErrAsItIs
+		return ErrNoChange
 	case members[c.Build] == 0 && (c.Began == 0 || c.State == table.CanaryBack):
 		t.Canary = table.Canary{}
 		return nil
@@ -151,8 +150,8 @@ func AbortCanary(t *table.Table, by By) error {
 	return nil
 }
 
-// Heaviest returns how many slots each member of the canary's build has at its largest step, and how many each of the
-// others has without it, both rounded up; 0 members count as one.
+// Heaviest returns the number of slots per member of the canary's build at its largest step, and per other member
+// without the canary, rounded up. 0 members count as one.
 func Heaviest(t *table.Table) (canary, others int) {
 	_, members := builds(t)
 	of := max(members[t.Canary.Build], 1)

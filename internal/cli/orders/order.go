@@ -1,5 +1,5 @@
-// Package orders is how people change what the members go by: they pause moves, drain a member, and have slots evened
-// out (rule R19). An order is one swap of the table, as members write it.
+// Package orders implements people's commands to the members: pausing moves, draining members, rebalancing, canaries
+// and pins (rule R19). An order is one swap of the table, like a member's write.
 package orders
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Store is what an order needs of store.Store.
+// Store is the part of store.Store that orders need.
 type Store interface {
 	ReadTable(ctx context.Context) (member.Snapshot, error)
 	SwapTable(
@@ -26,22 +26,22 @@ type Store interface {
 	) (member.Snapshot, member.Outcome, error)
 }
 
-// Told returns the highest epochs that the members' Leases tell of, by the UID of the table.
-type Told func(ctx context.Context) (map[string]uint64, error)
+// Epochs returns the highest epoch in the members' Leases for each table UID.
+type Epochs func(ctx context.Context) (map[string]uint64, error)
 
-// Errors of Give. Others are view.ErrTable and view.ErrNewer, and those of the API server and of the change.
+// Errors of Give. It also returns view.ErrTable, view.ErrNewer, and errors of the API server and of the change.
 var (
 	// ErrMissing: there is no table.
 	ErrMissing = errors.New("there is no table: no member has ever started, or it was deleted and the members have not " +
-		"made a new one yet")
-	// ErrOldCopy: the table is a copy that was restored, and no member has taken it over (rule R16).
-	ErrOldCopy = errors.New("the table is an old copy: `rota status` says what to do")
-	// ErrConflict: the table changed between each read and the write that followed it, until the time was over.
+		"created a new one yet")
+	// ErrOldCopy: the table was restored from a copy, and no member has taken it over (rule R16).
+	ErrOldCopy = errors.New("the table is an old copy: `rota status` shows what to do")
+	// ErrConflict: the table changed before each write until ctx ended.
 	ErrConflict = errors.New("the table kept changing meanwhile: try again")
 )
 
-// ErrAsItIs is returned by a change if the table is as it should be. Give then writes nothing.
-var ErrAsItIs = errors.New("nothing to change")
+// ErrNoChange is returned by a change if the table is already as requested. Then Give does not write.
+var ErrNoChange = errors.New("nothing to change")
 
 const (
 	writeTimeout = 5 * time.Second
@@ -49,16 +49,16 @@ const (
 	retryMost    = time.Second
 )
 
-// Give changes the table and returns it as it is then. change gets a copy, whose epoch Give raises. It may be called
-// several times: Give starts again from a new read if the table has changed, or if nobody knows whether the write took
-// effect, until ctx ends. changed is false if there was nothing to change.
-func Give(ctx context.Context, s Store, told Told, change func(*table.Table) error,
+// Give changes the table and returns the result. change receives a copy, whose epoch Give raises. change may be called
+// several times: until ctx ends, Give retries with a new read if the table has changed, or if it is unknown whether the
+// write took effect. changed is false if there was nothing to change.
+func Give(ctx context.Context, s Store, read Epochs, change func(*table.Table) error,
 ) (t *table.Table, changed bool, err error) {
 	unknown := false // an earlier write may have taken effect
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		t, outcome, err := give(ctx, s, told, change)
+		t, outcome, err := give(ctx, s, read, change)
 		switch {
-		case errors.Is(err, ErrAsItIs):
+		case errors.Is(err, ErrNoChange):
 			return t, unknown, nil
 		case err == nil:
 			return t, true, nil
@@ -77,11 +77,11 @@ func Give(ctx context.Context, s Store, told Told, change func(*table.Table) err
 	}
 }
 
-// give tries it once. The outcome is OutcomeFailed, unless it is that of the write.
-func give(ctx context.Context, s Store, told Told, change func(*table.Table) error,
+// give makes one attempt. It returns OutcomeFailed or the outcome of the write.
+func give(ctx context.Context, s Store, read Epochs, change func(*table.Table) error,
 ) (*table.Table, member.Outcome, error) {
-	// Leases come before the table, which is then never older than what they tell of it.
-	epochs, err := told(ctx)
+	// Read the Leases first, so the table is never older than the epochs in them.
+	epochs, err := read(ctx)
 	if err != nil {
 		return nil, member.OutcomeFailed, err
 	}
@@ -110,14 +110,14 @@ func give(ctx context.Context, s Store, told Told, change func(*table.Table) err
 	return next, outcome, err
 }
 
-// By says who gives an order, when and why.
+// By records who gives an order, when and why.
 type By struct {
 	At time.Time
-	// User and Reason may be empty. Longer ones than 256 bytes are cut.
+	// User and Reason may be empty. They are cut to 256 bytes.
 	User, Reason string
 }
 
-// cut is what the table has room for.
+// cut returns the fields, cut to the table's limits.
 func (b By) cut() (since int64, user, reason string) {
 	user = table.OneSpaced(strings.ToValidUTF8(b.User[:min(len(b.User), table.MaxOrderText)], ""))
 	if user == table.None {
@@ -127,10 +127,10 @@ func (b By) cut() (since int64, user, reason string) {
 	return b.At.Unix(), user, reason
 }
 
-// OldMembersError says that members do not understand orders, since they run an older release.
+// OldMembersError is returned if members run an older release that does not support an order.
 type OldMembersError struct {
 	Members []table.Member
-	What    string // that they do not understand
+	What    string // what they do not support
 }
 
 func (e *OldMembersError) Error() string {
@@ -138,7 +138,7 @@ func (e *OldMembersError) Error() string {
 	for _, m := range e.Members {
 		who = append(who, m.ID+" (build "+cmp.Or(m.Build, "unknown")+")")
 	}
-	return fmt.Sprintf("members of an older release of Rota are in the rota, and do not understand %s: %s; "+
+	return fmt.Sprintf("some members run an older release of Rota that does not support %s: %s; "+
 		"update them first", e.What, strings.Join(who, ", "))
 }
 
@@ -149,13 +149,13 @@ func readable(t *table.Table) error {
 	return nil
 }
 
-// Pause pauses moves between live members. If they are paused, the former pause stays.
+// Pause pauses moves between live members. An existing pause is kept.
 func Pause(t *table.Table, by By) error {
 	if t.Paused() {
-		return ErrAsItIs
+		return ErrNoChange
 	}
 	if len(t.Members) == 0 {
-		return errors.New("the rota has no members, so that nothing moves; and a pause ends with the last member")
+		return errors.New("the rota has no members, so nothing moves; and a pause ends with the last member")
 	}
 	since, user, reason := by.cut()
 	t.Pause = table.Pause{Since: since, By: user, Reason: reason}
@@ -165,31 +165,31 @@ func Pause(t *table.Table, by By) error {
 // Resume ends a pause.
 func Resume(t *table.Table) error {
 	if !t.Paused() {
-		return ErrAsItIs
+		return ErrNoChange
 	}
 	t.Pause = table.Pause{}
 	return nil
 }
 
-// MemberError says that a name is not that of one member.
+// MemberError is returned if a name does not identify one member.
 type MemberError struct {
 	Name    string
-	Members []string // the members, or those of the Pod of that name
+	Members []string // all members, or the members of the Pod of that name
 	Several bool     // the Pod has several members
 }
 
 func (e *MemberError) Error() string {
 	switch {
 	case e.Several:
-		return fmt.Sprintf("Pod %s has several members, name one: %s", e.Name, strings.Join(e.Members, ", "))
+		return fmt.Sprintf("Pod %s has several members, choose one: %s", e.Name, strings.Join(e.Members, ", "))
 	case len(e.Members) == 0:
 		return fmt.Sprintf("there is no member %s: the rota has no members", e.Name)
 	}
 	return fmt.Sprintf("there is no member %s: the members are %s", e.Name, strings.Join(e.Members, ", "))
 }
 
-// Find returns the member with that ID, or the only one of the Pod with that name. Otherwise the error is a
-// *MemberError.
+// Find returns the member with that ID, or the only member of the Pod with that name. It returns a *MemberError if
+// there is none or several.
 func Find(t *table.Table, name string) (table.Member, error) {
 	if m, ok := t.Member(name); ok {
 		return m, nil
@@ -213,32 +213,32 @@ func Find(t *table.Table, name string) (table.Member, error) {
 	return table.Member{}, e
 }
 
-// Drain marks a member as one to drain. If it is, the former mark stays.
+// Drain marks a member as drained. An existing mark is kept.
 func Drain(t *table.Table, id string, by By) error {
 	if _, err := Find(t, id); err != nil {
 		return err
 	}
 	if t.Drained(id) {
-		return ErrAsItIs
+		return ErrNoChange
 	}
 	since, user, reason := by.cut()
 	t.PutDrain(id, since, user, reason)
 	return readable(t)
 }
 
-// Undrain takes the mark of a member away. The name is an ID or that of a Pod. A mark may outlive its member: then the
-// name may be the ID of the expelled member or the name of its Pod. It returns the ID of the member or of the mark.
+// Undrain removes a member's mark. The name is an ID or a Pod's name. A mark may outlive its member: then the name may
+// be the expelled member's ID or its Pod's name. It returns the ID of the member or of the mark.
 func Undrain(t *table.Table, name string) (id string, err error) {
 	if id, err = marked(t, name); err != nil {
 		return "", err
 	}
 	if !t.Undrain(id) {
-		return id, ErrAsItIs
+		return id, ErrNoChange
 	}
 	return id, nil
 }
 
-// marked returns the ID of the mark or the member of that name.
+// marked returns the ID of the mark or the member with that name.
 func marked(t *table.Table, name string) (string, error) {
 	if t.Drained(name) {
 		return name, nil
@@ -251,7 +251,7 @@ func marked(t *table.Table, name string) (string, error) {
 	if errors.As(err, &unknown) && unknown.Several {
 		return "", err
 	}
-	id := "" // of the last process of that Pod, whose mark waits for the next one
+	id := "" // the last process of that Pod, whose mark applies to the next one
 	latest := int64(0)
 	for _, d := range t.Drains {
 		if d.Pod == name && d.Lost >= latest {
@@ -264,21 +264,21 @@ func marked(t *table.Table, name string) (string, error) {
 	return id, nil
 }
 
-// Rest is what a drained member still has.
+// Rest is what a drained member still owns.
 type Rest struct {
-	// Slots and Duties are those that others will take; Only are the duties that nobody else can do.
+	// Slots and Duties count what others will take. Only are the duties that no other member can run.
 	Slots, Duties int
 	Only          []string
-	// Coming are slots and duties that are on their way to it.
+	// Coming counts slots and duties that are moving to it.
 	Coming int
-	// Alone: there is no member that could take them.
+	// Alone is true if no member could take them.
 	Alone bool
 }
 
-// Done says that it gave up all that it can.
+// Done reports whether it has given up everything that it can.
 func (r Rest) Done() bool { return r.Slots+r.Duties+r.Coming == 0 }
 
-// RestOf returns what a drained member still has. It is the zero value if the member is not in the table.
+// RestOf returns what a drained member still owns, or the zero value if the member is not in the table.
 func RestOf(t *table.Table, id string) (r Rest) {
 	if _, ok := t.Member(id); !ok {
 		return r
@@ -305,7 +305,7 @@ func RestOf(t *table.Table, id string) (r Rest) {
 	return r
 }
 
-// Moving returns how many slots and duties are on their way to a member, or activating there.
+// Moving counts the slots and duties that are moving to a member, or activating there.
 func Moving(t *table.Table) (n int) {
 	for _, run := range t.Runs {
 		if run.Next != "" || run.Unsettled && run.Owner != "" {
@@ -315,14 +315,15 @@ func Moving(t *table.Table) (n int) {
 	return n
 }
 
-// Rebalance begins the moves that make shares even (planner.Rebalance). silent are members that do not renew: with them
-// it begins none. loads are what members report.
+// Rebalance begins the moves that balance the shares (planner.Rebalance). It returns an error if silent, the members
+// that do not renew, is not empty. loads are the members' reports.
 func Rebalance(t *table.Table, at time.Time, silent []string, loads []planner.LoadReport) error {
 	switch {
 	case t.Paused():
 		return errors.New("moves are paused, so none can begin: `rota resume` first")
 	case len(silent) > 0:
-		return fmt.Errorf("members do not renew their Leases: %s; they are expelled within a lease, or go on: try again then",
+		return fmt.Errorf("members do not renew their Leases: %s; they recover or are expelled within a lease: try again "+
+			"then",
 			strings.Join(silent, ", "))
 	}
 	next, err := planner.Rebalance(t, at.Unix(), loads)
@@ -330,7 +331,7 @@ func Rebalance(t *table.Table, at time.Time, silent []string, loads []planner.Lo
 		return err
 	}
 	if next == t {
-		return ErrAsItIs
+		return ErrNoChange
 	}
 	*t = *next
 	return nil

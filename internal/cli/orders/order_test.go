@@ -160,7 +160,7 @@ func TestRefused(t *testing.T) {
 		"drained by one": {stored(t, old), 0, func(t *table.Table) error { return orders.Drain(t, "a-1", by) }, "older release"},
 		"silent": {stored(t, pair()), 0, func(t *table.Table) error {
 			return orders.Rebalance(t, by.At, []string{"b-1"}, nil)
-		}, "b-1; they are expelled within a lease"},
+		}, "b-1; they recover or are expelled within a lease"},
 	} {
 		told := func(ctx context.Context) (map[string]uint64, error) {
 			s, err := c.memory.Client(nil).ReadTable(ctx)

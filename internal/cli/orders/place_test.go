@@ -37,11 +37,11 @@ func TestStartCanary(t *testing.T) {
 		of     orders.Canary
 	}{
 		"no member is of build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
-		"there can be one: promote or abort":              {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
+		"there can only be one: promote or abort":         {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
 		"of build v8 runs already":                        {func(t *table.Table) { t.Canary.Since = 5 }, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
 		"all members are of build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
 		"has no members":                                  {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
-		"those of a namespace are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
+		"a namespace's objects are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
 			Build: "v9", Namespaces: []string{"a"}, Expect: true,
 		}},
 		"do not understand a canary or a pin: a-1": {func(t *table.Table) {
@@ -52,7 +52,7 @@ func TestStartCanary(t *testing.T) {
 		c.change(one)
 		require.ErrorSays(t, orders.StartCanary(one, c.of, by), text)
 	}
-	if err := orders.StartCanary(tab, want, by); !errors.Is(err, orders.ErrAsItIs) {
+	if err := orders.StartCanary(tab, want, by); !errors.Is(err, orders.ErrNoChange) {
 		t.Errorf("the same order again: %v", err)
 	}
 	for _, state := range []table.CanaryState{table.CanaryBack, table.CanaryPromoted} {
@@ -115,7 +115,7 @@ func TestPin(t *testing.T) {
 	}
 	tab := keyed(slot.KeyName)
 	require.NoError(t, pin(tab, "team/site", "pool=large", false))
-	if err := pin(tab, "team/site", "pool=large", false); !errors.Is(err, orders.ErrAsItIs) {
+	if err := pin(tab, "team/site", "pool=large", false); !errors.Is(err, orders.ErrNoChange) {
 		t.Errorf("again: %v", err)
 	}
 	tab.Seal(9)
@@ -139,15 +139,15 @@ func TestPin(t *testing.T) {
 		expect         bool
 	}{
 		"no member has the labels pool=small: the members' labels are a-1: pool=large,zone=a; b-1: none": {tab, "team/other", "pool=small", false},
-		"which is pinned to pool=large": {tab, same, "zone=a", false},
-		"nobody can tell the slot":      {keyed(slot.KeyUID), "team/other", "pool=large", false},
-		"pin team":                      {keyed(slot.KeyNamespace), "team/other", "pool=large", false},
+		"which is pinned to pool=large":      {tab, same, "zone=a", false},
+		"a name does not determine the slot": {keyed(slot.KeyUID), "team/other", "pool=large", false},
+		"pin team":                           {keyed(slot.KeyNamespace), "team/other", "pool=large", false},
 		"slot 3 of team/other is the canary's": {func() *table.Table {
 			tab := keyed(slot.KeyName)
 			tab.Members[1].Build, tab.Canary = "v8", table.Canary{Build: "v8", Steps: []int{99}, Since: 1}
 			return tab
 		}(), "team/other", "pool=large", false},
-		"is no object": {tab, "a/b/c", "pool=large", false},
+		"is not an object": {tab, "a/b/c", "pool=large", false},
 		"are drained, or leave: a-1": {func() *table.Table {
 			tab := keyed(slot.KeyName)
 			tab.PutDrain("a-1", 1, "", "")

@@ -12,31 +12,31 @@ import (
 
 // Feature gates of the API server that lists and watches depend on.
 const (
-	// GateConsistentLists has consistent lists answered from the API server's cache.
+	// GateConsistentLists: the API server answers consistent lists from its cache.
 	GateConsistentLists = "ConsistentListFromCache"
-	// GatePages has further pages of such lists answered from there, too.
+	// GatePages: it also answers further pages of such lists from its cache.
 	GatePages = "ListFromCacheSnapshot"
 )
 
-// Gates are feature gates by name. Gates that the API server does not know, or no longer, are missing.
+// Gates maps the names of feature gates to their states. Unknown and removed gates are missing.
 type Gates map[string]bool
 
-// Off reports whether the API server knows the gate, and has it off.
+// Off reports whether the API server has the gate and it is off.
 func (g Gates) Off(name string) bool {
 	on, known := g[name]
 	return known && !on
 }
 
-// FirstPageOnly reports whether a list that begins in the cache goes on in etcd. An API server from before GatePages
-// still has GateConsistentLists. One that no longer has the former no longer has the latter, either.
+// FirstPageOnly reports whether only the first page of a list comes from the cache, and the rest from etcd. API servers
+// older than GatePages still have GateConsistentLists; ones without GateConsistentLists also do not have GatePages.
 func (g Gates) FirstPageOnly() bool {
 	pages, knowsPages := g[GatePages]
 	lists, knowsLists := g[GateConsistentLists]
 	return knowsPages && !pages || !knowsPages && knowsLists && lists
 }
 
-// ReadGates reads the feature gates from the metrics of the API server. It needs permission to get the path /metrics.
-// Behind a load balancer these are the gates of one API server.
+// ReadGates reads the feature gates from the API server's metrics. It needs permission to get the path /metrics. Behind
+// a load balancer these are the gates of one API server.
 func ReadGates(ctx context.Context, core rest.Interface) (Gates, error) {
 	stream, err := core.Get().AbsPath("/metrics").Stream(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func ReadGates(ctx context.Context, core rest.Interface) (Gates, error) {
 
 var gate = regexp.MustCompile(`^kubernetes_feature_enabled\{.*\bname="([^"]+)".*\} ([01])$`)
 
-// parseGates reads as little as it can: metrics are sorted by name, and there are megabytes of them.
+// parseGates reads as little as possible: metrics are sorted by name, and there are megabytes of them.
 func parseGates(metrics io.Reader) (Gates, error) {
 	out := Gates{}
 	lines := bufio.NewScanner(metrics)

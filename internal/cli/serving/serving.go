@@ -1,6 +1,5 @@
-// Package serving asks an API server what it has of what Rota can use: versions of APIs, shard selectors, WatchList,
-// and feature gates. Nothing is concluded from the server's version, since gates and managed clusters change what it
-// has.
+// Package serving detects API server features that Rota uses: API versions, shard selectors, WatchList, and feature
+// gates. It does not rely on the server's version, because gates and managed clusters change the features.
 package serving
 
 import (
@@ -30,10 +29,11 @@ func Resource(disco discovery.DiscoveryInterface, version, resource string) (boo
 	return slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == resource }), nil
 }
 
-// policyVersions are those of ValidatingAdmissionPolicies, the newest first.
+// policyVersions are the versions of ValidatingAdmissionPolicies, the newest first.
 var policyVersions = []string{"v1", "v1beta1", "v1alpha1"}
 
-// Policies returns the newest version in which the API server serves ValidatingAdmissionPolicies; empty: none.
+// Policies returns the newest version of ValidatingAdmissionPolicies that the API server serves, or "" if there is
+// none.
 func Policies(disco discovery.DiscoveryInterface) (version string, err error) {
 	for _, version := range policyVersions {
 		served, err := Resource(disco, "admissionregistration.k8s.io/"+version, "validatingadmissionpolicies")
@@ -44,8 +44,8 @@ func Policies(disco discovery.DiscoveryInterface) (version string, err error) {
 	return "", nil
 }
 
-// Shards reports whether the API server honors shard selectors: it says so in lists of built-in kinds. core is a client
-// of the core group. The namespace may be empty, and need not exist.
+// Shards reports whether the API server honors shard selectors, which it shows in lists of built-in kinds. core is a
+// client of the core group. The namespace may be empty, and need not exist.
 func Shards(ctx context.Context, core rest.Interface, namespace string) (bool, error) {
 	half := sharding.ShardRange(0, 1<<63-1)
 	request := configMaps(core, namespace).Param("limit", "1").Param(clientgo.ShardSelectorParameter, half)
@@ -64,13 +64,13 @@ func Shards(ctx context.Context, core rest.Interface, namespace string) (bool, e
 	return list.Metadata.ShardInfo != nil, nil
 }
 
-// WatchList reports whether a watch may begin with the present objects, as informers of client-go ask for. It needs
+// WatchList reports whether a watch may begin with the existing objects, as client-go's informers request. It needs
 // permission to watch ConfigMaps in the namespace, which may be empty, and need not exist.
 func WatchList(ctx context.Context, core rest.Interface, namespace string) (bool, error) {
 	request := configMaps(core, namespace).Param("watch", "true").Param("sendInitialEvents", "true").
 		Param("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan)).
 		Param("allowWatchBookmarks", "true").
-		// Of no object: one bookmark is all that comes.
+		// The selector matches no object, so only one bookmark arrives.
 		Param("fieldSelector", "metadata.name=-").Param("timeoutSeconds", "5")
 	stream, err := request.SetHeader("Accept", "application/json").Stream(ctx)
 	switch {
@@ -85,7 +85,7 @@ func WatchList(ctx context.Context, core rest.Interface, namespace string) (bool
 			Object metav1.PartialObjectMetadata `json:"object"`
 		}
 		if err := d.Decode(&event); err != nil {
-			return false, ctx.Err() // it knows no initial events, and ends
+			return false, ctx.Err() // it does not support initial events, and ends
 		}
 		if event.Object.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 			return true, nil

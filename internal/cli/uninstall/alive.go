@@ -20,21 +20,21 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Alive is who may still work, or may start again.
+// Alive lists members that may still work, or may start again.
 type Alive struct {
 	// Members are the IDs of members and processes that renew their Leases.
 	Members []string
-	// Pods are the names of the Pods of members, which also exist while a container waits to be restarted.
+	// Pods are the names of the members' Pods, which also exist while a container waits to be restarted.
 	Pods []string
-	// Unread is why the Pods are not known: a permission is missing.
+	// Unread is why the Pods are unknown: a permission is missing.
 	Unread error
 }
 
-// Err says who lives; nil: nobody does.
+// Err returns an error that lists what is alive, or nil.
 func (a *Alive) Err() error {
 	var who []string
 	if len(a.Members) > 0 {
-		who = append(who, "these members live: "+strings.Join(a.Members, ", "))
+		who = append(who, "these members are alive: "+strings.Join(a.Members, ", "))
 	}
 	if len(a.Pods) > 0 {
 		who = append(who, "these Pods of members exist: "+strings.Join(a.Pods, ", "))
@@ -46,8 +46,8 @@ func (a *Alive) Err() error {
 		strings.Join(who, "; "))
 }
 
-// Alive finds out who lives. Clocks may differ: a Lease that looks dead by the clock is watched for longer than a
-// renewal takes.
+// Alive finds live members. Clocks may differ, so a Lease that looks expired is watched for longer than a renewal
+// takes.
 func (f *Finder) Alive(ctx context.Context) (*Alive, error) {
 	out := &Alive{}
 	before, err := f.leases(ctx, names.LabelRota)
@@ -87,14 +87,14 @@ func (f *Finder) Alive(ctx context.Context) (*Alive, error) {
 
 func holder(l coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, l.Name) }
 
-// pods finds the Pods of the table's members, of those that were expelled lately, and of the Leases' holders.
+// pods finds the Pods of the table's members, of recently expelled members, and of the Leases' holders.
 func (f *Finder) pods(ctx context.Context, leases []coordinationv1.Lease, out *Alive) error {
 	cm, err := f.client.CoreV1().ConfigMaps(f.o.Rota.Namespace).Get(ctx, f.o.Rota.Name, metav1.GetOptions{})
-	t := &table.Table{} // without one, Leases tell of members
+	t := &table.Table{} // without one, the Leases list the members
 	switch {
 	case err == nil:
 		read, err := table.Decode(cm.Data)
-		if errors.Is(err, table.ErrFormat) { // it may name Pods that have no Leases
+		if errors.Is(err, table.ErrFormat) { // it may contain Pods without Leases
 			return fmt.Errorf("rota %s: %w: %w", f.o.Rota, view.ErrNewer, err)
 		}
 		if err == nil {
@@ -120,7 +120,7 @@ func (f *Finder) pods(ctx context.Context, leases []coordinationv1.Lease, out *A
 	return nil
 }
 
-// runs says that a Pod is that of a member. A new Pod may have the name of one that was deleted.
+// runs reports whether a Pod is a member's. A new Pod may have the same name as a deleted one.
 func runs(p *corev1.Pod, t *table.Table, leases []coordinationv1.Lease) bool {
 	for _, m := range t.Members {
 		if m.Pod == p.Name && (m.PodUID == "" || m.PodUID == string(p.UID)) {
@@ -140,7 +140,7 @@ func runs(p *corev1.Pod, t *table.Table, leases []coordinationv1.Lease) bool {
 	})
 }
 
-// unchanged says that the table and the members' Leases are those that were found.
+// unchanged returns an error if the table or the members' Leases have changed since they were found.
 func (f *Finder) unchanged(ctx context.Context, r *Remains) error {
 	members, err := f.leases(ctx, names.LabelRota)
 	if err != nil {
@@ -161,7 +161,7 @@ func (f *Finder) unchanged(ctx context.Context, r *Remains) error {
 	return nil
 }
 
-// quiet returns an error if anybody may work.
+// quiet returns an error if any member may work.
 func (f *Finder) quiet(ctx context.Context, r *Remains) error {
 	alive, err := f.Alive(ctx)
 	if err != nil {

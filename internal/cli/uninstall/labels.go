@@ -19,7 +19,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// page is how many objects are in memory at a time.
+// page is how many objects are read at a time.
 const page = 500
 
 // kind is a kind of objects that can be listed and patched.
@@ -28,8 +28,8 @@ type kind struct {
 	kind     schema.GroupKind
 }
 
-// kinds returns all kinds that the API server serves, each in one version. Groups whose servers do not answer are noted
-// in found.
+// kinds returns all kinds that the API server serves, each in one version. It records groups whose servers do not
+// answer in found.
 func (f *Finder) kinds(found *Remains) (out []kind, err error) {
 	lists, err := f.client.Discovery().ServerPreferredResources()
 	var failed *discovery.ErrGroupDiscoveryFailed
@@ -46,7 +46,7 @@ func (f *Finder) kinds(found *Remains) (out []kind, err error) {
 			return nil, parseErr
 		}
 		for _, r := range list.APIResources {
-			if r.Name != "events" { // nobody labels them
+			if r.Name != "events" { // never labeled
 				out = append(out, kind{gv.WithResource(r.Name), schema.GroupKind{Group: gv.Group, Kind: r.Kind}})
 			}
 		}
@@ -57,8 +57,8 @@ func (f *Finder) kinds(found *Remains) (out []kind, err error) {
 	return out, err
 }
 
-// labels finds the labels of objects that no other rota has a use for. Labels are not a rota's own: all rotas with the
-// same key share them.
+// labels finds the slot labels that no other rota uses. Labels do not belong to one rota: all rotas with the same key
+// share them.
 func (f *Finder) labels(ctx context.Context, out *Remains) error {
 	kinds, err := f.kinds(out)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *Finder) labels(ctx context.Context, out *Remains) error {
 		return err
 	}
 	keys := f.keys
-	if len(keys) == 0 { // there is no table that tells
+	if len(keys) == 0 { // there is no table to determine the key
 		keys = []slot.Key{slot.KeyName, slot.KeyNamespace, slot.KeyUID}
 	}
 	out.Kinds = len(kinds)
@@ -102,7 +102,7 @@ func (f *Finder) labels(ctx context.Context, out *Remains) error {
 	return nil
 }
 
-// own says that an object is the rota's own, which is removed with its labels.
+// own reports whether an object is one of the rota's, which is removed with its labels.
 func (f *Finder) own(resource schema.GroupVersionResource, namespace, name string) bool {
 	switch {
 	case namespace != f.o.Rota.Namespace:
@@ -115,7 +115,7 @@ func (f *Finder) own(resource schema.GroupVersionResource, namespace, name strin
 	return false
 }
 
-// each visits the objects of a kind that have a label, but for the rota's own, and counts them. visit may be nil.
+// each visits and counts the objects of a kind that have a label, except the rota's. visit may be nil.
 func (f *Finder) each(ctx context.Context, resource schema.GroupVersionResource, label string,
 	visit func(namespace, name string),
 ) (n int, err error) {
@@ -144,8 +144,7 @@ func (f *Finder) each(ctx context.Context, resource schema.GroupVersionResource,
 	}
 }
 
-// other is another rota of the cluster, with the kinds that its members report. It may use any kind if they report
-// none.
+// other is another rota of the cluster, with the kinds in its members' reports. Without reports it may use any kind.
 type other struct {
 	name  string
 	key   slot.Key
@@ -154,7 +153,7 @@ type other struct {
 
 type others []other
 
-// user returns a rota that may use the labels of a kind; "" if there is none.
+// user returns a rota that may use the labels of a kind, or "".
 func (all others) user(key slot.Key, kind schema.GroupKind) string {
 	for _, o := range all {
 		if (o.key == key || o.key == slot.KeyUnknown) && (len(o.kinds) == 0 || slices.Contains(o.kinds, kind)) {
@@ -184,7 +183,7 @@ func (f *Finder) others(ctx context.Context) (all others, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// What cannot be read may use anything.
+		// If the reports cannot be read, it may use any kind.
 		if read, err := reports.Read(ctx); err == nil {
 			for _, r := range read {
 				for kind := range r.Digests {

@@ -1,5 +1,5 @@
-// Package uninstall finds and removes what a rota has in a cluster: its fence, labels of objects, reports, Leases,
-// table and events.
+// Package uninstall finds and removes a rota's objects in a cluster: its fence, slot labels, reports, Leases, table and
+// events.
 package uninstall
 
 import (
@@ -26,16 +26,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Options say what to look for.
+// Options configures a Finder.
 type Options struct {
 	Rota types.NamespacedName
-	// KeepLabels leaves the labels of objects where they are, and does not look for them.
+	// KeepLabels skips the slot labels.
 	KeepLabels bool
-	// Keeper removes the keeper that all fences of a cluster share, if there is no other fence. See fence.Keeper.
+	// Keeper also removes the keeper that all fences of a cluster share, if there is no other fence. See fence.Keeper.
 	Keeper bool
 }
 
-// Object is an object of the rota's own.
+// Object is one of the rota's objects.
 type Object struct {
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
@@ -46,46 +46,46 @@ func (o Object) String() string {
 	return o.Resource.Resource + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
 }
 
-// Labels is a label that objects of a kind have, and how many they are.
+// Labels is a label on objects of a kind, and the number of these objects.
 type Labels struct {
 	Resource schema.GroupVersionResource
 	Label    string
 	Objects  int
 }
 
-// Kept is something that stays, and why.
+// Kept is something that is not removed, and why.
 type Kept struct{ What, Why string }
 
-// Remains is what was found. Events are not listed one by one.
+// Remains is what was found. Events are only counted.
 type Remains struct {
-	// Objects are in the order in which they are removed.
+	// Objects are in the order of removal.
 	Objects []Object
 	Labels  []Labels
 	Events  int
 	Kept    []Kept
-	// Kinds is how many kinds of objects were searched for labels.
+	// Kinds is how many kinds were searched for labels.
 	Kinds int
-	// Unread says what was not searched, since an aggregated API server does not answer, and why.
+	// Unread lists what was not searched because an aggregated API server does not answer.
 	Unread []string
 }
 
-// Nothing says that nothing of the rota is there.
+// Nothing reports whether nothing was found.
 func (r *Remains) Nothing() bool { return len(r.Objects)+len(r.Labels)+r.Events == 0 }
 
-// Finder finds and removes what a rota has. Its methods must not be called concurrently.
+// Finder finds and removes a rota's objects. Its methods must not be called concurrently.
 type Finder struct {
 	o      Options
 	cfg    *rest.Config
 	client kubernetes.Interface
 	meta   metadata.Interface
-	// keys are those by which the rota may shard, for the names of labels. They are known while there is a table.
+	// keys are the rota's possible sharding keys, which determine label names. They are only known while there is a table.
 	keys []slot.Key
 }
 
-// removeRate is how many labels are removed in a second: as many as a labeller writes.
+// removeRate is how many labels are removed per second: as many as a labeller writes.
 const removeRate = 200
 
-// NewFinder returns a Finder. It makes no request.
+// NewFinder returns a Finder. It sends no request.
 func NewFinder(cfg *rest.Config, o Options) (*Finder, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = removeRate, removeRate
@@ -101,7 +101,7 @@ func NewFinder(cfg *rest.Config, o Options) (*Finder, error) {
 	return &Finder{o: o, cfg: cfg, client: client, meta: meta}, nil
 }
 
-// Resources of the rota's own objects.
+// Resources of the rota's objects.
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	leases     = coordinationv1.SchemeGroupVersion.WithResource("leases")
@@ -110,10 +110,10 @@ var (
 	bindings   = admission.WithResource("validatingadmissionpolicybindings")
 )
 
-// ErrForeign is wrapped by the error of Find if the ConfigMap of the rota's name is something else.
-var ErrForeign = errors.New("this ConfigMap is no rota's table")
+// ErrForeign is returned by Find if the ConfigMap with the rota's name is not a table.
+var ErrForeign = errors.New("this ConfigMap is not a rota's table")
 
-// Find reads what there is.
+// Find finds the rota's objects.
 func (f *Finder) Find(ctx context.Context) (*Remains, error) {
 	out := &Remains{}
 	fences, err := f.fence(ctx, out)
@@ -155,14 +155,14 @@ func object(resource schema.GroupVersionResource, o metav1.Object) Object {
 	return Object{resource, o.GetNamespace(), o.GetName(), string(o.GetUID()), o.GetResourceVersion()}
 }
 
-// refused makes an error of a missing permission name the rule.
+// refused adds the missing rule to a permission error.
 func refused(err error, resource schema.GroupVersionResource, namespace, verb string) error {
 	return permission.Refused(err, permission.Error{
 		Namespace: namespace, Group: resource.Group, Resource: resource.Resource, Verb: verb,
 	})
 }
 
-// table returns the ConfigMap, if there is one, and learns the rota's key.
+// table returns the ConfigMap, if it exists, and sets the keys.
 func (f *Finder) table(ctx context.Context) ([]Object, error) {
 	cm, err := f.client.CoreV1().ConfigMaps(f.o.Rota.Namespace).Get(ctx, f.o.Rota.Name, metav1.GetOptions{})
 	switch {
@@ -188,7 +188,7 @@ func (f *Finder) leases(ctx context.Context, label string) ([]coordinationv1.Lea
 	return list.Items, nil
 }
 
-// elections notes Leases of leader election in the rota's namespace that the rota held when it crashed.
+// elections records leader election Leases in the rota's namespace that the rota held when it crashed.
 func (f *Finder) elections(ctx context.Context, out *Remains) error {
 	list, err := f.client.CoordinationV1().Leases(f.o.Rota.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -197,18 +197,18 @@ func (f *Finder) elections(ctx context.Context, out *Remains) error {
 	for i := range list.Items {
 		if ptr.Deref(list.Items[i].Spec.HolderIdentity, "") == names.ElectionHolder+f.o.Rota.String() {
 			out.Kept = append(out.Kept, Kept{"lease " + list.Items[i].Namespace + "/" + list.Items[i].Name, "it is leader " +
-				"election's. The rota held it at last; a stock replica takes it when it has run out"})
+				"election's. The rota held it last; a stock replica takes it after it has expired"})
 		}
 	}
 	return nil
 }
 
-// fence returns the policy and the binding, the binding first, and the keeper if it is to go.
+// fence returns the binding and the policy, and the keeper if it is to be removed.
 func (f *Finder) fence(ctx context.Context, out *Remains) (found []Object, err error) {
 	api := f.client.AdmissionregistrationV1()
 	bound, err := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil // a cluster that has no such policies
+		return nil, nil // the cluster does not support such policies
 	}
 	if err != nil {
 		return nil, refused(err, bindings, "", "list")
@@ -242,14 +242,14 @@ func (f *Finder) fence(ctx context.Context, out *Remains) (found []Object, err e
 		out.Kept = append(out.Kept, Kept{"policy " + fence.KeeperName, "the fences of other rotas need it"})
 	case !f.o.Keeper:
 		out.Kept = append(out.Kept, Kept{"policy " + fence.KeeperName, "it matches no request, and a fence that is applied " +
-			"later needs it to have been there all the time; --keeper removes it if you will never have a fence again"})
+			"later relies on it having stayed; --keeper removes it if you will never use a fence again"})
 	default:
 		found = append(found, keeper...)
 	}
 	return found, nil
 }
 
-// event is the name of an event of the rota's, by the API that has it.
+// events returns the names of the rota's events, by the API that serves them.
 func (f *Finder) events(ctx context.Context) (found []string, err error) {
 	o := metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.kind": "ConfigMap", "involvedObject.name": f.o.Rota.Name}.String(),

@@ -15,29 +15,28 @@ import (
 )
 
 const (
-	// patches is how many patches are under way at a time.
+	// patches limits concurrent patches.
 	patches = 16
-	// maxErrors is how many errors of labels are told.
+	// maxErrors limits the label errors that are listed.
 	maxErrors  = 5
 	progressBy = 1000
 )
 
-// Remove removes what was found: labels, then the fence, which would refuse everything without a table, then the rest.
-// It removes nothing if members live, their Pods exist, or the table or Leases have changed since they were found; and
-// not the fence, nor what comes after it, if that is so once the labels are gone. Leases and the table go only as they
-// were found. It goes on after an error, but for the table, which stays while anything else does. said is told of
-// progress.
-func (f *Finder) Remove(ctx context.Context, r *Remains, said func(string)) error {
+// Remove removes what was found: labels, then the fence, which would reject everything without a table, then the rest.
+// It removes nothing if members are alive, their Pods exist, or the table or Leases have changed since they were found.
+// It checks that again after removing labels, before the fence. Leases and the table are only removed unchanged. It
+// continues after an error, but keeps the table while anything else is left. It calls progress with progress messages.
+func (f *Finder) Remove(ctx context.Context, r *Remains, progress func(string)) error {
 	if err := f.quiet(ctx, r); err != nil {
 		return fmt.Errorf("nothing is removed: %w", err)
 	}
 	var errs []error
 	for _, l := range r.Labels {
-		if err := f.unlabel(ctx, l, said); err != nil {
+		if err := f.unlabel(ctx, l, progress); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if len(r.Labels) > 0 { // it may have taken hours
+	if len(r.Labels) > 0 { // labels may have taken hours
 		if err := f.quiet(ctx, r); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("only labels are removed: %w", err))...)
 		}
@@ -64,7 +63,7 @@ func (f *Finder) remove(ctx context.Context, o Object) error {
 	}
 	err := f.meta.Resource(o.Resource).Namespace(o.Namespace).Delete(ctx, o.Name, options)
 	switch {
-	case err == nil, apierrors.IsNotFound(err): // a report goes with its member's Lease
+	case err == nil, apierrors.IsNotFound(err): // deleting a member's Lease also deletes its report
 		return nil
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("remove %s: it has changed meanwhile: a member may have started: %w", o, err)
@@ -72,14 +71,14 @@ func (f *Finder) remove(ctx context.Context, o Object) error {
 	return fmt.Errorf("remove %s: %w", o, refused(err, o.Resource, o.Namespace, "delete"))
 }
 
-// unlabel takes a label off all objects of a kind.
-func (f *Finder) unlabel(ctx context.Context, l Labels, said func(string)) error {
+// unlabel removes a label from all objects of a kind.
+func (f *Finder) unlabel(ctx context.Context, l Labels, progress func(string)) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{l.Label: nil}}})
 	if err != nil {
 		return err
 	}
 	type target struct{ namespace, name string }
-	var targets []target // a list that goes on while what it lists changes may leave some out
+	var targets []target // collected first, because a list may skip objects that change meanwhile
 	_, err = f.each(ctx, l.Resource, l.Label, func(namespace, name string) {
 		targets = append(targets, target{namespace, name})
 	})
@@ -99,7 +98,7 @@ func (f *Finder) unlabel(ctx context.Context, l Labels, said func(string)) error
 				mu.Lock()
 				done++
 				if done%progressBy == 0 {
-					said(fmt.Sprintf("label %s: %d of %d %s", l.Label, done, len(targets), l.Resource.Resource))
+					progress(fmt.Sprintf("label %s: %d of %d %s", l.Label, done, len(targets), l.Resource.Resource))
 				}
 				if err != nil && !apierrors.IsNotFound(err) {
 					if failed++; len(errs) < maxErrors {

@@ -18,36 +18,36 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// input is what one Read has read.
+// input is the data of one Read.
 type input struct {
 	rota  types.NamespacedName
 	at    time.Time
 	table *table.Table
 	uid   string // of the ConfigMap
-	// told is the highest epoch that Leases told of before the table was read. Later ones may tell of a newer table.
-	told   uint64
-	leases map[string]coordinationv1.Lease
-	// listed is when the Leases were listed, ages for how long they had not been written then, at least.
+	// seenEpoch is the highest epoch in the Leases, which were read before the table. Later Leases may have a newer one.
+	seenEpoch uint64
+	leases    map[string]coordinationv1.Lease
+	// listed is when the Leases were listed. ages are lower bounds on their ages at that time.
 	listed  listing
 	ages    map[string]time.Duration
 	reports []*coverage.Report
-	// old are reports that are too old to say anything of the present, and stale has their ages by member.
+	// old are outdated reports; stale maps their members to their ages.
 	old   []*coverage.Report
 	stale map[string]time.Duration
-	// noLeases and noReports say that not all could be read.
+	// noLeases and noReports are true if not all could be read.
 	noLeases, noReports bool
 	warnings, notices   []Warning
 	fence               string
 	fenceState          fence.State
 	unknown             []Unknown
-	// gone are kinds that members shard and the API server does not serve.
+	// gone are sharded kinds that the API server does not serve.
 	gone []schema.GroupKind
 }
 
-// maxHandovers is how many handovers a Rota has.
+// maxHandovers limits the handovers in a Rota.
 const maxHandovers = 50
 
-// build puts together what was read. It decides nothing that takes more than one look.
+// build assembles a Rota from one read. It makes no decision that needs earlier reads.
 func build(in input) *Rota {
 	t := in.table
 	r := &Rota{
@@ -114,7 +114,7 @@ func build(in input) *Rota {
 	r.Hottest, r.HottestObjects = r.hottest(), r.hottestObjects()
 	r.Worst = r.worst(in.now())
 	for _, d := range coverage.DifferencesIn(t, in.reports) {
-		if d.Clash == "" { // others are problems
+		if d.Clash == "" { // a clash is a problem
 			r.Differences = append(r.Differences, d.String())
 		}
 	}
@@ -150,8 +150,8 @@ func (r *Rota) run(run table.Run) Run {
 	return out
 }
 
-// causeOf returns why the owner of a run has it: by the table while the slots are activating, and by the owner's report
-// later.
+// causeOf returns the cause of the owner's last handover: from the table while the slots are activating, later from the
+// owner's report.
 func (r *Rota) causeOf(run table.Run) string {
 	if note, ok := r.Table.Notes[run.Epoch]; ok && run.Owner != "" {
 		return note.Cause.String()
@@ -282,7 +282,7 @@ func (r *Rota) member(m table.Member, in input, owned, duties int) Member {
 	return out
 }
 
-// deadline returns a member's RenewDeadline, by its last report; 0: it is not known.
+// deadline returns a member's RenewDeadline from its last report, or 0 if unknown.
 func (in input) deadline(id string) time.Duration {
 	for _, report := range slices.Concat(in.reports, in.old) {
 		if report.Member == id {
@@ -293,13 +293,13 @@ func (in input) deadline(id string) time.Duration {
 	return 0
 }
 
-// pastDeadline says whether a member has not renewed its Lease for longer than its RenewDeadline: then it has shut its
-// gate by itself, although nobody could read that.
+// pastDeadline reports whether a member has not renewed its Lease for longer than its RenewDeadline. Then it has shut
+// its gate, although no Lease can show it.
 func (m Member) pastDeadline(deadline time.Duration) bool {
 	return m.Left != nil && deadline > 0 && m.Lease-*m.Left > deadline.Seconds()
 }
 
-// objects returns how many sharded objects a member holds by its report.
+// objects counts the sharded objects in a member's report.
 func objects(report *coverage.Report) int {
 	n := 0
 	for _, digests := range report.Digests {
@@ -310,7 +310,7 @@ func objects(report *coverage.Report) int {
 	return n
 }
 
-// Working returns how many members work, and how many slots they work on.
+// Working returns the number of working members, and the number of slots that they work on.
 func (r *Rota) Working() (members, slots int) {
 	works := map[string]bool{}
 	for _, m := range r.Members {
@@ -327,7 +327,7 @@ func (r *Rota) Working() (members, slots int) {
 	return members, slots
 }
 
-// SlotsText writes runs of slots as text, such as "0-15 17".
+// SlotsText formats runs of slots, such as "0-15 17".
 func SlotsText(runs ...Run) string {
 	var set slot.Set
 	for _, r := range runs {
@@ -336,7 +336,7 @@ func SlotsText(runs ...Run) string {
 	return SetText(set)
 }
 
-// SetText writes slots as text, such as "0-15 17".
+// SetText formats slots, such as "0-15 17".
 func SetText(set slot.Set) string {
 	var words []string
 	for _, r := range set.Ranges() {

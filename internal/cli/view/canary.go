@@ -15,44 +15,43 @@ import (
 	"github.com/rota-dev/rota/internal/report"
 )
 
-// CanaryState says how far a canary is.
+// CanaryState is the state of a canary.
 type CanaryState string
 
 // States of a canary.
 const (
-	// Awaited: no member of its build is there.
+	// Awaited: no member of its build has joined yet.
 	Awaited CanaryState = "Awaited"
-	// Running: its build owns its slots, and is compared with the others.
+	// Running: its members own the canary's slots, and are compared with the other builds.
 	Running CanaryState = "Running"
-	// Promoted: its build takes over.
+	// Promoted: its build is replacing the others.
 	Promoted CanaryState = "Promoted"
-	// WentBack: its slots went back to the others.
+	// WentBack: the canary was rolled back.
 	WentBack CanaryState = "WentBack"
 )
 
-// Canary is a build that owns chosen slots only.
+// Canary is a build that only owns certain slots.
 type Canary struct {
 	Build string      `json:"build"`
 	State CanaryState `json:"state"`
-	// Steps are its shares of the slots in turn, in percent; 0 is that of its namespaces alone. Step is the present one,
-	// from 0.
+	// Steps are its shares of the slots in percent; 0 means only its namespaces. Step is the index of the current one.
 	Steps []int `json:"steps"`
 	Step  int   `json:"step"`
-	// Every is how long a step lasts at least, in seconds; 0: nothing goes on by itself. Began is when the step began;
-	// nil: its members do not have its slots yet.
+	// Every is the minimum duration of a step in seconds; 0 disables automatic steps. Began is when the step began, or nil
+	// while its members do not own its slots yet.
 	Every float64    `json:"everySeconds"`
 	Began *time.Time `json:"began,omitempty"`
-	// Namespaces are those whose objects it has, besides its share.
+	// Namespaces are given to the canary in addition to its share.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Slots is how many slots are its, Owned how many of these its members own, once it is promoted or went back of all,
-	// and Members how many members there are.
+	// Slots is the number of the canary's slots. Owned is how many of them its members own; once it is promoted or rolled
+	// back, how many of all slots. Members is the number of its members.
 	Slots   int `json:"slots"`
 	Owned   int `json:"owned"`
 	Members int `json:"members"`
-	// Judged is "good", "bad" or "not yet", of its reconciles beside the others' in this step. Text has the figures.
+	// Judged is "good", "bad" or "not yet": its reconciles in this step, compared with the others'. Text has the figures.
 	Judged string `json:"judged,omitempty"`
 	Text   string `json:"text,omitempty"`
-	// Verdict says why it went back.
+	// Verdict explains why it was rolled back.
 	Verdict string `json:"verdict,omitempty"`
 	// Since, By and Reason are as in Pause.
 	Since  time.Time `json:"since"`
@@ -60,7 +59,7 @@ type Canary struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// StepTexts are the steps as people read them.
+// StepTexts formats the steps for people.
 func (c *Canary) StepTexts() []string {
 	out := make([]string, len(c.Steps))
 	for i, percent := range c.Steps {
@@ -72,14 +71,14 @@ func (c *Canary) StepTexts() []string {
 	return out
 }
 
-// Pin is an object that is to be with members of certain labels.
+// Pin keeps an object on members with certain labels.
 type Pin struct {
-	// Object is "namespace/name", the name of an object without namespace, or a namespace. Slot is its slot, and Owner the
-	// member that has it.
+	// Object is "namespace/name", the name of a cluster-scoped object, or a namespace. Owner is the member that owns its
+	// slot.
 	Object string `json:"object"`
 	Slot   int    `json:"slot"`
 	Owner  string `json:"owner,omitempty"`
-	// Labels are those that its member should have. Met: its member has them.
+	// Labels are the required labels. Met is true if the owner has them.
 	Labels string `json:"labels"`
 	Met    bool   `json:"met"`
 	// Since, By and Reason are as in Pause.
@@ -88,7 +87,6 @@ type Pin struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// canaryOf returns the canary of a table, or nil.
 func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 	c := &t.Canary
 	if !c.On() {
@@ -99,7 +97,7 @@ func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 		Build: c.Build, Steps: c.Steps, Step: c.Step, Every: float64(c.Every), Namespaces: c.Namespaces, Slots: set.Len(),
 		Verdict: c.Verdict, Since: time.Unix(c.Since, 0), By: c.By, Reason: c.Reason,
 	}
-	of := t.Slots.All() // that count: its own, while there are some
+	of := t.Slots.All() // or only the canary's, if it has any
 	if c.State == table.CanaryRuns {
 		of = set
 	}
@@ -135,7 +133,6 @@ func canaryOf(t *table.Table, reports []*coverage.Report) *Canary {
 	return out
 }
 
-// pinsOf returns the pins of a table.
 func pinsOf(t *table.Table) (out []Pin) {
 	for _, p := range t.Pins {
 		s := t.SlotOf(p.Object)
@@ -148,39 +145,39 @@ func pinsOf(t *table.Table) (out []Pin) {
 	return out
 }
 
-// CanaryCure says what to do about a canary that has gone back.
+// CanaryCure returns what to do about a canary that was rolled back.
 func CanaryCure(c *Canary) string {
 	if c.Members == 0 {
-		return "None of its members is left: `rota canary abort` ends it"
+		return "It has no members left: `rota canary abort` ends it"
 	}
-	return fmt.Sprintf("Its members (%d) get nothing while there are others: take them away, and end it with `rota "+
+	return fmt.Sprintf("Its members (%d) get no slots while there are others: remove them, and end it with `rota "+
 		"canary abort`; if the build is good after all, `rota canary promote`", c.Members)
 }
 
-// drainLeft says what a drained member has yet.
+// drainLeft describes what a drained member still owns.
 func (r *Rota) drainLeft(m Member) string {
 	switch {
 	case m.Owned == 0 && m.Duties == 0:
 		return ""
 	case r.Pause != nil:
-		return fmt.Sprintf(", and keeps %s and %d duties until moves go on", plural(m.Owned, "slot"), m.Duties)
+		return fmt.Sprintf(", and keeps %s and %d duties until moves resume", plural(m.Owned, "slot"), m.Duties)
 	}
-	return fmt.Sprintf(", and has %s and %d duties yet", plural(m.Owned, "slot"), m.Duties)
+	return fmt.Sprintf(", and still has %s and %d duties", plural(m.Owned, "slot"), m.Duties)
 }
 
-// orderProblems says where what people asked for is not so.
+// orderProblems returns problems about orders in force: pauses, drains, pins and canaries.
 func (r *Rota) orderProblems() (out []Problem) {
 	add := func(what, slots, message string, args ...any) {
 		out = append(out, Problem{Severity: Warn, What: what, Slots: slots, Message: fmt.Sprintf(message, args...)})
 	}
 	if p := r.Pause; p != nil {
-		add(MovesPaused, "", "moves are paused since %s%s. When that is over: rota resume -n %s %s",
-			p.Since.UTC().Format(time.RFC3339), askedText(p.By, p.Reason), r.Namespace, r.Name)
+		add(MovesPaused, "", "moves are paused since %s%s. When done: rota resume -n %s %s",
+			p.Since.UTC().Format(time.RFC3339), byText(p.By, p.Reason), r.Namespace, r.Name)
 	}
 	for _, m := range r.Members {
 		if d := m.Drain; d != nil {
-			add(MemberDrained, "", "it was told to give up its slots since %s%s%s. When that is over: rota undrain -n %s %s %s",
-				d.Since.UTC().Format(time.RFC3339), askedText(d.By, d.Reason), r.drainLeft(m), r.Namespace, m.ID, r.Name)
+			add(MemberDrained, "", "drained since %s%s%s. When done: rota undrain -n %s %s %s",
+				d.Since.UTC().Format(time.RFC3339), byText(d.By, d.Reason), r.drainLeft(m), r.Namespace, m.ID, r.Name)
 			out[len(out)-1].Member = m.ID
 		}
 	}
@@ -189,13 +186,14 @@ func (r *Rota) orderProblems() (out []Problem) {
 	}
 	for _, p := range r.Table.UnmetPins() {
 		s := int(r.Table.SlotOf(p.Object))
-		add(PinUnmet, SlotsText(Run{First: s, Last: s}), "%s is pinned to members that have the labels %s, and there is "+
-			"none that is not drained: any member has the slot. Start one, or `rota unpin %s`", p.Object, p.Labels, p.Object)
+		add(PinUnmet, SlotsText(Run{First: s, Last: s}), "%s is pinned to members with the labels %s, and all such "+
+			"members are missing or drained: any member may own the slot. Start one, or `rota unpin %s`", p.Object, p.Labels,
+			p.Object)
 	}
 	switch c := r.Canary; {
 	case c == nil:
 	case c.State == WentBack && c.Members > 0:
-		add(CanaryBack, "", "build %s went back to the others: %s. %s", c.Build, c.Verdict, CanaryCure(c))
+		add(CanaryBack, "", "build %s was rolled back: %s. %s", c.Build, c.Verdict, CanaryCure(c))
 	case c.State == Awaited:
 		var later []string
 		for _, m := range r.Members {
@@ -204,8 +202,8 @@ func (r *Rota) orderProblems() (out []Problem) {
 			}
 		}
 		if len(later) > 0 {
-			add(CanaryWaits, "", "the canary is of build %s, of which no member has come, and members of build %s joined "+
-				"since: if that is the one, `rota canary abort` and start it for that", c.Build, strings.Join(later, " and "))
+			add(CanaryWaits, "", "no member of the canary's build %s has joined, but members of build %s have: if "+
+				"that is the intended build, `rota canary abort` and start a canary for it", c.Build, strings.Join(later, " and "))
 		}
 	}
 	return out

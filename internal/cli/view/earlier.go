@@ -10,30 +10,29 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// An event stays for an hour, whatever became of it. So each warning is held against what is known now: one whose
-// matter is over is told apart from those that may still be so. When in doubt, a warning counts as one of now.
+// An event stays for an hour, even if its cause is gone. So each warning is compared with the current state, and
+// warnings that are over are listed separately. In doubt, a warning counts as current.
 
-// Quiet times after which a warning that its sender would have repeated is over. Members that wait to join repeat it
-// every 30 minutes, and a Pod that is restarted again and again sends it at each start. Members repeat that a
-// permission is missing every 10 minutes.
+// A warning that its sender would have repeated is over after these times. Members that wait to join repeat it every 30
+// minutes, a Pod that crashes sends it at each start, and members repeat missing permissions every 10 minutes.
 const (
 	quietWaiting    = 31 * time.Minute
 	quietStarting   = 11 * time.Minute
 	quietPermission = 11 * time.Minute
 )
 
-// Now returns the warnings of the last hour that may still be so, and Earlier those whose matter is over. Both are
-// newest first. Of warnings of one member that differ in durations only, the newest is there.
+// Now returns the current warnings of the last hour, newest first. Of one member's warnings that differ only in
+// durations, it returns the newest.
 func (r *Rota) Now() []Warning {
 	return newest(r.Warnings, func(w Warning) bool { return w.Over == "" })
 }
 
-// Earlier returns the warnings that are over, newest first.
+// Earlier returns the warnings that are over, newest first, deduplicated as in Now.
 func (r *Rota) Earlier() []Warning {
 	return newest(r.Warnings, func(w Warning) bool { return w.Over != "" })
 }
 
-// durations are the parts of a message that differ when it is repeated.
+// durations matches the parts of a message that change when it is repeated.
 var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms))+\b`)
 
 func newest(warnings []Warning, match func(Warning) bool) (out []Warning) {
@@ -49,7 +48,7 @@ func newest(warnings []Warning, match func(Warning) bool) (out []Warning) {
 	return out
 }
 
-// judgeWarnings finds out who sent the warnings, and which are over.
+// judgeWarnings finds the senders of the warnings, and the warnings that are over.
 func (r *Rota) judgeWarnings() {
 	all := slices.Clone(r.Warnings)
 	for i := range all {
@@ -68,8 +67,8 @@ func (r *Rota) judgeWarnings() {
 	r.Warnings = all
 }
 
-// senderOf returns the member that sent an event. Events name a Pod, and several processes follow one another in a Pod:
-// what was sent before the member joined is not its own, or is about what it waited for.
+// senderOf returns the member that sent an event. Events name a Pod, in which several processes may run in turn. An
+// event from before the member joined is from an earlier process, or about joining.
 func (r *Rota) senderOf(w Warning) (out Member, known bool) {
 	for _, m := range r.Members {
 		if (m.Pod == w.Member || m.ID == w.Member) && !w.At.Before(m.Joined) && (!known || m.Joined.After(out.Joined)) {
@@ -79,7 +78,7 @@ func (r *Rota) senderOf(w Warning) (out Member, known bool) {
 	return out, known
 }
 
-// overFor says why what a present member warned of is over; empty: it may still be so.
+// overFor returns why a current member's warning is over, or "".
 func (r *Rota) overFor(w Warning, m Member) string {
 	if why := r.overForAll(w); why != "" {
 		return why
@@ -92,33 +91,33 @@ func (r *Rota) overFor(w Warning, m Member) string {
 			return "it has renewed its Lease since"
 		}
 	case "NotElected":
-		if report != nil && report.Waits == "" && report.Written.After(w.At) || r.noticed("Elected", "", w) {
+		if report != nil && report.Waits == "" && report.Written.After(w.At) || r.sentLater("Elected", "", w) {
 			return "the rota holds leader election's Lease"
 		}
 	case "PermissionMissing":
 		return r.overPermission(w, m)
 	case "SlotHeldBack":
 		if !r.holdsBack(w, m) {
-			return "it has moved on, or need not move any more"
+			return "it has moved on, or no longer needs to move"
 		}
 	case "ReconcilesFail":
-		if r.noticed("ReconcilesSucceed", subjectOf(w.Message), w) {
+		if r.sentLater("ReconcilesSucceed", subjectOf(w.Message), w) {
 			return "its reconciles succeed again"
 		}
 	case "DutyFails":
 		name := strings.TrimPrefix(subjectOf(w.Message), "duty ")
 		i := slices.IndexFunc(r.Duties, func(d Duty) bool { return d.Name == name })
 		switch {
-		case r.noticed("DutyWorks", subjectOf(w.Message), w):
+		case r.sentLater("DutyWorks", subjectOf(w.Message), w):
 			return "it works again"
 		case i < 0 || r.Duties[i].Owner != m.ID:
-			return "another member does the duty, or nobody"
+			return "another member does the duty, or none does"
 		}
 	}
 	return ""
 }
 
-// overWithout says why what somebody else than a present member warned of is over.
+// overWithout returns why a warning is over whose sender is not a current member, or "".
 func (r *Rota) overWithout(w Warning) string {
 	if why := r.overForAll(w); why != "" {
 		return why
@@ -126,20 +125,20 @@ func (r *Rota) overWithout(w Warning) string {
 	for _, m := range r.Members {
 		switch {
 		case m.Pod != w.Member && m.ID != w.Member || !w.At.Before(m.Joined):
-		case w.Reason == "PermissionMissing": // a member joins without some
+		case w.Reason == "PermissionMissing": // members join without some permissions
 			return r.overPermission(w, m)
 		default:
 			return m.ID + " has joined there since"
 		}
 	}
-	if r.noticed("Leaving", "", w) || slices.ContainsFunc(r.Warnings, func(e Warning) bool {
+	if r.sentLater("Leaving", "", w) || slices.ContainsFunc(r.Warnings, func(e Warning) bool {
 		return e.Reason == "Expelled" && !e.At.Before(w.At) && strings.HasPrefix(e.Message, "member "+w.Member+"-")
 	}) {
 		return "that process has ended"
 	}
 	switch w.Reason {
-	case SlotHeldBack, "ReconcilesFail", "DutyFails": // of slots and duties that it no longer has
-		return "that member has gone"
+	case SlotHeldBack, "ReconcilesFail", "DutyFails": // about slots and duties that it no longer owns
+		return "that member is gone"
 	}
 	all := len(r.Members) > 0
 	for _, m := range r.Members {
@@ -151,23 +150,23 @@ func (r *Rota) overWithout(w Warning) string {
 	}
 	switch {
 	case r.At.Sub(w.At) > quiet:
-		return "it has not been said again"
+		return "it has not been repeated"
 	case all && quiet != quietWaiting:
 		return "all members have joined since"
 	}
 	return ""
 }
 
-// overForAll says why a warning about the whole rota is over, whoever sent it.
+// overForAll returns why a warning about the whole rota is over, or "".
 func (r *Rota) overForAll(w Warning) string {
 	switch w.Reason {
 	case "Expelled":
 		_, there := r.memberOf(w.About)
 		if !there && len(r.runsOf(func(run Run) bool { return run.Owner == "" || run.Activating })) == 0 {
-			return "others work on its slots"
+			return "other members work on its slots"
 		}
 	case "TableInvalid":
-		if r.noticed("TableValid", "", w) {
+		if r.sentLater("TableValid", "", w) {
 			return "the table is valid again"
 		}
 	case "TableLost":
@@ -181,12 +180,12 @@ func (r *Rota) overForAll(w Warning) string {
 	case "ClockSkew":
 		id, _, _ := strings.Cut(strings.TrimPrefix(w.Message, "member "), " ")
 		if _, there := r.memberOf(id); !there {
-			return "that member has gone"
+			return "that member is gone"
 		}
 	case "SetupDiffers":
 		if _, unread := r.Unread("reports"); !unread && len(r.Differences) == 0 && !r.hasProblem(SetupClash) &&
 			len(r.Reports) == len(r.Members) && !strings.HasPrefix(w.Message, "This member takes no slots") {
-			return "members are alike"
+			return "members have the same settings"
 		}
 	case KindNotServed:
 		if _, unread := r.Unread("kinds"); !unread && !r.hasProblem(KindNotServed) {
@@ -204,8 +203,8 @@ func (r *Rota) overForAll(w Warning) string {
 	return ""
 }
 
-// overPermission says why a permission is no longer missing. That of Leases shows in them; of others, the member would
-// have said again that it is.
+// overPermission returns why a permission is no longer missing, or "". For Leases the Leases show it; for other
+// permissions the member would have repeated the warning.
 func (r *Rota) overPermission(w Warning, m Member) string {
 	report := r.Reports[m.ID]
 	leases := strings.Contains(w.Message, `resources: ["leases"]`)
@@ -215,22 +214,22 @@ func (r *Rota) overPermission(w Warning, m Member) string {
 	case leases && writes && m.Renewed != nil && m.Renewed.After(w.At) && report != nil && report.Written.After(w.At):
 		return "it has written its Leases since"
 	case r.At.Sub(w.At) > quietPermission:
-		return "it has not been said again"
+		return "it has not been repeated"
 	}
 	return ""
 }
 
-// heldPlace finds in a SlotHeldBack what cannot move.
+// heldPlace matches the slot or duty that cannot move in a SlotHeldBack.
 var heldPlace = regexp.MustCompile(`^(?:slots? ([0-9][0-9,\- ]*)|duty (\S+)) cannot move on`)
 
-// holdsBack says whether what a member said that it holds back is still to move from it.
+// holdsBack reports whether what a SlotHeldBack is about is still to move from the member.
 func (r *Rota) holdsBack(w Warning, m Member) bool {
 	place := heldPlace.FindStringSubmatch(w.Message)
 	return slices.ContainsFunc(r.Moves, func(move Move) bool {
 		if move.From != m.ID {
 			return false
 		}
-		if place == nil { // of functions in several slots
+		if place == nil { // functions in several slots
 			return move.Duty == ""
 		}
 		if place[2] != "" || move.Duty != "" {
@@ -242,7 +241,7 @@ func (r *Rota) holdsBack(w Warning, m Member) bool {
 	})
 }
 
-// subjectOf returns the controller or duty with which a message begins, as "controller website" or "duty backup".
+// subjectOf returns the controller or duty at the start of a message, such as "controller website" or "duty backup".
 func subjectOf(message string) string {
 	words := strings.Fields(message)
 	if len(words) < 2 {
@@ -251,8 +250,9 @@ func subjectOf(message string) string {
 	return strings.ToLower(words[0]) + " " + strings.TrimSuffix(words[1], ":")
 }
 
-// noticed says whether the sender of a warning sent another event later, about that subject if there is one.
-func (r *Rota) noticed(reason, subject string, w Warning) bool {
+// sentLater reports whether the sender of a warning later sent another event with this reason, and about the subject if
+// there is one.
+func (r *Rota) sentLater(reason, subject string, w Warning) bool {
 	return slices.ContainsFunc(r.Notices, func(n Warning) bool {
 		return n.Reason == reason && n.Member == w.Member && n.At.After(w.At) &&
 			(subject == "" || subjectOf(n.Message) == subject)
@@ -263,13 +263,13 @@ func (r *Rota) hasProblem(what string) bool {
 	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.What == what })
 }
 
-// addHeldBack makes problems of slots and duties that are held back now.
+// addHeldBack adds a problem for each slot or duty that is held back now.
 func (r *Rota) addHeldBack() {
 	for _, w := range r.Now() {
 		if w.Reason == SlotHeldBack {
 			r.Problems = append(r.Problems, Problem{Severity: Warn, What: SlotHeldBack, Member: w.ID,
 				Slots: SetText(slotsIn(w.Message)), Message: inOneLine(w.Message) + ". If reconciles normally take minutes, " +
-					"do nothing. Otherwise delete that member's Pod to have it ended"})
+					"do nothing. Otherwise delete that member's Pod to end it"})
 		}
 	}
 }

@@ -23,27 +23,26 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// ErrNoKind is wrapped by the error of Finder.Who if the API server serves no such kind.
+// ErrNoKind is returned by Finder.Who if the API server serves no such kind.
 var ErrNoKind = errors.New("the API server serves no such kind: `kubectl api-resources` lists them")
 
-// ErrBadName is wrapped by the error of Finder.Who if no object can have that name or namespace.
+// ErrBadName is returned by Finder.Who if no object can have that name or namespace.
 var ErrBadName = errors.New("no object can have that name")
 
 const (
-	// maxListed is up to how many objects of a kind are listed to find out whether a member holds one.
+	// maxListed limits the objects of a kind that are listed to find out whether a member holds one.
 	maxListed = 10_000
 	listPage  = 1000
-	// listTime bounds the list.
-	listTime = 4 * time.Second
+	listTime  = 4 * time.Second
 )
 
-// Finder finds the members that work on objects. It is safe for concurrent use.
+// Finder finds the member that works on an object. It is safe for concurrent use.
 type Finder struct {
 	mapper meta.RESTMapper
 	client metadata.Interface
 }
 
-// NewFinder returns a Finder. It makes no request.
+// NewFinder returns a Finder. It sends no request.
 func NewFinder(cfg *rest.Config) (*Finder, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
@@ -60,10 +59,10 @@ func NewFinder(cfg *rest.Config) (*Finder, error) {
 	return &Finder{mapper: mapper, client: client}, nil
 }
 
-// Who says which member of the rota works on an object. kind is as kubectl takes it: a resource in singular or plural,
-// a short name, or a kind, each with or without its group. If several groups have it, one that the rota shards is
-// meant. namespace is ignored if the kind is cluster-scoped. The error wraps ErrNoKind, ErrBadName, or that of the API
-// server; that there is no such object is an answer.
+// Who finds the member of the rota that works on an object. kind is as in kubectl: a resource in singular or plural, a
+// short name, or a kind, each with or without its group. If several groups match, it prefers a kind that the rota
+// shards. namespace is ignored if the kind is cluster-scoped. The error wraps ErrNoKind, ErrBadName, or the API
+// server's error. A missing object is not an error.
 func (f *Finder) Who(ctx context.Context, r *Rota, kind, namespace, name string) (*Who, error) {
 	m, err := f.Kind(kind, r.Kinds()...)
 	if err != nil {
@@ -99,8 +98,8 @@ func (f *Finder) Who(ctx context.Context, r *Rota, kind, namespace, name string)
 	return r.judge(about, p, f.list(ctx, r, m, about, p)), nil
 }
 
-// Kind returns the kind that people mean by a word. Of several kinds, one of prefer is meant, or that which kubectl
-// takes. The error wraps ErrNoKind.
+// Kind resolves a word to a kind. If several match, it returns one of prefer, or kubectl's choice. The error wraps
+// ErrNoKind.
 func (f *Finder) Kind(word string, prefer ...schema.GroupKind) (*meta.RESTMapping, error) {
 	var candidates []schema.GroupVersionKind
 	full, short := schema.ParseResourceArg(strings.ToLower(word))
@@ -120,7 +119,7 @@ func (f *Finder) Kind(word string, prefer ...schema.GroupKind) (*meta.RESTMappin
 	if len(candidates) > 0 {
 		return f.mapper.RESTMapping(candidates[0].GroupKind(), candidates[0].Version)
 	}
-	// A kind as in a manifest, whose name is no resource's: Endpoints.v1, for example.
+	// A kind as in a manifest that is no resource's name, such as Endpoints.v1.
 	fullKind, kind := schema.ParseKindArg(word)
 	if fullKind != nil {
 		if m, err := f.mapper.RESTMapping(fullKind.GroupKind(), fullKind.Version); err == nil {
@@ -134,7 +133,7 @@ func (f *Finder) Kind(word string, prefer ...schema.GroupKind) (*meta.RESTMappin
 	return m, err
 }
 
-// kindsFor returns the kinds of a resource. An error that matters comes again with RESTMapping.
+// kindsFor returns the kinds of a resource. It ignores errors, because RESTMapping will return them again.
 func (f *Finder) kindsFor(resource schema.GroupVersionResource) []schema.GroupVersionKind {
 	if first, err := f.mapper.KindFor(resource); err == nil {
 		all, _ := f.mapper.KindsFor(resource)
@@ -144,7 +143,7 @@ func (f *Finder) kindsFor(resource schema.GroupVersionResource) []schema.GroupVe
 	return all
 }
 
-// list lists the objects that exist in the slots that the owner's report sums up with that of the object.
+// list lists the objects in all slots that share a digest with the object's slot in the owner's report.
 func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about subject, p place) listed {
 	report := r.Reports[r.Table.At(p.slot).Owner]
 	if p.nowhere != "" || about.object == nil || report == nil || report.Digests[about.kind] == nil {
@@ -161,12 +160,12 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 			}
 		}
 		if objects > maxListed {
-			return listed{not: fmt.Sprintf("there are %d objects of the kind, too many to list for this; `rota verify` does",
+			return listed{not: fmt.Sprintf("there are %d objects of the kind, more than this command lists; use `rota verify`",
 				objects)}
 		}
 	}
 	for label := range p.roles.Stamps(about.kind, about.object) {
-		if !wide { // the members ask by this label, too, so that objects that lack it are held by nobody
+		if !wide { // the members also select by this label, so no member holds objects without it
 			o.LabelSelector = labelSelector(label, group, r.Slots)
 		}
 	}
@@ -191,17 +190,17 @@ func (f *Finder) list(ctx context.Context, r *Rota, m *meta.RESTMapping, about s
 			return out
 		}
 		if n > maxListed {
-			return listed{not: fmt.Sprintf("there are more than %d objects of the kind, too many to list for this; "+
-				"`rota verify` does", maxListed)}
+			return listed{not: fmt.Sprintf("there are more than %d objects of the kind, more than this command lists; use "+
+				"`rota verify`", maxListed)}
 		}
 	}
 }
 
-// labelSelector selects the objects of slots by their label.
+// labelSelector selects the objects in slots by their label.
 func labelSelector(label string, group slot.Range, slots slot.Count) string {
 	width := slot.MaxCount / int(slots)
 	terms := []string{label}
-	if first := int(group.First) * width; first > 0 { // the API server refuses ">-1"
+	if first := int(group.First) * width; first > 0 { // the API server rejects ">-1"
 		terms = append(terms, fmt.Sprintf("%s>%d", label, first-1))
 	}
 	return strings.Join(append(terms, fmt.Sprintf("%s<%d", label, (int(group.Last)+1)*width)), ",")

@@ -13,46 +13,46 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// KeyHealth is an object whose reconcile hangs or fails, by the report of its member. Times are by the member's clock.
+// KeyHealth is an object whose reconcile hangs or fails, as its member reported it. Times are by the member's clock.
 type KeyHealth struct {
 	Member     string `json:"member"`
 	Controller string `json:"controller"`
-	// Kind is as "Website.web.example.com".
+	// Kind is in the form "Website.web.example.com".
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	Slot      int    `json:"slot"`
-	// Running is since when its reconcile has been in flight, if that is a minute or more; nil: it is not.
+	// Running is when a reconcile that has run for a minute or more began, or nil.
 	Running *time.Time `json:"runningSince,omitempty"`
-	// Failures is how often it has failed in a row, Panics how many of these were panics. FailingSince is the first
-	// failure, LastFailure the last one. Error is what that returned, in 200 bytes.
+	// Failures counts failures in a row, and Panics those that were panics. FailingSince is the first failure, LastFailure
+	// the last. Error is the last error, cut to 200 bytes.
 	Failures     int        `json:"failures,omitempty"`
 	Panics       int        `json:"panics,omitempty"`
 	FailingSince *time.Time `json:"failingSince,omitempty"`
 	LastFailure  *time.Time `json:"lastFailure,omitempty"`
 	Error        string     `json:"error,omitempty"`
-	// Text says all that in a sentence without a subject, such as "has failed 14 times in a row, for 5m0s".
+	// Text is a summary in a sentence without a subject, such as "has failed 14 times in a row, for 5m0s".
 	Text string `json:"text"`
 
 	of coverage.KeyHealth
 }
 
 const (
-	// hangingWarn is how long a reconcile may be in flight before that is a problem: some controllers wait for minutes in
-	// a reconcile. After hangingError the object counts as one that nobody works on.
+	// A reconcile is a problem once it has run for hangingWarn, because some controllers wait for minutes. After
+	// hangingError its object counts as one that no member works on.
 	hangingWarn  = 5 * time.Minute
 	hangingError = 30 * time.Minute
-	// An object that fails is a problem once it has failed failingOften times in a row, for failingShort: a backoff begins
-	// with milliseconds, so that many failures take seconds, and backends are away for as long. Where reconciles take
-	// long, failures are fewer: FailingInRow of them in failingLong are enough.
+	// An object is a problem once it has failed failingOften times in a row over failingShort: with a backoff of
+	// milliseconds many failures only take seconds, and backends may be down that long. For slow reconciles, FailingInRow
+	// failures over failingLong are enough.
 	failingOften = 10
 	failingShort = time.Minute
 	failingLong  = 10 * time.Minute
-	// namedKeys is how many objects have a problem of their own, of each sort.
+	// namedKeys limits the objects that are listed as problems, for each sort.
 	namedKeys = 10
 )
 
-// worst returns the objects that the members report, those first whose reconciles hang, and then those that fail.
+// worst returns the objects in the members' reports: hanging ones first, then failing ones.
 func (r *Rota) worst(now time.Time) []KeyHealth {
 	out := []KeyHealth{}
 	for _, m := range r.Members {
@@ -78,7 +78,7 @@ func (r *Rota) worst(now time.Time) []KeyHealth {
 }
 
 func keyHealth(member string, k coverage.KeyHealth, now time.Time) KeyHealth {
-	known := func(t time.Time) *time.Time {
+	optional := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
 		}
@@ -86,8 +86,8 @@ func keyHealth(member string, k coverage.KeyHealth, now time.Time) KeyHealth {
 	}
 	return KeyHealth{
 		Member: member, Controller: k.Controller, Kind: k.Kind.String(), Namespace: k.Object.Namespace,
-		Name: k.Object.Name, Slot: int(k.Slot), Running: known(k.Running), Failures: k.Failures, Panics: k.Panics,
-		FailingSince: known(k.Since), LastFailure: known(k.Last), Error: k.Error, Text: healthText(k, now), of: k,
+		Name: k.Object.Name, Slot: int(k.Slot), Running: optional(k.Running), Failures: k.Failures, Panics: k.Panics,
+		FailingSince: optional(k.Since), LastFailure: optional(k.Last), Error: k.Error, Text: healthText(k, now), of: k,
 	}
 }
 
@@ -115,16 +115,16 @@ func healthText(k coverage.KeyHealth, now time.Time) string {
 	return strings.Join(parts, "; it ")
 }
 
-// Unwell says whether something is wrong with the object itself.
+// Unwell reports whether something is wrong with the object itself.
 func (w *Who) Unwell() bool {
 	return len(w.Health) > 0 || slices.ContainsFunc(w.Problems, func(p Problem) bool { return p.Object != "" })
 }
 
-// healthText continues the sentence that says who works on the object.
+// healthText continues the answer's sentence.
 func (w *Who) healthText() string {
 	var out strings.Builder
 	if slices.ContainsFunc(w.Problems, func(p Problem) bool { return p.What == KeyKills }) {
-		out.WriteString(", and its reconciles may end one process after the other")
+		out.WriteString(", and its reconciles may crash one process after another")
 	}
 	for _, k := range w.Health {
 		fmt.Fprintf(&out, "; its reconcile by controller %s %s", k.Controller, k.Text)
@@ -139,12 +139,12 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Object names it for people, as "Website default/blog".
+// Object formats the object for people, such as "Website default/blog".
 func (k KeyHealth) Object() string {
 	return subject{kind: k.of.Kind, namespace: k.Namespace, name: k.Name}.String()
 }
 
-// healthProblems returns the objects that get nowhere.
+// healthProblems returns the objects that make no progress.
 func (r *Rota) healthProblems(now time.Time) []Problem {
 	var hangs, fails []Problem
 	for _, k := range r.Worst {
@@ -160,7 +160,7 @@ func (r *Rota) healthProblems(now time.Time) []Problem {
 			hangs = append(hangs, p)
 		case failsForLong(k.of, now):
 			p.What = KeyFails
-			p.Message = text + "Other objects are worked on. Correct the object or what it needs; the member's log has more"
+			p.Message = text + "Other objects are not affected. Correct the object or what it depends on; see the member's log"
 			fails = append(fails, p)
 		}
 	}
@@ -172,8 +172,7 @@ func (r *Rota) healthProblems(now time.Time) []Problem {
 	return append(hangs, limited(fails, failing, "objects have failed three times or more in a row")...)
 }
 
-// blocked says that a reconcile that hangs, alone or with others, keeps all workers of its controller busy; empty: it
-// does not.
+// blocked returns a message if hanging reconciles keep all workers of the object's controller busy, or "".
 func (r *Rota) blocked(k KeyHealth) string {
 	for _, b := range r.Reports[k.Member].Blocked {
 		if b.Controller != k.Controller {
@@ -183,8 +182,8 @@ func (r *Rota) blocked(k KeyHealth) string {
 		if b.Workers > 1 {
 			workers = fmt.Sprintf("With others like it, it keeps all %d workers", b.Workers)
 		}
-		return fmt.Sprintf("%s of controller %s busy: %s for it, the oldest for %s. More workers (MaxConcurrentReconciles) "+
-			"would go on with them", workers, k.Controller, waiting(b.Waiting), ago(b.For.Seconds()))
+		return fmt.Sprintf("%s of controller %s busy: %s for it, the oldest for %s. With more workers "+
+			"(MaxConcurrentReconciles) they would continue", workers, k.Controller, waiting(b.Waiting), ago(b.For.Seconds()))
 	}
 	return ""
 }
@@ -201,17 +200,17 @@ func failsForLong(k coverage.KeyHealth, now time.Time) bool {
 	return k.Failures >= failingOften && d >= failingShort || k.Fails() && d >= failingLong
 }
 
-// limited returns the first of the problems. Another one says how many objects there are, if many.
+// limited returns the first problems, and one more with the total if there are others.
 func limited(problems []Problem, all int, what string) []Problem {
 	named := problems[:min(len(problems), namedKeys)]
 	if len(named) == 0 || all <= len(named) {
 		return named
 	}
-	rest := fmt.Sprintf("%d %s in all. `rota status -o wide` names the worst of each member", all, what)
+	rest := fmt.Sprintf("%d %s in total. `rota status -o wide` lists the worst of each member", all, what)
 	return append(named, Problem{Severity: Warn, What: named[0].What, Message: rest})
 }
 
-// judgeHealth says what comes of an object's reconciles. Members report the worst only.
+// judgeHealth adds the health of an object's reconciles. Members only report the worst objects.
 func (r *Rota) judgeHealth(w *Who) {
 	report := r.Reports[w.Member]
 	if report == nil {

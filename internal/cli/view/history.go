@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// What happened.
+// Values of Event.What.
 const (
 	HappenedJoin     = "joined"
 	HappenedExpel    = "expelled"
@@ -22,21 +22,21 @@ const (
 	HappenedNotice   = "notice"
 )
 
-// Event is something that happened to a rota.
+// Event is a past event of a rota.
 type Event struct {
-	// At is when, by the clock of the member or machine that wrote it. What is one of the words above.
+	// At is by the clock of the member or machine that wrote it.
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
-	// Member is the ID, or for an expel the Pod. For a handover it is the one that got the slots.
+	// Member is an ID, or for an expel the Pod. For a handover it is the new owner.
 	Member string `json:"member,omitempty"`
-	// Text says it in words, with the reason.
+	// Text describes the event with its reason.
 	Text string `json:"text"`
-	// Handover is set for a handover, Reason says why it took place.
+	// Handover and its Reason are set for a handover.
 	Handover *Handover `json:"handover,omitempty"`
 	Reason   Reason    `json:"reason,omitempty"`
 }
 
-// addHistory collects past events from the table, the reports and the API server's events of the last hour.
+// addHistory collects past events from the table, the reports and the events of the last hour.
 func (r *Rota) addHistory() {
 	r.History = []Event{}
 	add := func(at time.Time, what, member, format string, args ...any) {
@@ -46,26 +46,26 @@ func (r *Rota) addHistory() {
 		add(m.Joined, HappenedJoin, m.ID, "joined%s", r.buildText(m))
 	}
 	for _, e := range r.Table.Expels {
-		if told(r.Warnings, "Expelled", "member "+e.Pod+"-", e.At) {
+		if hasEvent(r.Warnings, "Expelled", "member "+e.Pod+"-", e.At) {
 			continue
 		}
 		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, its container was restarted, or "+
-			"somebody deleted its Lease; others got its slots")
+			"someone deleted its Lease; others got its slots")
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
 		for _, got := range r.Reports[id].Handovers {
 			r.History = append(r.History, r.happened(id, got))
 		}
 	}
-	if t := r.Table; t.Paused() && !told(r.Notices, "MovesPaused", "", t.Pause.Since) {
+	if t := r.Table; t.Paused() && !hasEvent(r.Notices, "MovesPaused", "", t.Pause.Since) {
 		add(time.Unix(t.Pause.Since, 0), HappenedPause, "", "moves were paused%s, and still are",
-			askedText(t.Pause.By, t.Pause.Reason))
+			byText(t.Pause.By, t.Pause.Reason))
 	}
 	for _, d := range r.Table.Drains {
-		if told(r.Notices, "MemberDrained", d.ID, d.Since) {
+		if hasEvent(r.Notices, "MemberDrained", d.ID, d.Since) {
 			continue
 		}
-		add(time.Unix(d.Since, 0), HappenedDrain, d.ID, "was to be drained%s, and still is", askedText(d.By, d.Reason))
+		add(time.Unix(d.Since, 0), HappenedDrain, d.ID, "was drained%s, and still is", byText(d.By, d.Reason))
 	}
 	for what, events := range map[string][]Warning{HappenedWarning: r.Warnings, HappenedNotice: r.Notices} {
 		for _, e := range events {
@@ -78,8 +78,8 @@ func (r *Rota) addHistory() {
 	r.HistoryReach = r.reach()
 }
 
-// told says whether an event tells what the table has, too: of that reason, with that word, within some seconds.
-func told(events []Warning, reason, word string, at int64) bool {
+// hasEvent reports whether an event with that reason, word and time, within a few seconds, was emitted.
+func hasEvent(events []Warning, reason, word string, at int64) bool {
 	return slices.ContainsFunc(events, func(e Warning) bool {
 		return e.Reason == reason && strings.Contains(e.Message, word) && e.At.Sub(time.Unix(at, 0)).Abs() < 10*time.Second
 	})
@@ -92,7 +92,7 @@ func (r *Rota) buildText(m Member) string {
 	return ", build " + m.Build
 }
 
-func askedText(by, reason string) string {
+func byText(by, reason string) string {
 	text := ""
 	if by != "" {
 		text = " by " + by
@@ -103,7 +103,6 @@ func askedText(by, reason string) string {
 	return text
 }
 
-// happened describes a handover.
 func (r *Rota) happened(to string, got coverage.Handover) Event {
 	h := handoverOf(to, got)
 	e := Event{At: got.Ended, What: HappenedHandover, Member: to, Handover: &h}
@@ -122,7 +121,7 @@ func (r *Rota) happened(to string, got coverage.Handover) Event {
 	return e
 }
 
-// phasesText says how long the phases of a handover took that took place.
+// phasesText formats the durations of a handover's phases.
 func phasesText(h Handover) string {
 	var phases []string
 	for _, p := range []struct {
@@ -140,13 +139,13 @@ func phasesText(h Handover) string {
 	return " (" + strings.Join(phases, ", ") + ")"
 }
 
-// reach says how far back the history goes.
+// reach describes how far back the history goes.
 func (r *Rota) reach() []string {
 	out := []string{
-		"joins: of the members that are there. Of those that have gone nothing is kept but expels",
-		fmt.Sprintf("expels: of the last %.0f minutes, by the table. Older ones stay until the next expel",
+		"joins: only of current members. For former members only expels are kept",
+		fmt.Sprintf("expels: the last %.0f minutes, from the table. Older ones stay until the next expel",
 			crashMemory.Minutes()),
-		"handovers: the last few that each member got. A member takes them along when it ends",
+		"handovers: the last few of each current member",
 	}
 	for _, m := range r.Members {
 		report := r.Reports[m.ID]
@@ -155,12 +154,12 @@ func (r *Rota) reach() []string {
 			out = append(out, m.ID+" does not report its handovers")
 		case len(report.Handovers) > 0:
 			oldest := report.Handovers[len(report.Handovers)-1].Ended
-			out = append(out, fmt.Sprintf("%s tells of %d, back to %s", m.ID, len(report.Handovers),
+			out = append(out, fmt.Sprintf("%s reports %d, back to %s", m.ID, len(report.Handovers),
 				oldest.Local().Format(time.DateTime)))
 		default:
-			out = append(out, m.ID+" tells of none")
+			out = append(out, m.ID+" reports none")
 		}
 	}
-	return append(out, fmt.Sprintf("warnings and notices: of the last %.0f minutes, as the API server keeps events",
+	return append(out, fmt.Sprintf("warnings and notices: the last %.0f minutes, as long as the API server keeps events",
 		warningAge.Minutes()))
 }

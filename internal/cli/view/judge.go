@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// judge says who works on an object that belongs in that place. It is pure.
+// judge determines the member that works on an object in that place. It is pure.
 func (r *Rota) judge(about subject, p place, exist listed) *Who {
 	w := &Who{
 		Works: WorksYes, Kind: about.kind.String(), Namespace: about.namespace, Name: about.name,
@@ -25,7 +25,7 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 	}
 	switch {
 	case about.unread != nil:
-		w.note("it cannot be read, so that nobody knows whether it exists: %s", oneLine(about.unread))
+		w.note("it cannot be read, so it may not exist: %s", oneLine(about.unread))
 	case about.object == nil:
 		w.Exists = ptr.To(false)
 		w.no("there is no %s of that name", about.kind)
@@ -60,13 +60,13 @@ func (r *Rota) judge(about subject, p place, exist listed) *Who {
 	return w
 }
 
-// no adds a reason why nobody works on the object.
+// no adds a reason why no member works on the object.
 func (w *Who) no(format string, args ...any) {
 	w.Works = WorksNo
 	w.Reasons = append(w.Reasons, fmt.Sprintf(format, args...))
 }
 
-// unknown adds a reason why that is not known.
+// unknown adds a reason why the answer is unknown.
 func (w *Who) unknown(format string, args ...any) {
 	if w.Works == WorksYes {
 		w.Works = WorksUnknown
@@ -78,7 +78,7 @@ func (w *Who) note(format string, args ...any) {
 	w.Notes = append(w.Notes, fmt.Sprintf(format, args...))
 }
 
-// answer sums up in a sentence.
+// answer returns the answer as a sentence.
 func (w *Who) answer(about subject) string {
 	reason := ""
 	if len(w.Reasons) > 0 {
@@ -88,9 +88,9 @@ func (w *Who) answer(about subject) string {
 	case w.Exists != nil && !*w.Exists && w.Member != "":
 		return fmt.Sprintf("%s does not exist; %s would work on it", about, w.Member)
 	case w.Works == WorksNo:
-		return fmt.Sprintf("nobody works on %s%s", about, reason)
+		return fmt.Sprintf("no member works on %s%s", about, reason)
 	case w.Works == WorksUnknown:
-		return fmt.Sprintf("nobody can tell who works on %s%s", about, reason)
+		return fmt.Sprintf("cannot determine which member works on %s%s", about, reason)
 	}
 	answer := fmt.Sprintf("%s works on %s", w.Member, about)
 	if w.Dispatched {
@@ -108,10 +108,10 @@ func deletingText(obj *metav1.PartialObjectMetadata) string {
 	if len(obj.Finalizers) == 0 {
 		return text + ", and has no finalizers"
 	}
-	return text + "; it goes once its finalizers are removed: " + strings.Join(obj.Finalizers, ", ")
+	return text + "; it is gone once its finalizers are removed: " + strings.Join(obj.Finalizers, ", ")
 }
 
-// judgeSlot looks at the slot and the member that owns it.
+// judgeSlot checks the slot and the member that owns it.
 func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	n := int(p.slot)
 	for _, problem := range r.Problems {
@@ -135,8 +135,8 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	}
 	run := r.Table.At(p.slot)
 	if run.Owner == "" {
-		w.no("slot %d has no owner; members that renew their Leases get it within seconds, and if they do not, their logs "+
-			"say why", n)
+		w.no("slot %d has no owner; members that renew their Leases take it within seconds, or log why "+
+			"they cannot", n)
 		return
 	}
 	w.Member, w.Since, w.SlotLoad = run.Owner, r.since(run), r.loadOf(p.slot)
@@ -152,13 +152,13 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	reason, leasesUnread := r.Unread("Leases")
 	switch {
 	case m.State == Silent:
-		w.no("%s owns slot %d and has not renewed its Lease for %s longer than that lasts; others take its slots within "+
+		w.no("%s owns slot %d, but its Lease expired %s ago; others take its slots within "+
 			"seconds, and work on them after FenceDelay", m.ID, n, ago(-*m.Left))
 	case m.State == Stopped:
-		w.no("%s owns slot %d and has stopped, since it could not renew its Lease in time; it goes on by itself once it can",
+		w.no("%s owns slot %d and has stopped, because it could not renew its Lease in time; it resumes once it can",
 			m.ID, n)
 	case leasesUnread:
-		w.unknown("%s owns slot %d, and whether it renews its Lease is not known: %s", m.ID, n, inOneLine(reason))
+		w.unknown("%s owns slot %d, but it is unknown whether it renews its Lease: %s", m.ID, n, inOneLine(reason))
 	case m.Renewed == nil:
 		w.no("%s owns slot %d and has no Lease; others take its slots after a lease", m.ID, n)
 	case r.Reports[m.ID] != nil && r.Reports[m.ID].Waits != "":
@@ -168,27 +168,27 @@ func (r *Rota) judgeSlot(w *Who, about subject, p place) {
 	}
 	r.noteLate(w, m)
 	if age, is := r.Stale[m.ID]; is {
-		w.unknown("%s owns slot %d, and has not reported what it works on for %s", m.ID, n, ago(age.Seconds()))
+		w.unknown("%s owns slot %d, and last reported what it works on %s ago", m.ID, n, ago(age.Seconds()))
 	} else if report := r.Reports[m.ID]; report == nil {
-		w.note("%s does not report what it works on; this is by the table alone", m.ID)
+		w.note("%s does not report what it works on; this is from the table alone", m.ID)
 	} else if w.Works == WorksYes && !report.Open.Has(p.slot) && reportedBefore(report, run) {
-		w.note("the last report of %s is older than its handover of slot %d, so this is by the table", m.ID, n)
+		w.note("%s received slot %d after its last report, so this is from the table", m.ID, n)
 	} else if !report.Open.Has(p.slot) && w.Works == WorksYes && w.Move == nil {
-		text := "%s owns slot %d, and its last report says that it does not work on it"
+		text := "%s owns slot %d, but does not work on it according to its last report"
 		if slices.ContainsFunc(w.Problems, func(p Problem) bool { return p.What == SlotClosed }) {
-			w.no(text+"; it has said so for long: restart it", m.ID, n)
+			w.no(text+", and has not for long: restart it", m.ID, n)
 		} else {
 			w.unknown(text+"; reports come every few seconds, so ask again", m.ID, n)
 		}
 	} else if age := report.Waiting[p.slot]; age > 0 {
 		w.note("the oldest key of slot %d has been waiting for a worker for %s", n, ago(age.Seconds()))
 		for _, b := range report.Blocked {
-			w.note("reconciles that hang keep all workers of controller %s busy", b.Controller)
+			w.note("hanging reconciles keep all workers of controller %s busy", b.Controller)
 		}
 	}
 }
 
-// namedSlots finds the slots that a warning is about.
+// namedSlots matches the slots in a warning.
 var namedSlots = regexp.MustCompile(`\bslots? ([0-9]+(?:[-, ]+[0-9]+)*)`)
 
 func slotsIn(message string) (set slot.Set) {
@@ -199,26 +199,26 @@ func slotsIn(message string) (set slot.Set) {
 	return set
 }
 
-// ReportsAfter says whether a member's report was made after slots that it got at an epoch were open: if it does not
-// have them among those that it works on, it has stopped since.
+// ReportsAfter reports whether a member's report was made after it opened slots that it got at an epoch. If such a
+// report does not list the slots as open, the member has stopped working on them.
 func (r *Rota) ReportsAfter(member string, epoch uint64) bool {
 	report := r.Reports[member]
 	since := func(h coverage.Handover) bool { return h.Epoch >= epoch }
 	return report != nil && slices.ContainsFunc(report.Handovers, since)
 }
 
-// reportedBefore says that a report was made before the member began to work on slots that it got: it is not about the
-// handover, nor about a later one.
+// reportedBefore reports whether a report was made before the member began to work on slots that it got. Such a report
+// does not cover the handover.
 func reportedBefore(report *coverage.Report, run table.Run) bool {
 	return !slices.ContainsFunc(report.Handovers, func(h coverage.Handover) bool { return h.Epoch >= run.Epoch })
 }
 
-// activatingText says what the new owner of a slot waits for.
+// activatingText describes what the new owner of a slot waits for.
 func (r *Rota) activatingText(run table.Run) string {
-	text := fmt.Sprintf("%s has just got slot %d and begins soon: ", run.Owner, run.Slots.First)
+	text := fmt.Sprintf("%s has just received slot %d and starts soon: ", run.Owner, run.Slots.First)
 	switch r.Table.Notes[run.Epoch].Cause {
 	case table.CauseExpelled:
-		return text + "it waits for FenceDelay, in which late writes of the former owner may still come"
+		return text + "it waits for FenceDelay, during which late writes of the former owner may still arrive"
 	case table.CauseHanded:
 		return text + "it waits until it sees the last writes of the former owner"
 	default:
@@ -226,10 +226,10 @@ func (r *Rota) activatingText(run table.Run) string {
 	}
 }
 
-// lateAfter is how many retry periods after a renewal of its Lease a member is late.
+// A member is late if it has not renewed its Lease for lateAfter retry periods.
 const lateAfter = 3
 
-// noteLate notes that a member should have renewed its Lease: it may be dead, and nobody else knows yet.
+// noteLate adds a note if a member is late: it may be dead, and other members cannot know yet.
 func (r *Rota) noteLate(w *Who, m Member) {
 	retry, lease := 2*time.Second, m.Lease
 	if report := r.Reports[m.ID]; report != nil {
@@ -241,18 +241,19 @@ func (r *Rota) noteLate(w *Who, m Member) {
 		return
 	}
 	w.Late = ptr.To(lease - *m.Left)
-	w.note("%s renews its Lease every %v; if it does not within %s, others take its slots", m.ID, retry, ago(*m.Left))
+	w.note("%s normally renews its Lease every %v; if it does not do so within %s, others take its slots", m.ID, retry,
+		ago(*m.Left))
 }
 
-// judgeDelivery looks at how the object comes to the slot's owner, and whether the owner holds it.
+// judgeDelivery checks how the object reaches the slot's owner, and whether the owner holds it.
 func (r *Rota) judgeDelivery(w *Who, about subject, p place, exist listed) {
 	report := r.Reports[w.Member]
 	if report == nil {
 		return
 	}
 	if _, reads := report.Digests[about.kind]; !reads {
-		w.no("%s owns slot %d and knows nothing of kind %s: in a rollout its build may be older, and otherwise no informer "+
-			"of the kind runs", w.Member, p.slot, about.kind)
+		w.no("%s owns slot %d but does not shard kind %s: its build may be older during a rollout; otherwise no informer "+
+			"of the kind is running", w.Member, p.slot, about.kind)
 		return
 	}
 	w.Delivery = p.roles.Delivery().String()
@@ -268,45 +269,46 @@ func (r *Rota) judgeDelivery(w *Who, about subject, p place, exist listed) {
 	switch wrong := w.Label != "" && w.LabelHas != w.LabelValue; {
 	case w.Held != nil && *w.Held:
 		if refused := r.unlabelled(about.kind); wrong && refused != nil {
-			w.note("the API server refuses labels of the kind, so that members get all its objects: %s", refused.Error)
+			w.note("the API server rejects labels of the kind, so members get all its objects: %s", refused.Error)
 		}
 	case wrong && w.LabelHas == "":
-		w.no("it lacks the label %s=%s, by which %s selects; %s", w.Label, w.LabelValue, w.Member, r.labellerText(about))
+		w.no("it does not have the label %s=%s, by which %s selects; %s", w.Label, w.LabelValue, w.Member,
+			r.labellerText(about))
 	case wrong:
-		w.no("its label %s is %s and should be %s, by which %s selects; %s", w.Label, w.LabelHas, w.LabelValue, w.Member,
+		w.no("its label %s is %s but should be %s, by which %s selects; %s", w.Label, w.LabelHas, w.LabelValue, w.Member,
 			r.labellerText(about))
 	case w.Held != nil && w.Works == WorksYes:
-		w.no("%s owns slot %d and does not hold it: %s", w.Member, p.slot, leftOut)
+		w.no("%s owns slot %d but does not hold it: %s", w.Member, p.slot, leftOut)
 	}
 }
 
-const leftOut = "its informers' label selector, field selector or namespaces leave it out. If it was just changed, " +
-	"it may be about to come: ask again"
+const leftOut = "its informers' label selector, field selector or namespaces exclude it. If it was just changed, " +
+	"it may arrive soon: try again"
 
-// labellerText says who corrects labels.
+// labellerText describes who corrects labels.
 func (r *Rota) labellerText(about subject) string {
 	if refused := r.unlabelled(about.kind); refused != nil {
-		return "the API server refuses such labels, so that members get all objects of the kind within seconds: " +
+		return "the API server rejects such labels, so members get all objects of the kind within seconds: " +
 			refused.Error
 	}
 	for _, d := range r.Duties {
 		if d.Name == table.OwnDuties+"label/"+about.kind.String() && d.Owner != "" {
-			return d.Owner + " labels the kind and corrects it within seconds; its log says if it cannot"
+			return d.Owner + " labels the kind and corrects it within seconds; its log shows if it cannot"
 		}
 	}
-	return "no member labels the kind, so that whoever writes the object has to: see docs/controller-runtime.md#labels"
+	return "no member labels the kind, so the object's writers must: see docs/controller-runtime.md#labels"
 }
 
-// noteDeletion notes that the owner of the slot is to reconcile the deletion of an object that is gone.
+// noteDeletion adds a note if the slot's owner is about to reconcile the deletion of a missing object.
 func (r *Rota) noteDeletion(w *Who, about subject, p place) {
 	for _, g := range r.Table.Gone {
 		if g.Slot == p.slot && g.Kind == about.kind.String() && g.Namespace == about.namespace && g.Name == about.name {
-			w.note("it was deleted while its slot moved, and %s is about to reconcile that", w.Member)
+			w.note("it was deleted while its slot moved, and %s is about to reconcile the deletion", w.Member)
 		}
 	}
 }
 
-// ago writes a number of seconds for a sentence.
+// ago formats seconds for a sentence.
 func ago(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d < 10*time.Second {
@@ -315,10 +317,10 @@ func ago(seconds float64) string {
 	return d.Round(time.Second).String()
 }
 
-// inOneLine is a text with its line breaks made spaces.
+// inOneLine replaces line breaks with spaces.
 func inOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// oneLine is the text of an error without the lines of a manifest.
+// oneLine returns an error's text without the lines of a manifest.
 func oneLine(err error) string {
 	line, _, _ := strings.Cut(errors.Join(err).Error(), "\n")
 	return line

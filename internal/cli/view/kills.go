@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// killsAtLeast is how many processes must have panicked at an object and ended: one may have had reasons of its own.
+	// killsAtLeast is how many processes must have panicked on an object and ended. One may have ended for other reasons.
 	killsAtLeast = 2
-	// quietKills is how long after the last panic an object counts as harmless again. A container that ends again and
-	// again is started every 5 minutes at least, and a Pod that was expelled twice gets no slots for as long.
+	// quietKills after the last panic an object counts as harmless again. A container that crashes repeatedly is restarted
+	// at least every 5 minutes, and a Pod that was expelled twice gets no slots for that long.
 	quietKills = 15 * time.Minute
-	// outlives is for how long a member must have worked on an object's slot to have outlived the object.
+	// A member that has worked on an object's slot for outlives has survived the object.
 	outlives = time.Minute
 )
 
-// panicked finds in a ReconcilePanicked the controller, kind, object, slot and process. Older builds name no process.
+// panicked extracts the controller, kind, object, slot and process from a ReconcilePanicked. Older builds omit the
+// process.
 var panicked = regexp.MustCompile(
 	`^controller (.+) panicked at (\S+) (?:(\S+)/)?(\S+) in slot (\d+)\.(?:.*\(process (\S+)\)$)?`)
 
-// addKeyKills makes problems of objects at which process after process panicked, and is gone. It comes after
-// judgeWarnings, which finds out whose process is still there.
+// addKeyKills adds a problem for each object on which several processes panicked and then ended. It runs after
+// judgeWarnings, which finds the processes that are still alive.
 func (r *Rota) addKeyKills() {
 	type victim struct{ controller, object, slot string }
 	type process struct {
@@ -47,7 +48,7 @@ func (r *Rota) addKeyKills() {
 	}
 	for _, w := range r.Warnings {
 		m := panicked.FindStringSubmatch(w.Message)
-		if w.Reason != "ReconcilePanicked" || m == nil || r.noticed("Leaving", "", w) {
+		if w.Reason != "ReconcilePanicked" || m == nil || r.sentLater("Leaving", "", w) {
 			continue
 		}
 		about := subject{kind: schema.ParseGroupKind(m[2]), namespace: m[3], name: m[4]}
@@ -78,15 +79,15 @@ func (r *Rota) addKeyKills() {
 		}
 		slices.Sort(pods)
 		out = append(out, Problem{Severity: Error, What: KeyKills, Slots: v.slot, Object: v.object, Message: fmt.Sprintf(
-			"controller %s panicked at %s in %d processes in the last hour, last %s ago, and these have ended since (Pods "+
-				"%s). The object ends one owner of its slot after the other. Correct or delete it, or repair the reconciler; the "+
-				"log of a container's last run has the stack: kubectl logs --previous", v.controller, v.object, n,
+			"controller %s panicked on %s in %d processes in the last hour, last %s ago, and these have ended since (Pods "+
+				"%s). The object crashes one owner of its slot after another. Correct or delete it, or fix the reconciler; the "+
+				"log of a container's previous run has the stack: kubectl logs --previous", v.controller, v.object, n,
 			ago(r.At.Sub(last[v]).Seconds()), strings.Join(slices.Compact(pods), ", "))})
 	}
-	r.Problems = append(out, r.Problems...) // errors come first
+	r.Problems = append(out, r.Problems...) // errors first
 }
 
-// outlived reports whether the owner of a slot has worked on it for so long, and no key of the slot waits: it has
+// outlived reports whether the owner of a slot has worked on it for d, and no key of the slot waits. Then it has
 // reconciled the object, or the object is gone.
 func (r *Rota) outlived(of string, d time.Duration) bool {
 	n, err := strconv.Atoi(of)

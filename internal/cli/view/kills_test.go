@@ -92,7 +92,7 @@ func TestWhoNamesAnObjectThatEndsProcesses(t *testing.T) {
 	justGot(&q.in, 10*time.Second)
 	q.in.warnings = []Warning{panicAt("pod-c", blog, 5*time.Minute), panicAt("pod-d", blog, time.Minute)}
 	w := q.ask()
-	if !w.Unwell() || !strings.Contains(w.Answer, "its reconciles may end one process after the other") ||
+	if !w.Unwell() || !strings.Contains(w.Answer, "its reconciles may crash one process after another") ||
 		len(w.Problems) != 1 {
 		t.Errorf("%+v", w)
 	}

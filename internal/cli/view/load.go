@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxHottest is how many slots and objects are called hottest, leastHot how many workers each must keep busy.
+	// maxHottest limits the hottest slots and objects. Each must keep at least leastHot workers busy.
 	maxHottest = 5
 	leastHot   = 0.05
 )
@@ -21,7 +21,7 @@ const (
 	BalanceMixed  = "mixed"
 )
 
-// balance returns what members report that they share; those of older builds share by number.
+// balance returns what members share according to their reports; older builds share by number.
 func (r *Rota) balance() string {
 	with, without := false, false
 	for _, report := range r.Reports {
@@ -40,7 +40,7 @@ func (r *Rota) balance() string {
 	return BalanceNumber
 }
 
-// hottest returns the slots that keep most workers busy, of those that their reporters own.
+// hottest returns the slots that keep the most workers busy, from the reports of their owners.
 func (r *Rota) hottest() []Hot {
 	out := []Hot{}
 	for id, report := range r.Reports {
@@ -54,7 +54,7 @@ func (r *Rota) hottest() []Hot {
 	return out[:min(len(out), maxHottest)]
 }
 
-// hottestObjects returns the objects that keep most workers busy, of those whose slots their reporters own.
+// hottestObjects returns the objects that keep the most workers busy, from the reports of their slots' owners.
 func (r *Rota) hottestObjects() []HotObject {
 	out := []HotObject{}
 	for id, report := range r.Reports {
@@ -71,7 +71,8 @@ func (r *Rota) hottestObjects() []HotObject {
 	return out[:min(len(out), maxHottest)]
 }
 
-// hotOf returns how many workers an object keeps busy, by its owner's report; 0: it is not among the hottest.
+// hotOf returns how many workers an object keeps busy according to its owner's report, or 0 if it is not among the
+// hottest.
 func (r *Rota) hotOf(kind, namespace, name string) (workers float64) {
 	for id, report := range r.Reports {
 		for _, h := range report.Hottest {
@@ -84,8 +85,8 @@ func (r *Rota) hotOf(kind, namespace, name string) (workers float64) {
 	return workers
 }
 
-// loadOf returns how many workers a slot keeps busy, by its owner's report; nil: that does not say, or only of several
-// slots together.
+// loadOf returns how many workers a slot keeps busy according to its owner's report, or nil if it has no figure for
+// this slot alone.
 func (r *Rota) loadOf(s slot.Slot) *float64 {
 	report := r.Reports[r.Table.At(s).Owner]
 	if report == nil || report.Loads == nil {

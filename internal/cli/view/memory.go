@@ -10,26 +10,26 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// memory is what a Reader has seen, and since when, by the monotonic clock of this machine.
+// memory holds a Reader's earlier observations and their times, by this machine's monotonic clock.
 type memory struct {
 	moves  map[Move]time.Time
 	closed map[Closure]time.Time
-	// leases are by holders, as of listed.
+	// leases maps holders to their Leases as of listed.
 	leases map[string]sighting
 	listed listing
-	// serials are those of the members' reports at the last look.
+	// serials are the serials of the members' reports at the last read.
 	serials map[string]uint64
 }
 
-// Closure is a slot on which its owner should work and does not, by its report.
+// Closure is a slot that its owner reports closed although it should be open.
 type Closure struct {
 	Slot  slot.Slot
 	Owner string
-	Epoch uint64 // at which it got the slot
+	Epoch uint64 // at which Owner got the slot
 }
 
-// Closed returns the slots on which their owners should work and do not, by their reports, although nothing moves, and
-// since when: what was closed before keeps its time.
+// Closed returns the slots that their owners report closed although nothing moves, and since when. Slots in before keep
+// their times.
 func (r *Rota) Closed(before map[Closure]time.Time) map[Closure]time.Time {
 	closed := map[Closure]time.Time{}
 	for _, run := range r.Runs {
@@ -49,11 +49,11 @@ func (r *Rota) Closed(before map[Closure]time.Time) map[Closure]time.Time {
 	return closed
 }
 
-// look builds the view of what was read now. What should not last is a problem once it has been seen for long enough.
+// look builds the view of one read. Temporary conditions become problems once they have been seen for long enough.
 func (m *memory) look(in input) *Rota {
 	if in.ages = m.ages(in); noAge(in) {
 		in.unknown = append(slices.Clip(in.unknown), Unknown{What: "renewals", Error: "whether members renew their Leases " +
-			"takes a second look: the API server does not say what time it is, or when Leases were written"})
+			"needs a second read: the API server does not report its time, or when Leases were written"})
 	}
 	m.sort(&in)
 	r := build(in)
@@ -67,14 +67,15 @@ func (m *memory) look(in input) *Rota {
 		if again {
 			r.Moves[i].Seconds = ptr.To(in.at.Sub(since).Seconds())
 		}
-		if told := r.movingFor(move); told > 0 && told.Seconds() > ptr.Deref(r.Moves[i].Seconds, 0) {
-			r.Moves[i].Seconds = ptr.To(told.Seconds())
+		if reported := r.movingFor(move); reported > 0 && reported.Seconds() > ptr.Deref(r.Moves[i].Seconds, 0) {
+			r.Moves[i].Seconds = ptr.To(reported.Seconds())
 		}
 	}
 	m.moves = moves
 	e := evidence{
-		now: in.now(), bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid, told: in.told,
-		noLeases: in.noLeases, noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
+		now: in.now(), bounds: coverage.BoundsBy(in.reports), closed: map[string]slot.Set{}, uid: in.uid,
+		seenEpoch: in.seenEpoch,
+		noLeases:  in.noLeases, noReports: in.noReports, differences: coverage.DifferencesIn(in.table, in.reports),
 		gone: in.gone,
 	}
 	m.closed = r.Closed(m.closed)
@@ -93,8 +94,7 @@ func (m *memory) look(in input) *Rota {
 	return r
 }
 
-// movingFor returns for how long a move has been in its phase, by the report of who gets the slots; 0: not known, or
-// not for long.
+// movingFor returns how long a move has been in its phase, according to the new owner's report; 0 if unknown or short.
 func (r *Rota) movingFor(m Move) (longest time.Duration) {
 	if report := r.Reports[m.To]; report != nil {
 		for s := m.First; s <= m.Last; s++ {

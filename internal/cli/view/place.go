@@ -16,18 +16,18 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// subject is an object that somebody asks about.
+// subject is the object of a query.
 type subject struct {
 	kind       schema.GroupKind
 	namespaced bool
 	namespace  string
 	name       string
-	// object is its metadata; nil: it does not exist, or unread says why it could not be read.
+	// object is its metadata, or nil if it does not exist or could not be read. unread is why it could not be read.
 	object *metav1.PartialObjectMetadata
 	unread error
 }
 
-// String names it as people do: Website default/hello-7.
+// String formats the object for people: Website default/hello-7.
 func (s subject) String() string { return s.kind.Kind + " " + s.path() }
 
 func (s subject) path() string {
@@ -37,7 +37,7 @@ func (s subject) path() string {
 	return s.namespace + "/" + s.name
 }
 
-// metadata returns what decides its slot. Of an object that could not be read that is its name.
+// metadata returns the metadata that determines the slot: only the name if the object could not be read.
 func (s subject) metadata() *metav1.PartialObjectMetadata {
 	if s.object != nil {
 		return s.object
@@ -45,21 +45,20 @@ func (s subject) metadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
 }
 
-// place is where an object belongs.
+// place is an object's place in the rota.
 type place struct {
-	// roles compute slots and labels as the owner of the slot does.
-	roles *sharding.Roles
-	slot  slot.Slot
-	// by and owner are as in Who.
+	// roles compute slots and labels as the slot's owner does.
+	roles     *sharding.Roles
+	slot      slot.Slot
 	by, owner string
-	// nowhere says why the object has no slot; empty: it has one. uncertain: it may have one.
+	// nowhere explains why the object has no slot; it is empty if it has one. uncertain is true if it may have one anyway.
 	nowhere   string
 	uncertain bool
-	// also is another member to which the object belongs, in a rollout that changes how the kind is sharded.
+	// also describes another member that owns the object, in a rollout that changes how the kind is sharded.
 	also string
 }
 
-// sharding returns how a member shards a kind, and labels it.
+// sharding returns how a member shards and labels a kind.
 func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *sharding.Roles {
 	o := sharding.Options{Slots: r.Table.Slots, Key: r.Table.Key}
 	mode, err := sharding.ParseMode(report.Setup[coverage.SettingDelivery])
@@ -76,8 +75,8 @@ func (r *Rota) sharding(report *coverage.Report, kind schema.GroupKind) *shardin
 	return s
 }
 
-// place finds an object's slot. During a rollout members may shard the kind in different ways. Then the one counts by
-// which a member owns the object.
+// place finds an object's slot. During a rollout members may shard the kind in different ways; then it prefers the way
+// by which a member owns the object.
 func (r *Rota) place(about subject) place {
 	var first, found place
 	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
@@ -90,7 +89,7 @@ func (r *Rota) place(about subject) place {
 			if found.roles == nil {
 				found = p
 			} else if p.slot != found.slot {
-				found.also = fmt.Sprintf("members shard the kind in different ways, so that %s takes it for its own, too, by %s",
+				found.also = fmt.Sprintf("members shard the kind in different ways, so %s also owns it, by %s",
 					id, p.by)
 			}
 		}
@@ -108,13 +107,13 @@ func (r *Rota) place(about subject) place {
 		return place{nowhere: fmt.Sprintf("rota %s/%s has no members: start some", r.Namespace, r.Name)}
 	}
 	if len(r.Reports) == 0 {
-		first = place{uncertain: true, nowhere: "no member reports which kinds it works on"}
+		first = place{uncertain: true, nowhere: "no member reports its kinds"}
 		if reason, unread := r.Unread("reports"); unread {
-			first.nowhere = "which kinds members work on could not be read: " + inOneLine(reason)
+			first.nowhere = "the members' kinds could not be read: " + inOneLine(reason)
 		}
 		if r.Table.Key != slot.KeyUID {
 			n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))
-			owner := "nobody owns"
+			owner := "no member owns"
 			if id := r.Table.At(n).Owner; id != "" {
 				owner = id + " owns"
 			}
@@ -133,13 +132,13 @@ func (r *Rota) placeBy(report *coverage.Report, about subject) place {
 	owners := report.Owners[about.kind]
 	if len(owners) > 0 {
 		if about.object == nil {
-			p.nowhere = "its slot is that of its controlling owner, so it must be read to know it"
+			p.nowhere = "its slot depends on its controlling owner, and it could not be read"
 			return p
 		}
 		ref := metav1.GetControllerOfNoCopy(obj)
 		want := kindList(slices.Collect(maps.Keys(owners)))
 		if ref == nil {
-			p.nowhere = fmt.Sprintf("it has no controlling owner; members work on %s by its owner %s, and see others only to "+
+			p.nowhere = fmt.Sprintf("it has no controlling owner; members shard %s by its owner %s, and only see others to "+
 				"adopt them", about.kind.Kind, want)
 			return p
 		}
@@ -147,7 +146,7 @@ func (r *Rota) placeBy(report *coverage.Report, about subject) place {
 		kind := schema.GroupKind{Group: group.Group, Kind: ref.Kind}
 		namespaced, ok := owners[kind]
 		if !ok {
-			p.nowhere = fmt.Sprintf("its controlling owner is %s %s; members work on %s by its owner %s", kind, ref.Name,
+			p.nowhere = fmt.Sprintf("its controlling owner is %s %s; members shard %s by its owner %s", kind, ref.Name,
 				about.kind.Kind, want)
 			return p
 		}
@@ -155,7 +154,7 @@ func (r *Rota) placeBy(report *coverage.Report, about subject) place {
 		of = "the"
 	}
 	if about.object == nil && r.Table.Key == slot.KeyUID {
-		p.nowhere = "its slot follows from its UID, so it must be read to know it"
+		p.nowhere = "its slot depends on its UID, and it could not be read"
 		return p
 	}
 	n, ok := p.roles.SlotOf(about.kind, obj)
@@ -175,7 +174,7 @@ func (r *Rota) placeBy(report *coverage.Report, about subject) place {
 	return p
 }
 
-// Kinds returns the kinds that some member shards, in order.
+// Kinds returns the kinds that any member shards, sorted.
 func (r *Rota) Kinds() []schema.GroupKind {
 	kinds := map[schema.GroupKind]bool{}
 	for _, report := range r.Reports {
@@ -188,7 +187,7 @@ func (r *Rota) Kinds() []schema.GroupKind {
 	})
 }
 
-// kindsBy returns the kinds that are sharded by their own keys, and by their owners.
+// kindsBy returns the kinds that are sharded by their own keys, and the kinds sharded by their owners.
 func (r *Rota) kindsBy() (own, owned []schema.GroupKind) {
 	for _, kind := range r.Kinds() {
 		isOwned := false
@@ -218,12 +217,12 @@ func (r *Rota) kindsText() string {
 	}
 }
 
-// dutiesText reminds of duties, which may look at any object.
+// dutiesText lists duties, which may work on any object.
 func (r *Rota) dutiesText() string {
 	var names []string
 	for _, d := range r.Duties {
 		if !table.OwnDuty(d.Name) {
-			names = append(names, fmt.Sprintf("%s (%s)", d.Name, cmp.Or(d.Owner, "nobody")))
+			names = append(names, fmt.Sprintf("%s (%s)", d.Name, cmp.Or(d.Owner, "no member")))
 		}
 	}
 	if len(names) == 0 {

@@ -17,80 +17,80 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// maxReplicas is the largest number of replicas that is planned for.
+// maxReplicas is the largest supported number of replicas.
 const maxReplicas = slot.MaxCount
 
-// ErrPlan is wrapped by the error of PlanFor if its options make no sense.
+// ErrPlan is returned by PlanFor if its options make no sense.
 var ErrPlan = errors.New("cannot plan that")
 
 // PlanOptions configures PlanFor.
 type PlanOptions struct {
-	// Replicas is the number of replicas, from 1 to 4,096. Zero means as many as there are now, without those in Without.
-	// Only replicas that renew their Leases and are not leaving count.
+	// Replicas is the number of replicas, from 1 to 4,096. Zero means the current number, minus Without. Only replicas
+	// that renew their Leases and are not leaving count.
 	Replicas int
-	// Without names members or Pods that end. Further ones that have to end are those that joined last.
+	// Without lists members or Pods to remove. If more must be removed, the last to join are.
 	Without []string
 }
 
-// Plan compares what members hold now with what a plan gives them. Its JSON is what `rota rebalance -o json` prints:
-// fields are added, but neither renamed nor removed.
+// Plan compares the members' shares now and after the plan. Its JSON is the output of `rota rebalance -o json`: fields
+// are added, but never renamed or removed.
 type Plan struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Epoch     uint64 `json:"epoch"`
-	// Now and Replicas are the numbers of replicas now and then.
+	// Now and Replicas are the numbers of replicas before and after.
 	Now      int             `json:"now"`
 	Replicas int             `json:"replicas"`
 	Members  []PlannedMember `json:"members"`
-	// Moves are runs of slots and duties that would move, in order.
+	// Moves are the runs of slots and duties that would move, in order.
 	Moves []PlannedMove `json:"moves"`
 	// DryRun is true if nothing was changed.
 	DryRun bool `json:"dryRun"`
-	// Slots and Objects are how many of them would move. Objects is an estimate by what members report; nil: a member
-	// that owns slots does not report.
+	// Slots and Objects count what would move. Objects is an estimate from the members' reports, or nil if a member that
+	// owns slots does not report.
 	Slots   int      `json:"slotsMoved"`
 	Objects *int     `json:"objectsMoved,omitempty"`
 	Duties  int      `json:"dutiesMoved"`
 	Notes   []string `json:"notes"`
 }
 
-// PlannedMember is what a member has now, and then.
+// PlannedMember is a member before and after.
 type PlannedMember struct {
 	ID string `json:"id"`
-	// New: it does not exist yet, so that ID is made up. Ends: it would end.
+	// New is true for a replica that does not exist yet; its ID is made up. Ends is true if the member would be removed.
 	New    bool `json:"new,omitempty"`
 	Ends   bool `json:"ends,omitempty"`
 	Weight int  `json:"weight"`
-	// Slots it has now, moves under way counted as done; gets, gives up, and has then.
+	// Slots is the number of slots now, as if moves under way were done, followed by the slots that it would gain, lose,
+	// and end up with.
 	Slots int `json:"slots"`
 	Gains int `json:"gains"`
 	Loses int `json:"loses"`
 	Then  int `json:"slotsThen"`
-	// Objects it has now and then, as estimates; nil: not known.
+	// Objects are estimates before and after, or nil if unknown.
 	Objects     *int `json:"objects,omitempty"`
 	ObjectsThen *int `json:"objectsThen,omitempty"`
-	// Duties it has now and then, without the rota's own.
+	// Duties count duties before and after, without the rota's internal ones.
 	Duties     int `json:"duties"`
 	DutiesThen int `json:"dutiesThen"`
 }
 
-// PlannedMove is a run of slots, or a duty, that would move.
 type PlannedMove struct {
 	First int    `json:"first"`
 	Last  int    `json:"last"`
 	Duty  string `json:"duty,omitempty"`
-	// From and To are IDs; empty: nobody.
+	// From and To are IDs, or empty for no member.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
 
-const drainedNote = "%s is drained and gets nothing: `rota undrain` ends that"
+const drainedNote = "%s is drained and gets no slots until `rota undrain`"
 
-// planning is the work in progress.
+// planning is the state of PlanFor.
 type planning struct {
 	r       *Rota
 	members []plan.Member
-	// entries are the members as the table has them, or would, and order their IDs, new ones last.
+	// entries are the members as in the table, existing or not. order lists their IDs, new ones last.
 	entries map[string]table.Member
 	order   []string
 	ends    map[string]bool
@@ -98,7 +98,7 @@ type planning struct {
 	notes   []string
 }
 
-// PlanFor plans for another number of replicas, by the rota's own planner (package plan). All replicas come and go at
+// PlanFor plans for another number of replicas with the rota's own planner (package plan). All replicas come and go at
 // once. The error wraps ErrPlan. It is pure.
 func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
 	p := &planning{r: r, entries: map[string]table.Member{}, ends: map[string]bool{}, fresh: map[string]bool{}}
@@ -107,7 +107,7 @@ func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
 		return nil, err
 	}
 	if !slices.ContainsFunc(p.members, func(m plan.Member) bool { return m.Receives }) {
-		return nil, fmt.Errorf("%w: no member would be left that may get slots", ErrPlan)
+		return nil, fmt.Errorf("%w: no member eligible for slots would be left", ErrPlan)
 	}
 	before, moving := ownersOf(r.Table, p.ends)
 	total := int(r.Table.Slots)
@@ -118,8 +118,7 @@ func (r *Rota) PlanFor(o PlanOptions) (*Plan, error) {
 	return plan, nil
 }
 
-// PlanBetween describes the moves that turned one table into another with the same members. Objects are estimated from
-// the reports that r has.
+// PlanBetween describes the moves between two tables with the same members. It estimates objects from r's reports.
 func (r *Rota) PlanBetween(before, after *table.Table) *Plan {
 	seen := *r
 	seen.Table = before
@@ -146,12 +145,12 @@ func (p *planning) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// settle decides who is there then, and returns how many are there now.
+// settle decides which members stay, and returns how many there are now.
 func (p *planning) settle(o PlanOptions) (now int, err error) {
 	r := p.r
 	var live []Member
 	if reason, unread := r.Unread("Leases"); unread {
-		p.note("the Leases could not be read, so that members that are dead count as live: %s", reason)
+		p.note("the Leases could not be read, so dead members count as live: %s", reason)
 	}
 	for _, m := range r.Members {
 		switch m.State {
@@ -180,7 +179,7 @@ func (p *planning) settle(o PlanOptions) (now int, err error) {
 	case want == 0:
 		return 0, fmt.Errorf("%w: no replica would be left", ErrPlan)
 	case want > len(staying) && len(o.Without) > 0:
-		p.note("%d new replicas take the place of those that end", want-len(staying))
+		p.note("%d new replicas replace the ones that end", want-len(staying))
 	}
 	byAge := slices.SortedFunc(slices.Values(staying), func(a, b Member) int {
 		return cmp.Or(a.Joined.Compare(b.Joined), cmp.Compare(a.ID, b.ID))
@@ -191,7 +190,7 @@ func (p *planning) settle(o PlanOptions) (now int, err error) {
 			p.ends[m.ID] = true
 			last = append(last, m.ID)
 		}
-		p.note("Kubernetes chooses the Pods that end. Here it is those that joined last: %s. --without names others",
+		p.note("Kubernetes chooses the Pods to end. This plan assumes the last to join: %s. --without chooses others",
 			strings.Join(last, ", "))
 	}
 	p.add(live)
@@ -200,14 +199,14 @@ func (p *planning) settle(o PlanOptions) (now int, err error) {
 	return len(live), nil
 }
 
-// add adds the members of the table.
+// add adds the table's members.
 func (p *planning) add(live []Member) {
 	for _, m := range p.r.Members {
 		entry, _ := p.r.Table.Member(m.ID)
 		p.entries[m.ID], p.order = entry, append(p.order, m.ID)
 		gone := !slices.ContainsFunc(live, func(l Member) bool { return l.ID == m.ID })
 		if gone && m.State == Silent {
-			continue // the planner leaves out those that it expels
+			continue // the planner omits members that it expels
 		}
 		planned := plan.Member{ID: m.ID, Weight: m.Weight, Receives: true}
 		switch {
@@ -224,14 +223,14 @@ func (p *planning) add(live []Member) {
 	}
 }
 
-// addNew adds replicas that do not exist yet. They are like the one that joined last.
+// addNew adds new replicas, modeled on the last member to join.
 func (p *planning) addNew(byAge []Member, n int) {
 	like := table.Member{Weight: 1}
 	if len(byAge) > 0 {
 		like, _ = p.r.Table.Member(byAge[len(byAge)-1].ID)
 	}
 	for i := range max(n, 0) {
-		// No ID begins with a plus sign: they begin with the name of a Pod.
+		// IDs of real members never begin with a plus sign, but with a Pod's name.
 		id := "+new-" + strconv.Itoa(i+1)
 		like.ID = id
 		p.entries[id], p.fresh[id], p.order = like, true, append(p.order, id)
@@ -239,11 +238,11 @@ func (p *planning) addNew(byAge []Member, n int) {
 	}
 }
 
-// circumstances notes what keeps the members from doing this now.
+// circumstances adds notes about conditions that keep the members from carrying out the plan now.
 func (p *planning) circumstances() {
 	t := p.r.Table
 	if t.Paused() {
-		p.note("moves are paused: until `rota resume` only slots of members that end get other owners")
+		p.note("moves are paused: until `rota resume` only slots of members that end get new owners")
 	}
 	builds, last := map[string]bool{}, int64(0)
 	for _, m := range t.Members {
@@ -251,14 +250,14 @@ func (p *planning) circumstances() {
 		last = max(last, m.Joined)
 	}
 	if len(builds) > 1 && p.r.At.Unix()-last < int64(coverage.RolloutQuiet.Seconds()) {
-		p.note("a rollout is going on: until it has ended, members move less than this")
+		p.note("a rollout is in progress: until it has ended, members move less than this")
 	}
 	if total := len(p.entries) - len(p.ends); total > int(t.Slots) {
-		p.note("there are %d slots, so that %d replicas would have none", t.Slots, total-int(t.Slots))
+		p.note("there are %d slots, so %d replicas would have none", t.Slots, total-int(t.Slots))
 	}
 }
 
-// ownersOf returns the owners of all slots once the moves under way are done, except moves to members that end.
+// ownersOf returns the owners of all slots once current moves are done, except moves to members that end.
 func ownersOf(t *table.Table, ends map[string]bool) (owners []string, moving slot.Set) {
 	owners = make([]string, t.Total())
 	for _, run := range t.Runs {
@@ -276,7 +275,7 @@ func ownersOf(t *table.Table, ends map[string]bool) (owners []string, moving slo
 	return owners, moving
 }
 
-// duties returns the owners of the duties then. Those of users and the rota's own are spread each by themselves.
+// duties returns the owners of the duties after the plan. Users' duties and internal duties are spread separately.
 func (p *planning) duties(before []string, moving slot.Set) []string {
 	t := p.r.Table
 	after := slices.Clone(before[t.Slots:])
@@ -301,7 +300,6 @@ func (p *planning) duties(before []string, moving slot.Set) []string {
 	return after
 }
 
-// result compares the owners before and after.
 func (p *planning) result(now int, before, after []string) *Plan {
 	t := p.r.Table
 	out := &Plan{
@@ -356,7 +354,7 @@ func (p *planning) result(now int, before, after []string) *Plan {
 	if known {
 		out.Objects = ptr.To(round(moved))
 	} else {
-		out.Notes = append(out.Notes, "not all members report their objects, so that their numbers are not known")
+		out.Notes = append(out.Notes, "not all members report their objects, so object counts are unknown")
 	}
 	if out.Notes == nil {
 		out.Notes = []string{}
@@ -376,8 +374,8 @@ func (p *Plan) addMove(n int, duty, from, to string) {
 
 func round(f float64) int { return int(math.Round(f)) }
 
-// loads estimates the number of objects in each slot, by the reports of those that have it open, or would.
-// known is false if an owner does not report.
+// loads estimates the number of objects in each slot from the reports of the members that have it open. known is false
+// if an owner does not report.
 func (r *Rota) loads(owners []string) (loads []float64, known bool) {
 	loads, known = make([]float64, len(owners)), true
 	for _, m := range r.Members {
@@ -387,10 +385,10 @@ func (r *Rota) loads(owners []string) (loads []float64, known bool) {
 			continue
 		}
 		open := report.Open.Intersect(r.Table.Slots.All())
-		if r.Shadow != nil { // its report is about the slots that it would have open
+		if r.Shadow != nil { // its report covers the slots that it would have open
 			open = r.Table.Owned(m.ID).Intersect(r.Table.Slots.All())
 		}
-		in := map[slot.Slot]int{} // open slots that one figure is about
+		in := map[slot.Slot]int{} // open slots that share a figure
 		for _, s := range open.Slots() {
 			in[groupOf(s, report.Fold).First]++
 		}

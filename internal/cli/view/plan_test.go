@@ -71,7 +71,7 @@ func TestPlanFor(t *testing.T) {
 		"one more": {nil, PlanOptions{Replicas: 3},
 			"a 128-42+0=86 objects 256=172 duties 0=0\nb 128-43+0=85 objects 128=85 duties 1=1\n+new-1 0-0+85=85 objects 0=127 duties 0=0\n", nil},
 		"one less": {nil, PlanOptions{Replicas: 1}, "a 128-0+128=256 objects 256=384 duties 0=1\nb 128-128+0=0 objects 128=0 duties 1=0 ends\n",
-			[]string{"joined last: b. --without"}},
+			[]string{"last to join: b. --without"}},
 		"without a Pod": {nil, PlanOptions{Without: []string{"pod-a"}}, "a 128-128+0=0 objects 256=0 duties 0=0 ends\nb 128-0+128=256 objects 128=384 duties 1=1\n", nil},
 		"one for another": {nil, PlanOptions{Replicas: 2, Without: []string{"b"}},
 			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-128+0=0 objects 128=0 duties 1=0 ends\n+new-1 0-0+128=128 objects 0=128 duties 0=1\n",
@@ -93,9 +93,9 @@ func TestPlanFor(t *testing.T) {
 		"Leases that cannot be read": {func(in *input) {
 			in.leases, in.noLeases, in.unknown = nil, true, []Unknown{{What: "Leases", Error: "may not list"}}
 		}, PlanOptions{}, "a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n",
-			[]string{"members that are dead count as live: may not list"}},
+			[]string{"dead members count as live: may not list"}},
 		"a rollout": {func(in *input) { put(in, "b", func(m *table.Member) { m.Build, m.Joined = "v2", now.Unix()-5 }) }, PlanOptions{},
-			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n", []string{"a rollout is going on"}},
+			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-0+0=128 objects 128=128 duties 1=1\n", []string{"a rollout is in progress"}},
 		"probation": {func(in *input) {
 			put(in, "b", func(m *table.Member) { m.Joined = now.Unix() - 5 })
 			in.table.Expels = []table.Expel{{Pod: "pod-b", At: now.Unix() - 9}, {Pod: "pod-b", At: now.Unix() - 30}}
@@ -175,7 +175,7 @@ func TestPlanForNonsense(t *testing.T) {
 		in.table.Put(m)
 		in.table.PutDrain(id, now.Unix(), "", "")
 	}
-	if _, err := new(memory).look(in).PlanFor(PlanOptions{}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "may get slots") {
+	if _, err := new(memory).look(in).PlanFor(PlanOptions{}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "eligible for slots") {
 		t.Errorf("all are drained: %v", err)
 	}
 }
@@ -205,14 +205,14 @@ func TestHistory(t *testing.T) {
 	}
 	want := []string{
 		"1m0s pause : moves were paused by ann (bad release), and still are",
-		"2m0s drain b: was to be drained, and still is",
+		"2m0s drain b: was drained, and still is",
 		"3m0s warning pod-a: Lapsed: x y",
 		"4m0s notice pod-a: Resumed: z",
-		"9m0s handover a: got duty report: c-1 was expelled: it did not renew its Lease in time, its container was restarted, or somebody deleted its Lease (activate 2.6s)",
-		"10m0s expelled pod-c: did not renew its Lease in time, its container was restarted, or somebody deleted its Lease; others got its slots",
-		"20m0s handover a: got slots 0-3: b handed it over, to even out the shares (warm 200ms, drain 50ms)",
-		"58m0s handover a: got slot 9: nobody had it, as at the start of a rota",
-		"59m0s handover a: got 99 slots: nobody had it, as at the start of a rota",
+		"9m0s handover a: got duty report: c-1 was expelled: it did not renew its Lease in time, its container was restarted, or someone deleted its Lease (activate 2.6s)",
+		"10m0s expelled pod-c: did not renew its Lease in time, its container was restarted, or someone deleted its Lease; others got its slots",
+		"20m0s handover a: got slots 0-3: b handed it over to rebalance (warm 200ms, drain 50ms)",
+		"58m0s handover a: got slot 9: it had no owner, as at the start of a rota",
+		"59m0s handover a: got 99 slots: it had no owner, as at the start of a rota",
 		"1h0m0s joined a: joined, build v1",
 		"1h0m0s joined b: joined, build v1",
 	}

@@ -63,7 +63,7 @@ func healthy(t testing.TB) input {
 	}
 	require.NoError(t, tab.Valid())
 	in := input{
-		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, listed: listedAt(now), table: tab, uid: "uid", told: 43, fence: "none",
+		rota: types.NamespacedName{Namespace: "ns", Name: "web"}, at: now, listed: listedAt(now), table: tab, uid: "uid", seenEpoch: 43, fence: "none",
 		leases: map[string]coordinationv1.Lease{},
 	}
 	for _, id := range []string{"a", "b"} {
@@ -165,9 +165,9 @@ func TestProblems(t *testing.T) {
 			lease(in, "a", func(l *coordinationv1.Lease) { l.Annotations[names.AnnotationGate] = names.GateShut })
 		}, want: "error OldCopy  ", text: "epoch 42, but members have seen 43"},
 		"moves paused": {change: func(in *input) { in.table.Pause = table.Pause{Since: 1, By: "ann", Reason: "upgrade"} },
-			want: "warning MovesPaused  ", text: "since 1970-01-01T00:00:01Z by ann (upgrade). When that is over: rota resume -n ns web"},
+			want: "warning MovesPaused  ", text: "since 1970-01-01T00:00:01Z by ann (upgrade). When done: rota resume -n ns web"},
 		"drained": {change: func(in *input) { in.table.PutDrain("b", 1, "ann", "") }, want: "warning MemberDrained b ",
-			text: "by ann, and has 128 slots and 1 duties yet. When that is over: rota undrain -n ns b web"},
+			text: "by ann, and has 128 slots and 1 duties yet. When done: rota undrain -n ns b web"},
 		"closed":             {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 18 * time.Second, want: "error SlotClosed a 7"},
 		"closed for a while": {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 17 * time.Second},
 		"closed and moving":  {change: func(in *input) { in.reports[0].Open.Remove(7); in.table.Runs[0].Next = "b" }, after: 18 * time.Second},
@@ -226,7 +226,7 @@ func TestProblems(t *testing.T) {
 		"canary back": {change: func(in *input) {
 			in.table.Members[0].Build = "v2"
 			in.table.Canary = table.Canary{Build: "v2", State: table.CanaryBack, Steps: []int{5}, Since: now.Unix() - 60, Verdict: "2 of 9"}
-		}, want: "warning CanaryBack  ", text: "2 of 9. Its members (1) get nothing"},
+		}, want: "warning CanaryBack  ", text: "2 of 9. Its members (1) get no slots"},
 		"kind refused, by two": {change: func(in *input) {
 			without := func(n slot.Slot) coverage.Refused {
 				return coverage.Refused{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now.Add(time.Duration(n) * time.Second),
@@ -245,7 +245,7 @@ func TestProblems(t *testing.T) {
 			in.table.Runs[0] = table.Run{Slots: slot.Range{First: 0, Last: 127}}
 			uses(in, 950)
 		}, want: "error NoRoom  0-127", text: "one takes about 13 MiB"},
-		"one member fewer would not fit": {change: func(in *input) { uses(in, 700) }, want: "warning NoSpareMemory  ",
+		"no memory to lose a member": {change: func(in *input) { uses(in, 700) }, want: "warning NoSpareMemory  ",
 			text: "there are 2 members, the slots of one need 600 MiB, and the others have room for 200 MiB"},
 		"one member fewer would fit": {change: func(in *input) { uses(in, 490) }},
 		"options clash":              {change: func(in *input) { in.reports[1].Setup[coverage.SettingDeadline] = "20s" }, want: "error SetupClash  ", text: "RenewDeadline must be shorter"},
@@ -370,7 +370,7 @@ func TestNobodyRenews(t *testing.T) {
 		t.Fatalf("problems %v, want one of each member", found)
 	}
 	for _, p := range found {
-		if p.What != MemberSilent || !strings.Contains(p.Message, "nobody takes its slots") {
+		if p.What != MemberSilent || !strings.Contains(p.Message, "no member takes its slots") {
 			t.Errorf("%s: %s", p.What, p.Message)
 		}
 	}

@@ -29,26 +29,26 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// warningAge is how far back warnings are read: an API server keeps events for as long by default.
+// warningAge is how far back warnings are read. By default an API server keeps events that long.
 const warningAge = time.Hour
 
-// ErrNoRota is wrapped by the error of Read if there is no table of that name.
+// ErrNoRota is returned by Read if there is no table of that name.
 var ErrNoRota = errors.New("there is no ConfigMap of that name")
 
-// ErrTableLost is wrapped together with ErrNoRota if members have Leases although there is no table. At the first start
-// of a rota that is so, too.
-var ErrTableLost = errors.New("unless they are the first and have just started, it was deleted; in either case they " +
-	"make one, which takes a lease")
+// ErrTableLost is returned together with ErrNoRota if members have Leases but there is no table. This also happens
+// briefly at the first start of a rota.
+var ErrTableLost = errors.New("it was deleted, unless the members are the first and have just started; in either " +
+	"case they create one, which takes a lease")
 
-// ErrTable is wrapped by the error of Read if there is a table that cannot be read.
+// ErrTable is returned by Read if the table cannot be parsed.
 var ErrTable = errors.New("the table is invalid")
 
-// ErrNewer is wrapped by the error of Read if there is a table that a newer release wrote.
+// ErrNewer is returned by Read if a newer release wrote the table.
 var ErrNewer = errors.New("a newer release wrote the table; it is not broken, so do not delete it: use the command " +
 	"rota of the operator's release")
 
-// Reader reads one rota again and again. It keeps its clients, and remembers since when it has seen what should not
-// last. It is safe for concurrent use.
+// Reader reads one rota repeatedly. It keeps its clients, and remembers when it first saw temporary conditions. It is
+// safe for concurrent use.
 type Reader struct {
 	rota    types.NamespacedName
 	cfg     *rest.Config
@@ -61,7 +61,7 @@ type Reader struct {
 	served served
 }
 
-// Read reads a rota once. The error is as that of Reader.Read.
+// Read reads a rota once. See Reader.Read for its error.
 func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Rota, error) {
 	r, err := NewReader(cfg, namespace, name)
 	if err != nil {
@@ -71,7 +71,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Rota,
 	return r.Read(ctx)
 }
 
-// NewReader returns a Reader. It makes no request.
+// NewReader returns a Reader. It sends no request.
 func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
 	asking := rest.CopyConfig(cfg)
 	asking.Wrap(func(inner http.RoundTripper) http.RoundTripper { return dating{inner} })
@@ -91,11 +91,10 @@ func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
 	return &Reader{rota: rota, cfg: cfg, client: client, store: kube, reports: reports}, nil
 }
 
-// Close closes connections.
 func (r *Reader) Close() { r.store.Close() }
 
-// Read reads the rota now. What else than the table cannot be read is in Rota.Unknown. The error wraps ErrNoRota,
-// ErrTable, ErrNewer, or that of the API server.
+// Read reads the rota now. Rota.Unknown lists what else could not be read if the table could. The error wraps
+// ErrNoRota, ErrTable, ErrNewer, or the API server's error.
 func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	in := input{rota: r.rota}
 	unknown := func(what string, err error) {
@@ -103,7 +102,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 			in.unknown = append(in.unknown, Unknown{what, err.Error(), err})
 		}
 	}
-	// Leases and reports come before the table: it is then never older than what they tell of it.
+	// Read Leases and reports first, so the table is never older than the epochs in them.
 	leases, listed, leasesErr := r.leases(ctx)
 	reports, err := r.reports.Read(ctx)
 	unknown("reports", err)
@@ -120,8 +119,8 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 		return nil, fmt.Errorf("rota %s: %w", r.rota, r.noRota(ctx, leases))
 	}
 	in.table, in.uid = snapshot.Table, snapshot.UID
-	in.told = toldBy(leases, in.uid)
-	if leasesErr == nil && lacks(in.table, leases) { // it joined in between
+	in.seenEpoch = seenEpoch(leases, in.uid)
+	if leasesErr == nil && missingLease(in.table, leases) { // a member joined in between
 		leases, listed, leasesErr = r.leases(ctx)
 	}
 	unknown("Leases", leasesErr)
@@ -130,7 +129,7 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	unknown("warnings", err)
 	if state, err := fence.Look(ctx, r.cfg, r.rota); err != nil {
 		unknown("fence", err)
-		in.fence = "not known"
+		in.fence = "unknown"
 	} else {
 		in.fence, in.fenceState = state.String(), state
 	}
@@ -142,15 +141,15 @@ func (r *Reader) Read(ctx context.Context) (*Rota, error) {
 	return r.seen.look(in), nil
 }
 
-// toldBy returns the highest epoch of the table with that UID that the Leases tell of.
-func toldBy(leases map[string]coordinationv1.Lease, uid string) (told uint64) {
+// seenEpoch returns the highest epoch of the table with that UID in the Leases.
+func seenEpoch(leases map[string]coordinationv1.Lease, uid string) (highest uint64) {
 	for _, l := range leases {
-		told = max(told, epochOf(l, uid))
+		highest = max(highest, epochOf(l, uid))
 	}
-	return told
+	return highest
 }
 
-// noRota says why there may be no table, by the Leases that are left, and by its namespace.
+// noRota explains why there may be no table, based on the remaining Leases and the namespace.
 func (r *Reader) noRota(ctx context.Context, leases map[string]coordinationv1.Lease) error {
 	if len(leases) > 0 {
 		return fmt.Errorf("%w, but %d members have Leases: %w", ErrNoRota, len(leases), ErrTableLost)
@@ -158,7 +157,7 @@ func (r *Reader) noRota(ctx context.Context, leases map[string]coordinationv1.Le
 	return fmt.Errorf("%w: %s", ErrNoRota, WhyNone(ctx, r.client, r.rota.Namespace))
 }
 
-// WhyNone says why a namespace may have no rota, or not the one that is looked for.
+// WhyNone explains why a namespace may have no rota, or not the expected one.
 func WhyNone(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	ns, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
@@ -166,18 +165,18 @@ func WhyNone(ctx context.Context, client kubernetes.Interface, namespace string)
 		return fmt.Sprintf("there is no namespace %s. It was deleted, with the table and the members' Leases, or it has "+
 			"another name: give its namespace with -n", namespace)
 	case err == nil && ns.DeletionTimestamp != nil:
-		return fmt.Sprintf("namespace %s is being deleted since %s, with the table and the members' Leases: members work on "+
-			"nothing", namespace, ns.DeletionTimestamp.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("namespace %s has been terminating since %s, with the table and the members' Leases: members "+
+			"work on nothing", namespace, ns.DeletionTimestamp.UTC().Format(time.RFC3339))
 	}
 	return "no member has ever started there, the ConfigMap was deleted together with the members' Leases, or the rota " +
 		"is in another namespace: give its namespace with -n"
 }
 
-func lacks(t *table.Table, leases map[string]coordinationv1.Lease) bool {
+func missingLease(t *table.Table, leases map[string]coordinationv1.Lease) bool {
 	return slices.ContainsFunc(t.Members, func(m table.Member) bool { _, ok := leases[m.ID]; return !ok })
 }
 
-// leases returns the members' Leases, by their holders, and when they were listed.
+// leases returns the members' Leases by holder, and when they were listed.
 func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, listing, error) {
 	at := listing{begun: time.Now()}
 	ctx, date := withDate(ctx)
@@ -195,8 +194,8 @@ func (r *Reader) leases(ctx context.Context) (map[string]coordinationv1.Lease, l
 	return out, at, nil
 }
 
-// events returns the events of the last hour about the rota, warnings and others, each oldest first. Elsewhere, only
-// the process itself shows that it waits before it joins, or that its reconciles all fail.
+// events returns the rota's events of the last hour: warnings and notices, each oldest first. Only events show that a
+// process waits before it joins, or that its reconciles all fail.
 func (r *Reader) events(ctx context.Context) (warnings, notices []Warning, err error) {
 	list, err := r.client.CoreV1().Events(r.rota.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{
@@ -211,7 +210,7 @@ func (r *Reader) events(ctx context.Context) (warnings, notices []Warning, err e
 	return eventsOf(list.Items, corev1.EventTypeWarning, now), eventsOf(list.Items, corev1.EventTypeNormal, now), nil
 }
 
-// eventsOf returns the events of a type of the last hour.
+// eventsOf returns the events of a type in the last hour.
 func eventsOf(events []corev1.Event, kind string, now time.Time) []Warning {
 	var out []Warning
 	for _, e := range events {
@@ -228,18 +227,18 @@ func eventsOf(events []corev1.Event, kind string, now time.Time) []Warning {
 	return out
 }
 
-// Told returns the highest epochs that the Leases of a rota's members tell of, by the UID of the table.
-func (r *Reader) Told(ctx context.Context) (map[string]uint64, error) {
+// Epochs returns the highest epoch in the Leases of a rota's members for each table UID.
+func (r *Reader) Epochs(ctx context.Context) (map[string]uint64, error) {
 	leases, _, err := r.leases(ctx)
-	told := map[string]uint64{}
+	highest := map[string]uint64{}
 	for _, l := range leases {
 		uid := l.Annotations[names.AnnotationTableUID]
-		told[uid] = max(told[uid], epochOf(l, uid))
+		highest[uid] = max(highest[uid], epochOf(l, uid))
 	}
-	return told, err
+	return highest, err
 }
 
-// epochOf returns the highest epoch of the table with that UID that a Lease tells of; 0: none.
+// epochOf returns the highest epoch of the table with that UID in a Lease, or 0.
 func epochOf(l coordinationv1.Lease, uid string) uint64 {
 	if l.Annotations[names.AnnotationTableUID] != uid {
 		return 0

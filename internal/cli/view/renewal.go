@@ -13,32 +13,31 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Whether a member renews its Lease follows from when the Lease was written, not from the time in it: that one is by
-// the clock of the member's machine, and this machine has another. When it was written is known in two ways:
+// A Lease's age is computed from when it was written, because renewTime is by the clock of the member's machine. There
+// are two ways to know when it was written:
 //
-//   - The API server says so in the Lease's managedFields, and its time now in the header Date of the list. Both are in
-//     whole seconds, so that their difference is up to 1 s too short or too long. One look is enough.
-//   - A Reader that looks again sees that the Lease has changed, or has not. This takes no clock but the monotonic one
-//     of this machine.
+//   - The API server records it in the Lease's managedFields, and its current time in the Date header of the list. Both
+//     are in whole seconds, so the difference may be off by up to 1 s. One read is enough.
+//   - A Reader sees whether the Lease changed since its last read. This only needs this machine's monotonic clock.
 
-// dateGrain is how much too long the difference of two times of the API server may be.
+// dateGrain is the largest error of the difference of two API server times.
 const dateGrain = time.Second
 
-// listing is when Leases were listed.
+// listing is the time of a list of Leases.
 type listing struct {
-	// begun and ended are by this machine's clock, date by the API server's, and zero if it does not say.
+	// begun and ended are by this machine's clock, date by the API server's. date is zero if unknown.
 	begun, ended, date time.Time
 }
 
-// sighting is what a Reader has seen of a Lease.
+// sighting is a Reader's observation of a Lease.
 type sighting struct {
 	version string
-	// since is the end of the first list that had this version, before the start of the last one that had another; zero:
-	// there was none.
+	// since is the end of the first list with this version. before is the start of the last list with another version, or
+	// zero.
 	since, before time.Time
 }
 
-// ages returns for how long Leases have not been written, at least, by their holders. Those without are not known.
+// ages returns lower bounds on the ages of the Leases, by holder. Leases of unknown age are missing.
 func (m *memory) ages(in input) map[string]time.Duration {
 	if in.noLeases {
 		return nil
@@ -57,11 +56,11 @@ func (m *memory) ages(in input) map[string]time.Duration {
 		age := max(0, in.listed.begun.Sub(s.since))
 		known := !s.before.IsZero() || age > durationOf(l)
 		if at, ok := written(l); ok && !in.listed.date.IsZero() {
-			told := in.listed.date.Sub(at) - dateGrain
-			if !s.before.IsZero() { // the clocks of several API servers may differ
-				told = min(told, in.listed.ended.Sub(s.before))
+			atLeast := in.listed.date.Sub(at) - dateGrain
+			if !s.before.IsZero() { // API servers' clocks may differ
+				atLeast = min(atLeast, in.listed.ended.Sub(s.before))
 			}
-			age, known = max(age, told), true
+			age, known = max(age, atLeast), true
 		}
 		if known {
 			out[id] = age
@@ -71,7 +70,7 @@ func (m *memory) ages(in input) map[string]time.Duration {
 	return out
 }
 
-// noAge says whether it is not known if some member renews its Lease.
+// noAge reports whether the age of any member's Lease is unknown.
 func noAge(in input) bool {
 	return slices.ContainsFunc(in.table.Members, func(m table.Member) bool {
 		_, there := in.leases[m.ID]
@@ -80,7 +79,7 @@ func noAge(in input) bool {
 	})
 }
 
-// now returns the API server's time at in.at, or this machine's if it is not known.
+// now returns the API server's time at in.at, or this machine's time if that is unknown.
 func (in input) now() time.Time {
 	if in.listed.date.IsZero() {
 		return in.at
@@ -88,11 +87,11 @@ func (in input) now() time.Time {
 	return in.at.Add(in.listed.date.Sub(in.listed.ended))
 }
 
-// skewOfServers is how far the clocks of two API servers may differ. A report's time is by the one that took it.
+// skewOfServers bounds the difference between two API servers' clocks. Each report is timed by the server that wrote
+// it.
 const skewOfServers = 10 * time.Second
 
-// sort parts reports that are too old to say anything from the others. One that was renewed since the last look is none
-// of them, whatever the clocks say.
+// sort separates outdated reports from the others. A report that changed since the last read is never outdated.
 func (m *memory) sort(in *input) {
 	bounds, serials := coverage.BoundsBy(in.reports), map[string]uint64{}
 	all := in.reports
@@ -111,7 +110,7 @@ func (m *memory) sort(in *input) {
 	m.serials = serials
 }
 
-// reportAge returns how old a report is at least; false: that is not known.
+// reportAge returns a lower bound on a report's age. ok is false if it is unknown.
 func (in input) reportAge(r *coverage.Report) (age time.Duration, known bool) {
 	if in.listed.date.IsZero() || r.Written.IsZero() {
 		return 0, false
@@ -123,20 +122,20 @@ func durationOf(l coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 }
 
-// written returns when a Lease was renewed last, by the clock of the API server that wrote it, in whole seconds. What
-// others changed in it does not count.
+// written returns when a Lease was last renewed, in whole seconds, by the clock of the API server that wrote it. Other
+// changes do not count.
 func written(l coordinationv1.Lease) (at time.Time, ok bool) {
 	at = coverage.Written(&l, "f:renewTime")
 	return at, !at.IsZero()
 }
 
-// dateKey is the key of a context's *time.Time that takes the header Date of the answer.
+// dateKey is the context key of the *time.Time that receives the answer's Date header.
 type dateKey struct{}
 
-// dating is a transport that tells the API server's time to those who ask for it by dateKey.
+// dating is a transport that stores the API server's time in a context's dateKey.
 type dating struct{ inner http.RoundTripper }
 
-// withDate returns a context for one request. date is set once that was answered.
+// withDate returns a context for one request. date is set when it is answered.
 func withDate(ctx context.Context) (asking context.Context, date *time.Time) {
 	date = new(time.Time)
 	return context.WithValue(ctx, dateKey{}, date), date
@@ -145,7 +144,7 @@ func withDate(ctx context.Context) (asking context.Context, date *time.Time) {
 func (d dating) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.inner.RoundTrip(r)
 	if date, asked := r.Context().Value(dateKey{}).(*time.Time); asked && err == nil {
-		*date, _ = http.ParseTime(answer.Header.Get("Date")) // zero: not known
+		*date, _ = http.ParseTime(answer.Header.Get("Date")) // zero if unknown
 	}
 	return answer, err
 }

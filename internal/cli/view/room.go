@@ -4,8 +4,8 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/planner"
 )
 
-// memoryProblems adds that slots wait for memory, or that those of one member fewer would (rule R23). It returns
-// whether some wait.
+// memoryProblems adds a problem if slots wait for memory, or would with one member fewer (rule R23). It returns whether
+// slots wait.
 func (r *Rota) memoryProblems(add func(s Severity, what, slots, member, message string, args ...any)) (waits bool) {
 	gone := map[string]bool{"": true}
 	var reports []planner.MemoryReport
@@ -30,12 +30,12 @@ func (r *Rota) memoryProblems(add func(s Severity, what, slots, member, message 
 	waiting := r.runsOf(func(run Run) bool { return gone[run.Owner] })
 	switch {
 	case len(waiting) > 0 && owned > 0 && most < takes/int64(owned):
-		add(Error, NoRoom, SlotsText(waiting...), "", "nobody works on them, and as members report their memory, none has "+
-			"room for another slot: one takes about %d MiB. Start another member, or raise the memory limit",
+		add(Error, NoRoom, SlotsText(waiting...), "", "no member works on them, because none has enough memory for "+
+			"another slot: one takes about %d MiB. Start another member, or raise the memory limit",
 			takes/int64(owned)/mib)
 		return true
 	case len(waiting) == 0 && ok && need > room:
-		add(Warn, NoSpareMemory, "", "", "one member fewer would not fit: there are %d members, the slots of one need "+
+		add(Warn, NoSpareMemory, "", "", "there is no memory to lose a member: there are %d members, the slots of one need "+
 			"%d MiB, and the others have room for %d MiB. Give each more memory, or add members",
 			len(reports), need/mib, room/mib)
 	}

@@ -14,18 +14,18 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// servedEvery is the time between two looks at which kinds the API server serves.
+// servedEvery is how often the Reader checks which kinds the API server serves.
 const servedEvery = 10 * time.Second
 
-// served is what a Reader knows of the kinds that the API server does not serve.
+// served caches the kinds that the API server does not serve.
 type served struct {
-	asked string // which kinds
+	asked string // the kinds asked about
 	at    time.Time
 	gone  []schema.GroupKind
 	err   error
 }
 
-// kindsOf returns the kinds that members shard, by their reports, in order.
+// kindsOf returns the kinds in the members' reports, sorted.
 func kindsOf(reports []*coverage.Report) (out []schema.GroupKind) {
 	for _, report := range reports {
 		for kind := range report.Digests {
@@ -36,8 +36,8 @@ func kindsOf(reports []*coverage.Report) (out []schema.GroupKind) {
 	return slices.Compact(out)
 }
 
-// notServed returns the kinds among those that members shard that the API server does not serve. It asks again after a
-// while, or if members shard other kinds.
+// notServed returns the sharded kinds that the API server does not serve. It asks again after servedEvery, or if
+// members shard other kinds.
 func (r *Reader) notServed(ctx context.Context, reports []*coverage.Report, now time.Time) ([]schema.GroupKind, error) {
 	kinds := kindsOf(reports)
 	var words []string
@@ -58,8 +58,8 @@ func (r *Reader) notServed(ctx context.Context, reports []*coverage.Report, now 
 	return known.gone, known.err
 }
 
-// NotServed returns those of the kinds that the API server does not serve in any version. It asks about their groups
-// only, so that another group that cannot be read does no harm.
+// NotServed returns the kinds that the API server does not serve in any version. It only asks about their groups, so
+// other groups may be unreadable.
 func NotServed(ctx context.Context, disco discovery.DiscoveryInterface, kinds []schema.GroupKind,
 ) (gone []schema.GroupKind, err error) {
 	if len(kinds) == 0 {

@@ -9,45 +9,46 @@ import (
 	"github.com/rota-dev/rota/internal/coverage"
 )
 
-// Shadow is what the members of a shadow would have if they worked.
+// Shadow is what the members of a shadow would own if they worked.
 type Shadow struct {
-	// Of is the name that the rota would have.
+	// Of is the name of the rota without the shadow suffix.
 	Of string `json:"of"`
-	// Kinds are in the order of their names.
+	// Kinds are sorted by name.
 	Kinds []ShadowKind `json:"kinds"`
 }
 
 // ShadowKind is a kind that would be sharded.
 type ShadowKind struct {
 	Kind string `json:"kind"`
-	// Objects is how many there are, by the last lists of the members.
+	// Objects is the number of objects, from the members' last lists.
 	Objects int `json:"objects"`
-	// Labels is how many labels delivery SlotLabel would write, once.
+	// Labels is how many labels delivery SlotLabel would write once.
 	Labels int `json:"labels"`
-	// Changes is how many objects changed per minute between the last two lists; nil: not known yet. Several changes of an
+	// Changes is how many objects changed per minute between the last two lists, or nil if unknown. Several changes of an
 	// object between two lists count once.
 	Changes *float64 `json:"changesPerMinute,omitempty"`
-	// Members are those that have reported, by ID.
+	// Members are the members that have reported, by ID.
 	Members []ShadowShare `json:"members"`
 }
 
-// ShadowShare is what a member would have of a kind.
+// ShadowShare is the part of a kind that a member would own.
 type ShadowShare struct {
 	Member  string `json:"member"`
 	Objects int    `json:"objects"`
-	// Share is the part of all objects, from 0 to 1. The memory of caches, and reconciles, go by it.
+	// Share is the part of all objects, from 0 to 1. Memory for caches and the number of reconciles are proportional to
+	// it.
 	Share float64 `json:"share"`
 }
 
-// ShadowText says what a shadow is, for people.
-const ShadowText = "SHADOW: the members work on nothing, and the operator goes on as it does without a rota. This is " +
-	"who would own what"
+// ShadowText explains a shadow to users.
+const ShadowText = "SHADOW: the members do no work, and the operator runs as it does without a rota. This is " +
+	"what each member would own"
 
-// shadowOf sums up the reports of a shadow.
+// shadowOf combines the reports of a shadow.
 func shadowOf(of string, reports map[string]*coverage.Report) *Shadow {
 	out := &Shadow{Of: of, Kinds: []ShadowKind{}}
 	changes := map[string]float64{}
-	counted := map[string]int{} // members that know of changes
+	counted := map[string]int{} // members that report changes
 	for id, r := range reports {
 		for _, w := range r.Would {
 			kind := w.Kind.String()
@@ -81,7 +82,7 @@ func shadowOf(of string, reports map[string]*coverage.Report) *Shadow {
 	return out
 }
 
-// judgeShadow says who would work on an object.
+// judgeShadow determines the member that would work on an object.
 func (r *Rota) judgeShadow(w *Who, about subject, p place) {
 	w.Works = WorksNo
 	owner := ""
@@ -100,9 +101,9 @@ func (r *Rota) judgeShadow(w *Who, about subject, p place) {
 				w.Pod, w.State = m.Pod, m.State
 			}
 		}
-		w.no("the rota is a shadow, whose members work on nothing")
-		w.Answer = fmt.Sprintf("SHADOW: %s would work on %s, and does not; whoever works without the rota does", owner, about)
+		w.no("the rota is a shadow, whose members do no work")
+		w.Answer = fmt.Sprintf("SHADOW: %s would work on %s, but the operator without the rota does", owner, about)
 		return
 	}
-	w.Answer = "SHADOW: nobody would work on " + about.String() + ": " + w.Reasons[len(w.Reasons)-1]
+	w.Answer = "SHADOW: no member would work on " + about.String() + ": " + w.Reasons[len(w.Reasons)-1]
 }

@@ -70,7 +70,7 @@ func TestWhoOfAShadow(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	q.in.table.Runs[1].Owner, q.in.table.Runs[1].Epoch = "", 0
-	if w := q.ask(); w.Works != WorksNo || w.Member != "" || !strings.Contains(w.Answer, "SHADOW: nobody would work on ") {
+	if w := q.ask(); w.Works != WorksNo || w.Member != "" || !strings.Contains(w.Answer, "SHADOW: no member would work on ") {
 		t.Errorf("without an owner: %+v", w)
 	}
 }

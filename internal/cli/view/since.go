@@ -11,11 +11,11 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// joinTime is how long after it joined a member gets its share, at most: it waits for its turn, in a rollout for 10 s
-// more, and lists.
+// joinTime is how long a new member may take to get its share: it waits for its turn, 10 s longer in a rollout, and
+// lists.
 const joinTime = time.Minute
 
-// since says since when the owner of a run has it, and why: by its report, and while it activates also by the table.
+// since returns when and why the owner of a run got it, from its report, or from the table while the run activates.
 func (r *Rota) since(run table.Run) *Since {
 	s := &Since{Epoch: run.Epoch, Cause: r.causeOf(run)}
 	h, known := r.handoverOf(run)
@@ -26,11 +26,11 @@ func (r *Rota) since(run table.Run) *Since {
 	return s
 }
 
-// handoverOf returns the handover by which a slot came to its owner, if its report still has it.
+// handoverOf returns the handover that gave a slot to its owner, if the owner's report still lists it.
 func (r *Rota) handoverOf(run table.Run) (coverage.Handover, bool) {
 	if report := r.Reports[run.Owner]; report != nil {
 		for _, h := range report.Handovers {
-			// Of many runs, a report names only the first.
+			// A report only lists the first of many runs.
 			if h.Epoch == run.Epoch && h.Duty == "" && (h.Slots.Has(run.Slots.First) || h.Count > h.Slots.Len()) {
 				return h, true
 			}
@@ -39,22 +39,22 @@ func (r *Rota) handoverOf(run table.Run) (coverage.Handover, bool) {
 	return coverage.Handover{}, false
 }
 
-// reasonOf derives why slots came to a member, from a cause, their former owner, and the time at which it began to work
-// on them. from may be empty, and at nil.
+// reasonOf derives why a member got slots from the cause, the former owner, and the time at which the member began to
+// work on them. from may be empty, and at nil.
 func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) {
 	switch cause {
 	case table.CauseAssigned.String():
-		return Assigned, "nobody had it, as at the start of a rota"
+		return Assigned, "it had no owner, as at the start of a rota"
 	case table.CauseExpelled.String():
 		who := from
 		if who == "" {
 			who = "its former owner"
 		}
 		return Expelled, who + " was expelled: it did not renew its Lease in time, its container was restarted, or " +
-			"somebody deleted its Lease"
+			"someone deleted its Lease"
 	case table.CauseHanded.String():
 	default:
-		return "", "why is not known any more: reports keep the last few handovers only"
+		return "", "the reason is no longer known: reports only keep the last few handovers"
 	}
 	if from == "" {
 		return "", "a former owner handed it over"
@@ -69,14 +69,14 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 	case !there && !r.expelled(from):
 		return Left, from + " handed it over, and is gone now"
 	case at != nil && at.Sub(self.Joined) >= 0 && at.Sub(self.Joined) < joinTime && r.firstOf(to, *at):
-		return Joined, fmt.Sprintf("%s had joined %s before, and got its share from %s", to,
+		return Joined, fmt.Sprintf("%s had joined %s earlier, and got its share from %s", to,
 			ago(at.Sub(self.Joined).Seconds()), from)
 	default:
-		return Rebalanced, from + " handed it over, to even out the shares"
+		return Rebalanced, from + " handed it over to rebalance"
 	}
 }
 
-// drained says whether a member was drained at that time, by the events of the last hour.
+// drained reports whether a member was drained at that time, from the events of the last hour.
 func (r *Rota) drained(id string, at time.Time) (drained bool) {
 	for _, e := range r.Notices {
 		if e.At.Before(at) && strings.Contains(e.Message, "member "+id+" ") {
@@ -91,10 +91,10 @@ func (r *Rota) drained(id string, at time.Time) (drained bool) {
 	return drained
 }
 
-// shareTime is how long it may take until a member has all of its first share: several members give.
+// shareTime is how long it may take until a member has its whole first share, which comes from several members.
 const shareTime = 10 * time.Second
 
-// firstOf says whether a member got its first slots at about that time, by its report.
+// firstOf reports whether a member got its first slots at about that time, from its report.
 func (r *Rota) firstOf(id string, at time.Time) bool {
 	if report := r.Reports[id]; report != nil {
 		for _, h := range report.Handovers {
@@ -115,7 +115,7 @@ func (r *Rota) memberOf(id string) (Member, bool) {
 	return Member{}, false
 }
 
-// expelled says whether a former member was expelled, as far as the table and the reports remember. An ID begins with
+// expelled reports whether a former member was expelled, as far as the table and the reports show. An ID begins with
 // the Pod's name.
 func (r *Rota) expelled(id string) bool {
 	for _, report := range r.Reports {

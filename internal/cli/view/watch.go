@@ -19,29 +19,29 @@ import (
 )
 
 const (
-	// readEvery is the time between two reads while nothing changes: Leases run out without a change.
+	// readEvery is the interval of reads while nothing changes. They are needed because Leases expire without a change.
 	readEvery = time.Second
-	// readGap is the shortest time between the end of a read and the next one.
+	// readGap is the minimum time between reads.
 	readGap = 250 * time.Millisecond
 	// readLimit bounds a read. An API server that takes longer counts as lost.
 	readLimit = 5 * time.Second
 )
 
-// Watch reads a rota again and again until ctx ends: as soon as its table changes or a member says something new, and
-// every second otherwise. Between two reads are 250 ms at least. Each read has 5 s.
+// Watch reads a rota repeatedly until ctx ends: when its table or a member changes, and otherwise every second. There
+// are at least 250 ms between reads, and each read is limited to 5 s.
 //
-// It calls tell, from one goroutine, with what each read returned: a Rota, or an error and no Rota. What is read is
-// what read returns; the watches only say when. So with `get` and `list` alone it still reads every second.
+// It calls report from one goroutine with the result of each read: a Rota, or an error and no Rota. The watches only
+// trigger reads, so with only the verbs get and list it still reads every second.
 func Watch(
 	ctx context.Context, cfg *rest.Config, namespace, name string,
-	read func(context.Context) (*Rota, error), tell func(*Rota, error),
+	read func(context.Context) (*Rota, error), report func(*Rota, error),
 ) error {
-	return watch(ctx, cfg, namespace, name, readEvery, read, tell)
+	return watch(ctx, cfg, namespace, name, readEvery, read, report)
 }
 
 func watch(
 	ctx context.Context, cfg *rest.Config, namespace, name string, every time.Duration,
-	read func(context.Context) (*Rota, error), tell func(*Rota, error),
+	read func(context.Context) (*Rota, error), report func(*Rota, error),
 ) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WarningHandler = rest.NoWarnings{}
@@ -53,7 +53,7 @@ func watch(
 	notify := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // the next read shows this change, too
+		default: // the next read includes this change
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -79,13 +79,13 @@ func watch(
 		}
 		informers.Go(func() { informer.RunWithContext(ctx) })
 	}
-	repeat(ctx, changed, every, read, tell)
+	repeat(ctx, changed, every, read, report)
 	return nil
 }
 
-// follow calls notify when an object comes, goes, or says something new. A Lease that is only renewed says nothing new.
+// follow calls notify when an object is added, deleted, or changed, except for a Lease that is only renewed.
 func follow(informer cache.SharedIndexInformer, notify func()) error {
-	// A watch that fails is tried again. The reads tell why.
+	// A failed watch is retried. The reads report the error.
 	err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func follow(informer cache.SharedIndexInformer, notify func()) error {
 	return err
 }
 
-// news reports whether an update is more than the renewal of a Lease.
+// news reports whether an update is more than a Lease renewal.
 func news(before, after any) bool {
 	a, ok := before.(*metav1.PartialObjectMetadata)
 	b, also := after.(*metav1.PartialObjectMetadata)
@@ -112,10 +112,9 @@ func news(before, after any) bool {
 	return a.UID != b.UID || !maps.Equal(a.Annotations, b.Annotations)
 }
 
-// repeat reads until ctx ends.
 func repeat(
 	ctx context.Context, changed <-chan struct{}, every time.Duration,
-	read func(context.Context) (*Rota, error), tell func(*Rota, error),
+	read func(context.Context) (*Rota, error), report func(*Rota, error),
 ) {
 	gap, idle := time.NewTimer(0), time.NewTimer(0)
 	defer gap.Stop()
@@ -141,7 +140,7 @@ func repeat(
 		if err != nil {
 			rota = nil
 		}
-		tell(rota, err)
+		report(rota, err)
 		gap.Reset(readGap)
 		idle.Reset(every)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// listed are the objects that exist of a kind in some slots.
+// listed are the existing objects of a kind in some slots.
 type listed struct {
 	objects []listedObject
-	// not says why they were not listed; empty: all were.
+	// not is why they were not listed; it is empty if all were.
 	not string
 }
 
-// listedObject is an object, with the hash by which it counts in a digest.
+// listedObject is an object with the hash that it adds to a digest.
 type listedObject struct {
 	slot slot.Slot
 	hash uint64
@@ -27,15 +27,15 @@ type listedObject struct {
 }
 
 const (
-	// maxUnknowns is up to how many objects the sum of some of their hashes tells which they are. The hashes have 64 bits:
-	// that a wrong answer fits is less likely than 1 in 2^24.
+	// maxUnknowns limits the objects among which summands searches. The hashes have 64 bits, so a wrong answer fits with a
+	// probability below 1 in 2^24.
 	maxUnknowns = 40
-	// maxPaths is how many objects are named.
+	// maxPaths limits the objects in the evidence.
 	maxPaths = 5
 )
 
-// judgeHeld says whether the owner of the slot holds the object: by its report, which has the number of objects in the
-// slot and the sum of their hashes, and by the objects that exist.
+// judgeHeld determines whether the slot's owner holds the object. It compares the number of objects and the sum of
+// their hashes in the owner's report with the existing objects.
 func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report, exist listed) {
 	group := groupOf(p.slot, report.Fold)
 	held := report.Digests[about.kind][group.First]
@@ -46,7 +46,7 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 	}
 	switch {
 	case !report.Open.Has(p.slot):
-		w.Evidence = fmt.Sprintf("the last report of %s is not about slot %d", w.Member, p.slot)
+		w.Evidence = fmt.Sprintf("the last report of %s does not cover slot %d", w.Member, p.slot)
 		return
 	case r.At.Sub(about.object.CreationTimestamp.Time) < period:
 		w.Evidence = fmt.Sprintf("it is younger than %v, and may be newer than the report of %s", period, w.Member)
@@ -74,8 +74,8 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 	}
 	chosen, ok := summands(hashes, held)
 	if index < 0 || !ok {
-		w.Evidence = fmt.Sprintf("there are %d objects of the kind in %s, and %s reported others, %d, a few seconds ago: "+
-			"ask again, or run `rota verify`", len(hashes), what, w.Member, held.Objects)
+		w.Evidence = fmt.Sprintf("there are %d objects of the kind in %s, but %s reported %d different ones a few seconds "+
+			"ago: try again, or run `rota verify`", len(hashes), what, w.Member, held.Objects)
 		return
 	}
 	var have []string
@@ -85,12 +85,14 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 		}
 	}
 	w.Held = ptr.To(chosen[index])
-	w.Evidence = fmt.Sprintf("by its report %s holds all %d objects of the kind in %s", w.Member, len(paths), what)
+	w.Evidence = fmt.Sprintf("according to its report %s holds all %d objects of the kind in %s", w.Member, len(paths),
+		what)
 	if len(paths) == 1 {
-		w.Evidence = fmt.Sprintf("by its report %s holds it; no other object of the kind is in %s", w.Member, what)
+		w.Evidence = fmt.Sprintf("according to its report %s holds it; no other object of the kind is in %s", w.Member, what)
 	}
 	if len(have) < len(paths) {
-		w.Evidence = fmt.Sprintf("of the %d objects of the kind in %s %s holds %d by its report: %s", len(paths), what,
+		w.Evidence = fmt.Sprintf("according to its report, of the %d objects of the kind in %s, %s holds %d: %s", len(paths),
+			what,
 			w.Member, len(have), strings.Join(have[:min(len(have), maxPaths)], ", "))
 		if len(have) > maxPaths {
 			w.Evidence += fmt.Sprintf(" and %d more", len(have)-maxPaths)
@@ -98,16 +100,16 @@ func (r *Rota) judgeHeld(w *Who, about subject, p place, report *coverage.Report
 	}
 }
 
-// groupOf returns the slots that a report sums up together with slot n.
+// groupOf returns the slots that share a digest with slot n in a report.
 func groupOf(n slot.Slot, fold int) slot.Range {
 	size := slot.Slot(max(1, fold)) // a power of two up to slot.MaxCount: see coverage.Decode
 	first := n &^ (size - 1)
 	return slot.Range{First: first, Last: first + size - 1}
 }
 
-// summands returns which of the hashes make up the digest. ok says that there is one answer. Up to maxUnknowns hashes
-// are almost certainly linearly independent over GF(2). Then the XOR of some of them tells which these are. With more
-// of them it finds out whether it is all.
+// summands returns which of the hashes add up to the digest. ok is true if there is exactly one answer. Up to
+// maxUnknowns hashes are almost certainly linearly independent over GF(2), so the XOR of a subset identifies the
+// subset. With more hashes it only finds out whether all of them add up.
 func summands(hashes []uint64, sum sharding.Digest) (chosen []bool, ok bool) {
 	chosen = make([]bool, len(hashes))
 	all := sharding.Digest{}
@@ -121,7 +123,7 @@ func summands(hashes []uint64, sum sharding.Digest) (chosen []bool, ok bool) {
 	if len(hashes) > maxUnknowns {
 		return nil, false
 	}
-	// Gaussian elimination. basis has a vector for each highest bit, and the hashes of which it is the sum.
+	// Gaussian elimination: basis has a vector for each highest bit, and the set of hashes that add up to it.
 	var basis [64]struct{ vector, of uint64 }
 	reduce := func(v, of uint64) (rest, sumOf uint64) {
 		for v != 0 {

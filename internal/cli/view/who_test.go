@@ -123,7 +123,7 @@ func TestWho(t *testing.T) {
 			q.in.table.Gone = []table.Gone{{Slot: n, Kind: website.String(), Namespace: "default", Name: "blog"}}
 		}, WorksNo, []string{"b is about to reconcile that"}},
 		"unreadable": {func(q *question) { q.about.object, q.about.unread = nil, errors.New("forbidden\nRole") }, WorksYes,
-			[]string{"b works on", "cannot be read, so that nobody knows whether it exists: forbidden"}},
+			[]string{"b works on", "cannot be read, so it may not exist: forbidden"}},
 		"being deleted": {func(q *question) {
 			q.about.object.DeletionTimestamp, q.about.object.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x/y"}
 		}, WorksYes, []string{"once its finalizers are removed: x/y"}},
@@ -153,18 +153,18 @@ func TestWho(t *testing.T) {
 			delete(q.in.leases, "b")
 			q.in.unknown = []Unknown{{What: "Leases", Error: "may not\nlist"}}
 		}, WorksUnknown,
-			[]string{"renews its Lease is not known: may not list"}},
+			[]string{"it renews its Lease: may not list"}},
 		"unreadable reports": {func(q *question) {
 			q.in.reports, q.in.unknown = nil, []Unknown{{What: "reports", Error: "may not list"}}
 		}, WorksUnknown,
-			[]string{"which kinds members work on could not be read: may not list"}},
+			[]string{"the members' kinds could not be read: may not list"}},
 		"another one leads": {func(q *question) {
 			q.in.reports[1].Waits = "this member waits for leader election's Lease"
 			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseHanded}}
 			q.run(func(r *table.Run) { r.Unsettled = true })
-		}, WorksNo, []string{"nobody works on Website default/blog: b owns slot 157, but it waits for leader"}},
-		"old copy": {func(q *question) { q.in.told = 44 }, WorksNo,
-			[]string{"an old copy was put over it"}},
+		}, WorksNo, []string{"no member works on Website default/blog: b owns slot 157, but it waits for leader"}},
+		"old copy": {func(q *question) { q.in.seenEpoch = 44 }, WorksNo,
+			[]string{"an old copy overwrote it"}},
 		"activating after an expel": {func(q *question) {
 			q.in.table.Notes = map[uint64]table.Note{42: {Cause: table.CauseExpelled}}
 			q.run(func(r *table.Run) { r.Unsettled = true })
@@ -188,8 +188,8 @@ func TestWho(t *testing.T) {
 			long := q.in
 			long.at = now.Add(-time.Minute)
 			q.before = []input{long}
-		}, WorksNo, []string{"it has said so for long", SlotClosed}},
-		"report from before": {func(q *question) { q.in.reports[1].Open, q.in.reports[1].Handovers = slot.Set{}, nil }, WorksYes, []string{"older than its handover", "not about slot"}},
+		}, WorksNo, []string{"and has not for long", SlotClosed}},
+		"report from before": {func(q *question) { q.in.reports[1].Open, q.in.reports[1].Handovers = slot.Set{}, nil }, WorksYes, []string{"after its last report", "does not cover slot"}},
 		"an older build":     {func(q *question) { delete(q.in.reports[1].Digests, website) }, WorksNo, []string{"knows nothing of kind Website"}},
 		"left out, alone": {func(q *question) {
 			q.in.reports[1].Digests[website] = nil
@@ -205,12 +205,12 @@ func TestWho(t *testing.T) {
 		}, WorksYes, []string{"b works on Website default/blog\n", "holds 1 by its report: default/blog"}},
 		"others come and go": {func(q *question) { q.in.reports[1].Digests[website][n] = sharding.Digest{Objects: 2, Hashes: 99} }, WorksYes,
 			[]string{"and b reported others, 2, a few seconds ago"}},
-		"too many to list": {func(q *question) { q.exist = listed{not: "too many"} }, WorksYes, []string{"b works on Website", "too many"}},
+		"more than this command lists": {func(q *question) { q.exist = listed{not: "too many"} }, WorksYes, []string{"b works on Website", "too many"}},
 		"new": {func(q *question) {
 			q.about.object.CreationTimestamp = metav1.NewTime(now)
 			q.in.reports[1].Digests[website] = map[slot.Slot]sharding.Digest{}
 		}, WorksYes, []string{"younger than 15s"}},
-		"label missing": {func(q *question) { q.label(""); q.gone(n) }, WorksNo, []string{"it lacks the label rota.dev/hash-website-", "no member labels the kind"}},
+		"label missing": {func(q *question) { q.label(""); q.gone(n) }, WorksNo, []string{"it does not have the label rota.dev/hash-website-", "no member labels the kind"}},
 		"label wrong": {func(q *question) {
 			q.label("7")
 			q.gone(n)
@@ -223,11 +223,11 @@ func TestWho(t *testing.T) {
 			q.label("")
 			q.gone(n)
 			q.in.reports[0].Unlabelled = []coverage.Refused{{Kind: website, Without: slot.SetOf(slot.Range{First: n, Last: n}), Error: "frozen"}}
-		}, WorksNo, []string{"it lacks the label", "the API server refuses such labels", "within seconds: frozen"}},
+		}, WorksNo, []string{"it does not have the label", "the API server rejects such labels", "within seconds: frozen"}},
 		"label refused, held": {func(q *question) {
 			q.label("")
 			q.in.reports[0].Unlabelled = []coverage.Refused{{Kind: website, Error: "frozen"}}
-		}, WorksYes, []string{"the API server refuses labels of the kind, so that members get all its objects: frozen"}},
+		}, WorksYes, []string{"the API server rejects labels of the kind, so members get all its objects: frozen"}},
 		"label right": {func(q *question) { q.label(sharding.LabelValue(slot.HashName("default", "blog"))) }, WorksYes, []string{"SlotLabel", "b holds it"}},
 		"dispatched": {func(q *question) { q.in.reports[1].Setup[coverage.SettingDispatched] = "Pod,Website.web.example.com" }, WorksYes,
 			[]string{"b hands Website default/blog out to workers"}},
@@ -304,12 +304,12 @@ func TestWhoByUID(t *testing.T) {
 		t.Errorf("%+v, want slot %d by its UID", w, n)
 	}
 	q.about.object = nil
-	if w := q.ask(); w.Slot != nil || w.Works != WorksNo || w.Answer != "nobody works on Website default/blog: there is no Website.web.example.com of that name" {
+	if w := q.ask(); w.Slot != nil || w.Works != WorksNo || w.Answer != "no member works on Website default/blog: there is no Website.web.example.com of that name" {
 		t.Errorf("%+v", w)
 	}
 	q.about.unread = errors.New("forbidden")
 	r := build(q.in)
-	if p := r.place(q.about); !strings.Contains(p.nowhere, "must be read") {
+	if p := r.place(q.about); !strings.Contains(p.nowhere, "could not be read") {
 		t.Errorf("%+v", p)
 	}
 }
@@ -341,15 +341,15 @@ func TestReasonOf(t *testing.T) {
 		want        Reason
 		text        string
 	}{
-		{"assigned", "", &soon, Assigned, "nobody had it"},
+		{"assigned", "", &soon, Assigned, "it had no owner"},
 		{"expelled", "web-3-x", &soon, Expelled, "web-3-x was expelled"},
 		{"expelled", "", nil, Expelled, "its former owner was expelled"},
 		{"handed", "a", &soon, Joined, "b had joined 4s before, and got its share from a"},
-		{"handed", "a", &late, Rebalanced, "a handed it over, to even out"},
+		{"handed", "a", &late, Rebalanced, "a handed it over to rebalance"},
 		{"handed", "gone", &soon, Left, "gone handed it over, and is gone now"},
 		{"handed", "web-3-x", &late, Rebalanced, "web-3-x handed it over"},
 		{"handed", "", &late, "", "a former owner"},
-		{"", "", nil, "", "not known any more"},
+		{"", "", nil, "", "no longer known"},
 	} {
 		if got, text := r.reasonOf(c.cause, "b", c.from, c.at); got != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%s from %q: %s, %q; want %s with %q", c.cause, c.from, got, text, c.want, c.text)

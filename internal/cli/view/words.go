@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Word returns the word by which Finder.Kind finds a kind: its resource, with the group only if it takes that to tell.
+// Word returns the shortest word that Finder.Kind resolves to a kind: its resource, with the group if it is ambiguous.
 func (f *Finder) Word(kind schema.GroupKind) (string, error) {
 	m, err := f.Kind(kind.String(), kind)
 	if err != nil {
@@ -21,7 +21,7 @@ func (f *Finder) Word(kind schema.GroupKind) (string, error) {
 	return word, nil
 }
 
-// Names returns the names of the first objects of a kind in a namespace. The error is as that of Finder.Kind.
+// Names returns the names of the first objects of a kind in a namespace. See Finder.Kind for its error.
 func (f *Finder) Names(ctx context.Context, kind, namespace string, limit int64) ([]string, error) {
 	m, err := f.Kind(kind)
 	if err != nil {

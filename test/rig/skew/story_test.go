@@ -160,7 +160,7 @@ func (s *story) works(ctx context.Context, p program) {
 		{"resume", 0, ""},
 		{"rebalance --wait", 0, ""},
 		{"dump --file " + archive, 0, ""},
-		{"uninstall --yes", 1, "these members live"},
+		{"uninstall --yes", 1, "these members are alive"},
 	} {
 		s.ask(ctx, p, a.line, a.code, a.want)
 	}
@@ -199,7 +199,7 @@ func (s *story) refusesPlaces(ctx context.Context) {
 	for _, line := range []string{
 		"canary start --build v9 --share 5% --expect", "pin " + demo.SitesNamespace + "/site-00000 --to pool=large --expect",
 	} {
-		s.ask(ctx, s.new, line, 1, `members of an older release .* do not understand a canary or a pin: .*update them first`)
+		s.ask(ctx, s.new, line, 1, `some members run an older release .* does not support a canary or a pin: .*update them first`)
 	}
 	s.ask(ctx, s.new, "canary status", 4, "there is no canary")
 	if after := s.text(ctx); after["orders"] != before["orders"] || after["pins"] != before["pins"] {
@@ -252,7 +252,7 @@ func (s *story) places(ctx context.Context) error {
 	s.ask(ctx, s.old, "status -A", 0, "but this program reads 1 to 4")
 	archive := filepath.Join(s.TempDir(), "dump.tar.gz")
 	s.ask(ctx, s.old, "dump --file "+archive, 0, newer)
-	s.ask(ctx, s.old, "uninstall --yes", 1, "these members live")
+	s.ask(ctx, s.old, "uninstall --yes", 1, "these members are alive")
 	after := s.text(ctx)
 	for _, field := range []string{"format", "orders", "pins", "uid"} {
 		if after[field] != before[field] {

@@ -62,7 +62,7 @@ const slotsOf = (r) => (r.first === r.last ? `slot ${r.first}` : `slots ${r.firs
 // stateOf says in words what a run of slots does.
 export function stateOf(r, rota) {
   const states = [];
-  if (!r.owner) states.push("nobody owns them");
+  if (!r.owner) states.push("no member owns them");
   if (r.next) states.push(`${r.ready ? "ready to move" : "moving"} to ${nameOf(r.next)}`);
   if (r.activating) states.push("activating");
   if (rota.shadow) states.push("would be worked on");
