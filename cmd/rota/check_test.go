@@ -140,8 +140,8 @@ func TestCheckGood(t *testing.T) {
 	for _, want := range []string{
 		"√ the API server answers: Kubernetes v1.", "√ this machine's clock", "permissions that a member needs",
 		"delivery is Filter; possible here: Filter, SlotLabel (with the permission to patch objects)" + possible,
-		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ every member renews its Lease (2)", "√ their clocks", "√ they are alike",
-		"√ all 256 slots", "√ 2 of 2 members report", "√ the API server refuses writes by who is no member",
+		"√ the table is valid: epoch 43, 256 slots by Name, 2 members", "√ every member renews its Lease (2)", "√ their clocks", "√ they have the same kinds and options",
+		"√ all 256 slots", "√ 2 of 2 members report", "√ the API server rejects writes from processes that are not members",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

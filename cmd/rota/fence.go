@@ -158,7 +158,7 @@ func checkFence(ctx context.Context, w io.Writer, cfg *rest.Config, err error, o
 	}
 	warn(w, warnings)
 	if err != nil {
-		_, _ = fmt.Fprintf(w, "rota: the check failed, or this cluster cannot run the fence: %v\n", err)
+		_, _ = fmt.Fprintf(w, "rota: not checked, or this cluster cannot run the fence: %v\n", err)
 	}
 }
 

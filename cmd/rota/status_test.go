@@ -64,7 +64,7 @@ func TestPrintStatus(t *testing.T) {
 	require.NoError(t, printStatus(&out, paint{on: true}, r, true))
 	for _, want := range []string{"GATE", "2s ago", "missing", "\x1b[31mSilent\x1b[0m", "\x1b[31m× \x1b[0mSlotUnowned",
 		"(the worst of each member):\n", "a/hello  web-0-a  slot 9  website  has failed 12 times in a row\n",
-		"slots that keep most workers busy:\n", "web-0-a  1.25 workers\n", "objects that keep most workers busy:\n",
+		"slots that keep the most workers busy:\n", "web-0-a  1.25 workers\n", "objects that keep the most workers busy:\n",
 		"Website.example.com team-a/big  web-0-a  slot 17  website  0.91 workers\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("wide, in color: no %q in\n%s", want, out.String())

@@ -48,8 +48,8 @@ func TestPartsOfAKind(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{
-		"compared only what the members' informers select of ConfigMap: in namespace a, b (b, c)",
-		"compared only what the members' informers select of ConfigMap: with label selector tier=web with field selector type=x (new)",
+		"compared only the objects of ConfigMap that the members' informers select: in namespace a, b (b, c)",
+		"compared only the objects of ConfigMap that the members' informers select: with label selector tier=web with field selector type=x (new)",
 	}, told.texts()); diff != "" {
 		t.Error(diff)
 	}

@@ -71,7 +71,7 @@ func TestVerify(t *testing.T) {
 	_, err = verify()
 	require.ErrorSays(t, err, "there is no ConfigMap of that name")
 	// Other namespaces have such objects, too. The member's cache leaves them out.
-	only := "compared only what the members' informers select of ConfigMap, Secret, ServiceAccount: in namespace " + namespace + "\n"
+	only := "compared only the objects of ConfigMap, Secret, ServiceAccount that the members' informers select: in namespace " + namespace + "\n"
 	deadline := time.After(2 * time.Minute)
 	for {
 		out, err := verify()

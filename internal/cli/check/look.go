@@ -143,7 +143,7 @@ func (r *run) open(v *view.Rota) {
 			level = Failed // no member works on them now, however briefly
 		}
 		r.add(groupSlots, Line{Level: level, Code: view.SlotClosed, Slots: view.SetText(closed[owner]), Member: owner,
-			Text: fmt.Sprintf("the owner has reported for %s that it does not work on them",
+			Text: fmt.Sprintf("the owner reports that it does not work on them, for %s so far",
 				seconds(v.At.Sub(since[owner]))),
 			Cure: fmt.Sprintf("it may start soon. It is a problem after %s: %s", seconds(recovery(v)),
 				r.again(v, recovery(v)+2*lookEvery))})

@@ -73,12 +73,12 @@ func TestSlots(t *testing.T) {
 			v.Reports, v.Unknown = nil, []view.Unknown{{What: "reports"}}
 		}, 0, "ok SlotUnowned", "SlotClosed"},
 		"closed": {shut, 20 * time.Second,
-			"warning SlotClosed [a] [0-127] the owner has reported for 20s that it does not work on them | it may start soon. " +
+			"warning SlotClosed [a] [0-127] the owner reports that it does not work on them, for 20s so far | it may start soon. " +
 				"It is a problem after 18s: rota check -n ns web --wait 22s", good},
 		"closed by a report that is about them": {func(v *view.Rota) {
 			shut(v)
 			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 41}}
-		}, 0, "failed SlotClosed [a] [0-127] the owner reports that it does not work there", good},
+		}, 0, "failed SlotClosed [a] [0-127] the owner reports that it does not work on them", good},
 		"closed by a report from before their handover": {func(v *view.Rota) {
 			shut(v)
 			v.Reports["a"].Handovers = []coverage.Handover{{Epoch: 40}}

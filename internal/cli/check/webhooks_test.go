@@ -28,7 +28,7 @@ func TestWebhooksThatWaitForThemselves(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{website.GroupVersion()})
 	mapper.Add(website, meta.RESTScopeNamespace)
 	const conversion = "the conversion webhook of websites.web.example.com"
-	const leases = "webhook policy.example.com of ValidatingWebhookConfiguration policy, which is asked about leases"
+	const leases = "webhook policy.example.com of ValidatingWebhookConfiguration policy, which is called for leases"
 	for name, c := range map[string]struct {
 		change func(w *webhookWorld)
 		want   []string // empty: nothing is told
@@ -56,7 +56,7 @@ func TestWebhooksThatWaitForThemselves(t *testing.T) {
 		"everything": {func(w *webhookWorld) {
 			w.hook.Rules[0].Rule = admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}
 		},
-			[]string{"asked about configmaps and leases"}},
+			[]string{"called for configmaps and leases"}},
 	} {
 		w := newWebhookWorld()
 		c.change(w)

@@ -206,7 +206,7 @@ func TestWho(t *testing.T) {
 		{"kind=gone&name=a", 502, "does not answer"},
 		{"kind=website", 400, "the kind and the name"},
 		{"name=a", 400, "the kind and the name"},
-		{"kind=website&name=" + strings.Repeat("a", 600), 400, "name is longer"},
+		{"kind=website&name=" + strings.Repeat("a", 600), 400, "name is too long"},
 		{"kind=website&name=%3Cimg%20src=x%20onerror=alert(1)%3E", 200, `\u003cimg src=x`},
 	} {
 		asked = ""

@@ -182,7 +182,7 @@ func TestFind(t *testing.T) {
 	tab.Put(table.Member{ID: "b-2", Pod: "b", Weight: 1, MinFormat: 1, MaxFormat: table.Format})
 	for name, want := range map[string]string{
 		"a-1": "a-1 <nil>", "a": "a-1 <nil>", "b-2": "b-2 <nil>",
-		"b": " Pod b has several members, name one: b-1, b-2",
+		"b": " Pod b has several members, choose one: b-1, b-2",
 		"c": " there is no member c: the members are a-1, b-1, b-2",
 	} {
 		m, err := orders.Find(tab, name)

@@ -36,15 +36,15 @@ func TestStartCanary(t *testing.T) {
 		change func(*table.Table)
 		of     orders.Canary
 	}{
-		"no member is of build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
+		"no member has build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
 		"there can only be one: promote or abort":         {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
 		"of build v8 runs already":                        {func(t *table.Table) { t.Canary.Since = 5 }, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
-		"all members are of build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
+		"all members have build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
 		"has no members":                                  {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
 		"a namespace's objects are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
 			Build: "v9", Namespaces: []string{"a"}, Expect: true,
 		}},
-		"do not understand a canary or a pin: a-1": {func(t *table.Table) {
+		"does not support a canary or a pin: a-1": {func(t *table.Table) {
 			t.Canary, t.Members[0].MaxFormat = table.Canary{}, table.OrderFormat
 		}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
 	} {
@@ -77,7 +77,7 @@ func TestEndCanary(t *testing.T) {
 		require.ErrorSays(t, do(tab), "there is no canary")
 	}
 	tab.Canary = table.Canary{Build: "v8", Steps: []int{5}, Since: 1}
-	require.ErrorSays(t, orders.PromoteCanary(tab), "no member is of the canary's build v8")
+	require.ErrorSays(t, orders.PromoteCanary(tab), "no member has the canary's build v8")
 	awaited := tab.Clone()
 	if err := orders.AbortCanary(awaited, by); err != nil || awaited.Canary.On() {
 		t.Errorf("abort before it began: %v, %+v", err, awaited.Canary)
@@ -148,7 +148,7 @@ func TestPin(t *testing.T) {
 			return tab
 		}(), "team/other", "pool=large", false},
 		"is not an object": {tab, "a/b/c", "pool=large", false},
-		"are drained, or leave: a-1": {func() *table.Table {
+		"are drained or leaving: a-1": {func() *table.Table {
 			tab := keyed(slot.KeyName)
 			tab.PutDrain("a-1", 1, "", "")
 			return tab
@@ -159,7 +159,7 @@ func TestPin(t *testing.T) {
 	if err := pin(tab.Clone(), "team/other", "pool=small", true); err != nil {
 		t.Errorf("expected: %v", err)
 	}
-	require.ErrorSays(t, orders.Unpin(tab, "team/other"), "what is pinned is team/site")
+	require.ErrorSays(t, orders.Unpin(tab, "team/other"), "the pins are team/site")
 	if err := orders.Unpin(tab, "team/site"); err != nil || len(tab.Pins) > 0 {
 		t.Errorf("unpin: %v", err)
 	}

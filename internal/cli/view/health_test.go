@@ -42,7 +42,7 @@ func TestObjectsThatGetNowhereAreProblems(t *testing.T) {
 		"fails slowly":      {fails("blog", 3, 11*time.Minute), "warning KeyFails", "3 times in a row, since 11m0s", 0},
 		"fails a little":    {fails("blog", 9, 2*time.Minute), "", "", 0},
 		"hangs, as the only worker": {hangs("blog", time.Minute), "warning KeyHangs",
-			"the only worker of controller website busy: 21 other objects wait for it, the oldest for 50s. More", 1},
+			"the only worker of controller website busy: 21 other objects wait for it, the oldest for 50s. With more", 1},
 		"all workers hang": {hangs("blog", time.Minute), "warning KeyHangs", "keeps all 4 workers of controller website busy", 4},
 	} {
 		in := healthy(t)

@@ -75,7 +75,7 @@ func TestObjectsThatEndProcesses(t *testing.T) {
 		if len(r.Problems) > 0 {
 			p := r.Problems[0]
 			got = p.Object
-			if fmt.Sprint(p.Severity, p.What) != "errorKeyKills" || !strings.Contains(p.Message, "panicked at "+c.want+" in 2 processes") ||
+			if fmt.Sprint(p.Severity, p.What) != "errorKeyKills" || !strings.Contains(p.Message, "panicked on "+c.want+" in 2 processes") ||
 				!strings.Contains(p.Message, "pod-c") {
 				t.Errorf("%s: %+v", name, p)
 			}

@@ -75,7 +75,7 @@ func TestPlanFor(t *testing.T) {
 		"without a Pod": {nil, PlanOptions{Without: []string{"pod-a"}}, "a 128-128+0=0 objects 256=0 duties 0=0 ends\nb 128-0+128=256 objects 128=384 duties 1=1\n", nil},
 		"one for another": {nil, PlanOptions{Replicas: 2, Without: []string{"b"}},
 			"a 128-0+0=128 objects 256=256 duties 0=0\nb 128-128+0=0 objects 128=0 duties 1=0 ends\n+new-1 0-0+128=128 objects 0=128 duties 0=1\n",
-			[]string{"1 new replicas take the place"}},
+			[]string{"1 new replicas replace"}},
 		"weights": {func(in *input) { put(in, "b", func(m *table.Member) { m.Weight = 3 }) }, PlanOptions{},
 			"a 128-64+0=64 objects 256=128 duties 0=0\nb 128-0+64=192 objects 128=256 duties 1=1\n", nil},
 		"a silent member": {func(in *input) { silent(in, "b") }, PlanOptions{Replicas: 1},
@@ -220,7 +220,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	reach := strings.Join(h.HistoryReach, "\n")
-	for _, word := range []string{"a tells of 4, back to " + at(59*time.Minute).Local().Format(time.DateTime), "b tells of none", "of the last 10 minutes", "of the last 60 minutes"} {
+	for _, word := range []string{"a reports 4, back to " + at(59*time.Minute).Local().Format(time.DateTime), "b reports none", "the last 10 minutes", "the last 60 minutes"} {
 		if !strings.Contains(reach, word) {
 			t.Errorf("no %q in\n%s", word, reach)
 		}

@@ -115,12 +115,12 @@ func TestProblems(t *testing.T) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
 				renew(l, now.Add(-20*time.Second))
 			})
-		}, want: "error MemberSilent a 0-127", text: "for 4 s longer than that lasts. Others take its slots"},
+		}, want: "error MemberSilent a 0-127", text: "expired 4 s ago. Other members take its slots"},
 		"lapsed, and its Lease is not over": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
 				renew(l, now.Add(-12*time.Second))
 			})
-		}, want: "error MemberStopped a 0-127", text: "for 11 s, longer than RenewDeadline"},
+		}, want: "error MemberStopped a 0-127", text: "11 s ago, longer than RenewDeadline"},
 		"just before RenewDeadline": {change: func(in *input) {
 			lease(in, "a", func(l *coordinationv1.Lease) {
 				renew(l, now.Add(-11*time.Second))
@@ -167,7 +167,7 @@ func TestProblems(t *testing.T) {
 		"moves paused": {change: func(in *input) { in.table.Pause = table.Pause{Since: 1, By: "ann", Reason: "upgrade"} },
 			want: "warning MovesPaused  ", text: "since 1970-01-01T00:00:01Z by ann (upgrade). When done: rota resume -n ns web"},
 		"drained": {change: func(in *input) { in.table.PutDrain("b", 1, "ann", "") }, want: "warning MemberDrained b ",
-			text: "by ann, and has 128 slots and 1 duties yet. When done: rota undrain -n ns b web"},
+			text: "by ann, and still has 128 slots and 1 duties. When done: rota undrain -n ns b web"},
 		"closed":             {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 18 * time.Second, want: "error SlotClosed a 7"},
 		"closed for a while": {change: func(in *input) { in.reports[0].Open.Remove(7) }, after: 17 * time.Second},
 		"closed and moving":  {change: func(in *input) { in.reports[0].Open.Remove(7); in.table.Runs[0].Next = "b" }, after: 18 * time.Second},
@@ -219,7 +219,7 @@ func TestProblems(t *testing.T) {
 		}},
 		"canary waits": {change: func(in *input) {
 			in.table.Canary = table.Canary{Build: "v22", Steps: []int{5}, Since: now.Unix() - 7200}
-		}, want: "warning CanaryWaits  ", text: "members of build v1 joined since"},
+		}, want: "warning CanaryWaits  ", text: "members of build v1 have"},
 		"canary waits for its first member": {change: func(in *input) {
 			in.table.Canary = table.Canary{Build: "v2", Steps: []int{5}, Since: now.Unix() - 60}
 		}},
@@ -236,11 +236,11 @@ func TestProblems(t *testing.T) {
 		}, want: "error KindRefused  7,200", text: "ConfigMap since 2025-11-21T08:05:52Z"},
 		"kind refused, nothing lacks it": {change: func(in *input) {
 			in.reports[0].Refused = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now, Error: "busy"}}
-		}, want: "warning KindRefused  ", text: "busy. Repair"},
+		}, want: "warning KindRefused  ", text: "busy. Fix"},
 		"labels refused": {change: func(in *input) {
 			in.reports[0].Unlabelled = []coverage.Refused{{Kind: schema.GroupKind{Kind: "ConfigMap"}, Since: now,
 				Without: slot.SetOf(slot.Range{First: 7, Last: 7}), Error: "objects: 2, the first: label configmaps a/b: frozen"}}
-		}, want: "warning LabelsRefused  7", text: "Slots: 7; objects: 2, the first: label configmaps a/b: frozen. Have"},
+		}, want: "warning LabelsRefused  7", text: "Slots: 7; objects: 2, the first: label configmaps a/b: frozen. Make"},
 		"no room": {change: func(in *input) {
 			in.table.Runs[0] = table.Run{Slots: slot.Range{First: 0, Last: 127}}
 			uses(in, 950)

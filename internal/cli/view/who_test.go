@@ -106,7 +106,7 @@ func TestWho(t *testing.T) {
 		words  []string // in what it says
 	}{
 		"all is well": {func(*question) {}, WorksYes, []string{"b works on Website default/blog", "its name", "Filter",
-			"by its report b holds it; no other object of the kind is in slot 157"}},
+			"according to its report b holds it; no other object of the kind is in slot 157"}},
 		"a child":  {func(q *question) { q.child(byWebsite) }, WorksYes, []string{"b works on Deployment default/hello-page", "Website default/blog", "the name of its controlling owner"}},
 		"no owner": {func(q *question) { q.child(nil) }, WorksNo, []string{"it has no controlling owner"}},
 		"another owner": {func(q *question) {
@@ -121,7 +121,7 @@ func TestWho(t *testing.T) {
 		"deleted while its slot moved": {func(q *question) {
 			q.about.object = nil
 			q.in.table.Gone = []table.Gone{{Slot: n, Kind: website.String(), Namespace: "default", Name: "blog"}}
-		}, WorksNo, []string{"b is about to reconcile that"}},
+		}, WorksNo, []string{"b is about to reconcile the deletion"}},
 		"unreadable": {func(q *question) { q.about.object, q.about.unread = nil, errors.New("forbidden\nRole") }, WorksYes,
 			[]string{"b works on", "cannot be read, so it may not exist: forbidden"}},
 		"being deleted": {func(q *question) {
@@ -131,7 +131,7 @@ func TestWho(t *testing.T) {
 			[]string{fmt.Sprintf("slot %d has no owner", n), SlotUnowned}},
 		"silent": {func(q *question) {
 			q.lease("b", func(l *coordinationv1.Lease) { renew(l, now.Add(-time.Minute)) })
-		}, WorksNo, []string{"has not renewed its Lease for 44s longer", MemberSilent}},
+		}, WorksNo, []string{"its Lease expired 44s ago", MemberSilent}},
 		"late": {func(q *question) {
 			q.lease("b", func(l *coordinationv1.Lease) {
 				renew(l, now.Add(-10*time.Second))
@@ -148,7 +148,7 @@ func TestWho(t *testing.T) {
 		}, WorksNo, []string{"has stopped"}},
 		"no Lease": {func(q *question) { delete(q.in.leases, "b") }, WorksNo, []string{"has no Lease"}},
 		"report of old": {func(q *question) { q.in.reports[1].Written = q.in.listed.date.Add(-time.Minute) }, WorksUnknown,
-			[]string{"has not reported what it works on for 59s"}},
+			[]string{"last reported what it works on 59s ago"}},
 		"unreadable Lease": {func(q *question) {
 			delete(q.in.leases, "b")
 			q.in.unknown = []Unknown{{What: "Leases", Error: "may not\nlist"}}
@@ -182,7 +182,7 @@ func TestWho(t *testing.T) {
 		}, WorksNo,
 			[]string{"rota ns/web has no members: start some"}},
 		"no reports":     {func(q *question) { q.in.reports = nil }, WorksUnknown, []string{"no member reports", fmt.Sprintf("in slot %d, which b owns", n)}},
-		"closed for now": {func(q *question) { q.in.reports[1].Open = slot.Set{} }, WorksUnknown, []string{"does not work on it; reports come every few"}},
+		"closed for now": {func(q *question) { q.in.reports[1].Open = slot.Set{} }, WorksUnknown, []string{"according to its last report; reports come every few"}},
 		"closed for long": {func(q *question) {
 			q.in.reports[1].Open = slot.Set{}
 			long := q.in
@@ -190,7 +190,7 @@ func TestWho(t *testing.T) {
 			q.before = []input{long}
 		}, WorksNo, []string{"and has not for long", SlotClosed}},
 		"report from before": {func(q *question) { q.in.reports[1].Open, q.in.reports[1].Handovers = slot.Set{}, nil }, WorksYes, []string{"after its last report", "does not cover slot"}},
-		"an older build":     {func(q *question) { delete(q.in.reports[1].Digests, website) }, WorksNo, []string{"knows nothing of kind Website"}},
+		"an older build":     {func(q *question) { delete(q.in.reports[1].Digests, website) }, WorksNo, []string{"does not shard kind Website"}},
 		"left out, alone": {func(q *question) {
 			q.in.reports[1].Digests[website] = nil
 			q.in.reports[1].Digests[website] = map[slot.Slot]sharding.Digest{}
@@ -199,12 +199,12 @@ func TestWho(t *testing.T) {
 		"left out beside others": {func(q *question) {
 			q.exist.objects = append(q.exist.objects, listedObject{n, 17, "x/y"}, listedObject{n, 18, "x/z"})
 			q.in.reports[1].Digests[website][n] = sharding.Digest{Objects: 2, Hashes: 17 ^ 18}
-		}, WorksNo, []string{"of the 3 objects of the kind in slot 157 b holds 2 by its report: x/y, x/z"}},
+		}, WorksNo, []string{"according to its report, of the 3 objects of the kind in slot 157, b holds 2: x/y, x/z"}},
 		"held beside others that are left out": {func(q *question) {
 			q.exist.objects = append(q.exist.objects, listedObject{n, 17, "x/y"}, listedObject{n, 18, "x/z"}, listedObject{n + 1, 19, "x/a"})
-		}, WorksYes, []string{"b works on Website default/blog\n", "holds 1 by its report: default/blog"}},
+		}, WorksYes, []string{"b works on Website default/blog\n", "holds 1: default/blog"}},
 		"others come and go": {func(q *question) { q.in.reports[1].Digests[website][n] = sharding.Digest{Objects: 2, Hashes: 99} }, WorksYes,
-			[]string{"and b reported others, 2, a few seconds ago"}},
+			[]string{"but b reported 2 different ones a few seconds ago"}},
 		"more than this command lists": {func(q *question) { q.exist = listed{not: "too many"} }, WorksYes, []string{"b works on Website", "too many"}},
 		"new": {func(q *question) {
 			q.about.object.CreationTimestamp = metav1.NewTime(now)
@@ -218,7 +218,7 @@ func TestWho(t *testing.T) {
 			for i := range q.in.table.Members {
 				q.in.table.Members[i].Duties = q.in.table.Duties[0]
 			}
-		}, WorksNo, []string{" is 7 and should be ", "b labels the kind"}},
+		}, WorksNo, []string{" is 7 but should be ", "b labels the kind"}},
 		"label refused": {func(q *question) {
 			q.label("")
 			q.gone(n)
@@ -234,7 +234,7 @@ func TestWho(t *testing.T) {
 		"a key waits": {func(q *question) {
 			q.in.reports[1].Waiting = map[slot.Slot]time.Duration{n: 12 * time.Second}
 			q.in.reports[1].Blocked = []coverage.Blocked{{Controller: "site", Workers: 1, Waiting: 3}}
-		}, WorksYes, []string{"reconciles that hang keep all workers of controller site busy"}},
+		}, WorksYes, []string{"hanging reconciles keep all workers of controller site busy"}},
 		"a warning": {func(q *question) {
 			q.in.warnings = []Warning{
 				{At: now, Member: "pod-b", Reason: "ReconcilesFail"}, {At: now, Member: "a", Reason: "Other"},
@@ -319,7 +319,7 @@ func TestWhoOfMixedMembers(t *testing.T) {
 	q := sites(t)
 	q.child(byWebsite)
 	q.in.reports[0].Owners = nil // a shards Deployments by their own names
-	if w := q.ask(); w.Member != "a" || len(w.Notes) != 1 || !strings.Contains(w.Notes[0], "b takes it for its own, too") {
+	if w := q.ask(); w.Member != "a" || len(w.Notes) != 1 || !strings.Contains(w.Notes[0], "b also owns it") {
 		t.Errorf("%+v", w)
 	}
 	q.about.name, q.about.object.Name = "docs", "docs" // in a slot of b by its own name, too
@@ -344,7 +344,7 @@ func TestReasonOf(t *testing.T) {
 		{"assigned", "", &soon, Assigned, "it had no owner"},
 		{"expelled", "web-3-x", &soon, Expelled, "web-3-x was expelled"},
 		{"expelled", "", nil, Expelled, "its former owner was expelled"},
-		{"handed", "a", &soon, Joined, "b had joined 4s before, and got its share from a"},
+		{"handed", "a", &soon, Joined, "b had joined 4s earlier, and got its share from a"},
 		{"handed", "a", &late, Rebalanced, "a handed it over to rebalance"},
 		{"handed", "gone", &soon, Left, "gone handed it over, and is gone now"},
 		{"handed", "web-3-x", &late, Rebalanced, "web-3-x handed it over"},
