@@ -87,7 +87,7 @@ func incidents() []incident {
 				n.t.Fatal(err)
 			}
 		},
-		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "someone deleted its Lease", 0}},
+		questions: []question{{check, "over: Expelled|does not renew|no Lease", anyCode}, {history, "its Lease was deleted", 0}},
 	}, {
 		name:      "a replica has another number of slots",
 		happens:   func(n *night) { n.start(func(o *rig.Operator) { o.Slots = 128 }) },

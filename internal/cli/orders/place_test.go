@@ -37,10 +37,10 @@ func TestStartCanary(t *testing.T) {
 		of     orders.Canary
 	}{
 		"no member has build v9: the builds are v7 (2)": {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v9", Steps: []int{5}}},
-		"there can only be one: promote or abort":         {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
-		"of build v8 runs already":                        {func(t *table.Table) { t.Canary.Since = 5 }, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
+		"there can only be one: promote or abort":       {func(*table.Table) {}, orders.Canary{Build: "v9", Steps: []int{5}, Expect: true}},
+		"of build v8 is running already":                {func(t *table.Table) { t.Canary.Since = 5 }, orders.Canary{Build: "v8", Steps: []int{5}, Expect: true}},
 		"all members have build v7":                     {func(t *table.Table) { t.Canary = table.Canary{} }, orders.Canary{Build: "v7", Steps: []int{5}}},
-		"has no members":                                  {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
+		"has no members":                                {func(t *table.Table) { t.Members = nil }, orders.Canary{Build: "v9", Steps: []int{5}}},
 		"a namespace's objects are in all slots": {func(t *table.Table) { t.Canary, t.Key = table.Canary{}, slot.KeyName }, orders.Canary{
 			Build: "v9", Namespaces: []string{"a"}, Expect: true,
 		}},

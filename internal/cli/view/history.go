@@ -50,7 +50,7 @@ func (r *Rota) addHistory() {
 			continue
 		}
 		add(time.Unix(e.At, 0), HappenedExpel, e.Pod, "did not renew its Lease in time, its container was restarted, or "+
-			"someone deleted its Lease; others got its slots")
+			"its Lease was deleted; others got its slots")
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.Reports)) {
 		for _, got := range r.Reports[id].Handovers {

@@ -238,7 +238,7 @@ func (r *Rota) memberProblems(m Member, e evidence,
 			"new table. Look at the API server and the network between them; it resumes on its own")
 		return
 	case m.Renewed == nil && !e.noLeases:
-		add(severity, LeaseMissing, owned, m.ID, "it has no Lease: someone deleted it, or the member is gone. Others take "+
+		add(severity, LeaseMissing, owned, m.ID, "it has no Lease: it was deleted, or the member is gone. Others take "+
 			"its slots after a lease")
 		return
 	}

@@ -51,7 +51,7 @@ func (r *Rota) reasonOf(cause, to, from string, at *time.Time) (Reason, string) 
 			who = "its former owner"
 		}
 		return Expelled, who + " was expelled: it did not renew its Lease in time, its container was restarted, or " +
-			"someone deleted its Lease"
+			"its Lease was deleted"
 	case table.CauseHanded.String():
 	default:
 		return "", "the reason is no longer known: reports only keep the last few handovers"
