@@ -79,7 +79,7 @@ func (r *run) replaceOldest(ctx context.Context) error {
 		return err
 	}
 	r.pause(ctx)
-	r.tell("a new member joined, and %s left", oldest.name)
+	r.notef("a new member joined, and %s left", oldest.name)
 	if err := oldest.leave(); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (r *run) order(ctx context.Context, m *member, drained bool) error {
 	}
 	m.drained.Store(drained)
 	if drained {
-		r.tell("%s gave all its slots to the other, and then got some back", m.name)
+		r.notef("%s gave all its slots to the other, and then got some back", m.name)
 	}
 	return nil
 }

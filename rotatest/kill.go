@@ -118,7 +118,7 @@ func killAbout(ctx context.Context, r *run, phase string) error {
 	}
 	sorts = slices.Compact(sorts) // they are in order
 	if len(sorts) > 0 {
-		r.tell("%s in phase %q after: %s", r.fault.missed(), phase, strings.Join(sorts, ", "))
+		r.notef("%s in phase %q after: %s", r.fault.missed(), phase, strings.Join(sorts, ", "))
 	}
 	return errors.Join(err, r.succeed(ctx, deaths))
 }
@@ -149,7 +149,7 @@ func (r *run) killUntilSettled(ctx context.Context) error {
 // Pod.
 func (r *run) succeed(ctx context.Context, deaths []death) error {
 	for _, d := range deaths {
-		r.tell("%s was killed after: %s", d.of.name, d.at)
+		r.notef("%s was killed after: %s", d.of.name, d.at)
 		predecessor := d.of
 		if predecessor.restarted {
 			predecessor = nil

@@ -79,9 +79,9 @@ func (r *record) generated() map[place]int {
 	return number
 }
 
-// tellGenerated tells of objects with generated names that were made more often than with one member. Those that are
+// noteGenerated tells of objects with generated names that were made more often than with one member. Those that are
 // too many are gone, so it may be right: the operator saw what it had made twice. Or it deleted the wrong one.
-func (r *run) tellGenerated() {
+func (r *run) noteGenerated() {
 	var texts []string
 	for p, n := range r.record.generated() {
 		if before := r.kit.generated[p]; n > before {
@@ -91,6 +91,6 @@ func (r *run) tellGenerated() {
 	}
 	slices.Sort(texts)
 	for _, text := range texts {
-		r.tell("%s", text)
+		r.notef("%s", text)
 	}
 }

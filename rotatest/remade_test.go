@@ -55,13 +55,13 @@ func TestGeneratedAreTold(t *testing.T) {
 		r.record.add(made)
 	}
 	r.kit.generated = r.record.generated()
-	if r.tellGenerated(); r.told() != "" {
-		t.Errorf("as often as with one member: %s", r.told())
+	if r.noteGenerated(); r.notes() != "" {
+		t.Errorf("as often as with one member: %s", r.notes())
 	}
 	r.record.add(made)
 	const want = "of secrets n/a-<generated> 4 were made, with one member 3, and some deleted"
-	if r.tellGenerated(); !strings.Contains(r.told(), want) {
-		t.Errorf("it does not say %q: %s", want, r.told())
+	if r.noteGenerated(); !strings.Contains(r.notes(), want) {
+		t.Errorf("it does not say %q: %s", want, r.notes())
 	}
 }
 

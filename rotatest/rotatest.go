@@ -188,9 +188,9 @@ func (k *kit) try(ctx context.Context, f *fault, want map[string]*state) (report
 	begun := time.Now()
 	if _, err = r.play(ctx, want); err == nil {
 		return fmt.Sprintf("%s: as with one member, after %d writes in %v (seed %d)%s", f.what, len(r.record.writes),
-			time.Since(begun).Round(time.Second/10), k.seed, r.told()), nil
+			time.Since(begun).Round(time.Second/10), k.seed, r.notes()), nil
 	}
-	report = fmt.Sprintf("%s (seed %d): %v%s", f.what, k.seed, err, r.told())
+	report = fmt.Sprintf("%s (seed %d): %v%s", f.what, k.seed, err, r.notes())
 	report += k.strangers(r)
 	if hints := r.log.hints(); hints != "" {
 		report += "\nWhat Rota logged of the operator's code:\n" + indent(hints)

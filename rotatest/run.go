@@ -50,14 +50,14 @@ type run struct {
 	happened []string
 }
 
-func (r *run) tell(format string, args ...any) {
+func (r *run) notef(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.happened = append(r.happened, fmt.Sprintf(format, args...))
 }
 
-// told is what was done to the members.
-func (r *run) told() string {
+// notes is what was done to the members.
+func (r *run) notes() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.happened) == 0 {
@@ -116,7 +116,7 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 		if err := r.shared(); err != nil {
 			return nil, err
 		}
-		r.tellGenerated()
+		r.noteGenerated()
 	}
 	return states, nil
 }

@@ -96,7 +96,7 @@ func (r *run) shared() error {
 		number = slots.Len()
 	}
 	if number > 1 {
-		r.tell("one member worked on all %d objects, by chance: more Objects make that unlikely", len(all))
+		r.notef("one member worked on all %d objects, by chance: more Objects make that unlikely", len(all))
 		return nil
 	}
 	text := "only one member had something to do, so nothing was tested"

@@ -83,8 +83,8 @@ func TestSharedByChance(t *testing.T) {
 			t.Errorf("%v: got %v of one object", key, err)
 		}
 		visited("two")
-		if err := r.shared(); err != nil || !strings.Contains(r.told(), "one member worked on all 2 objects, by chance") {
-			t.Errorf("%v: got %v of two objects, and told %q", key, err, r.told())
+		if err := r.shared(); err != nil || !strings.Contains(r.notes(), "one member worked on all 2 objects, by chance") {
+			t.Errorf("%v: got %v of two objects, and told %q", key, err, r.notes())
 		}
 	}
 }

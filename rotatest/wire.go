@@ -206,7 +206,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 			_ = req.Body.Close()
 		}
 	}
-	run.tell("it was %s, and answered by a timeout: %s", did, done)
+	run.notef("it was %s, and answered by a timeout: %s", did, done)
 	return timeout(req), nil
 }
 

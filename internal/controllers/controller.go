@@ -42,11 +42,11 @@ type Controller struct {
 	begin  sync.Once
 	begun  chan struct{}
 	wiring wiring
-	// requests are those of its reconciles; toldUnwrapped says that some go through other clients than WrapConfig's.
-	requests      work.Requests
-	toldUnwrapped atomic.Bool
-	// toldDropped says that NoteDropped has logged.
-	toldDropped atomic.Bool
+	// requests are those of its reconciles; loggedUnwrapped says that some go through other clients than WrapConfig's.
+	requests        work.Requests
+	loggedUnwrapped atomic.Bool
+	// loggedDropped says that NoteDropped has logged.
+	loggedDropped atomic.Bool
 	// trial is what came of its reconciles in a step of a canary; Work.With guards it.
 	trial step
 
@@ -59,8 +59,8 @@ type Controller struct {
 	hooks   hooks
 	// losing says that a goroutine calls the function of OnLost.
 	losing bool
-	// toldFailing says that it was told that all reconciles fail.
-	toldFailing bool
+	// reportedFailing says that it was told that all reconciles fail.
+	reportedFailing bool
 }
 
 // objectsOf are the objects of a kind in a share.
@@ -77,7 +77,7 @@ func (o objectsOf) Stored(key types.NamespacedName) (slot.Slot, bool) {
 }
 func (o objectsOf) UID(key types.NamespacedName) (types.UID, bool) { return o.share.UID(o.kind, key) }
 func (o objectsOf) Holds(s slot.Slot) bool                         { return o.share.Holds(s) }
-func (o objectsOf) Lacks(s slot.Slot) bool                         { return o.share.Lacks(o.kind, s) }
+func (o objectsOf) Incomplete(s slot.Slot) bool                    { return o.share.Lacks(o.kind, s) }
 func (o objectsOf) LedElsewhere() bool                             { return o.share.IsLedElsewhere() }
 
 // isFree reports whether the API server has no object of that name.
@@ -110,7 +110,7 @@ func (c *Controller) NoteDropped(key types.NamespacedName) {
 		return
 	}
 	c.env.Dropped(c.Name)
-	if c.toldDropped.CompareAndSwap(false, true) {
+	if c.loggedDropped.CompareAndSwap(false, true) {
 		c.env.Log.Info("An event of a source.Channel is about an object that this member does not own, so it is dropped. "+
 			"Unless the program sends it to all replicas, nobody reconciles the object because of it. Send it to all of them, "+
 			"or write to the object, for example an annotation. rota_events_dropped_total counts such events", "controller",

@@ -41,9 +41,9 @@ func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, b
 func (c *Controller) Turn(failing bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	turned := failing != c.toldFailing && (failing || c.Sum().Failures == 0)
+	turned := failing != c.reportedFailing && (failing || c.Sum().Failures == 0)
 	if turned {
-		c.toldFailing = failing
+		c.reportedFailing = failing
 	}
 	return turned
 }
@@ -73,7 +73,7 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	}
 	panicked := errors.Is(err, ErrPanicked)
 	if panicked {
-		c.tellPanic(key, f.Slot)
+		c.reportPanic(key, f.Slot)
 	}
 	failure := work.Failure{Slot: f.Slot, At: c.env.Now(), Wall: c.env.Wall(), Err: err, Panicked: panicked}
 	if f.Err != nil {

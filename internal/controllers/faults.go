@@ -24,9 +24,9 @@ type Faults struct {
 }
 
 type fault struct {
-	text       string
-	times      int
-	told, last time.Duration
+	text         string
+	times        int
+	logged, last time.Duration
 }
 
 // NewFaults returns none. now is the monotonic time.
@@ -40,18 +40,18 @@ func (a *Faults) Note(of, id, text string, details ...any) {
 	a.mu.Lock()
 	f := a.of[of+" "+id]
 	if f == nil {
-		f = &fault{text: of + ": " + text, told: now - faultPeriod}
+		f = &fault{text: of + ": " + text, logged: now - faultPeriod}
 		a.of[of+" "+id] = f
 	}
 	f.times++
 	f.last = now
 	times := f.times
-	tell := now-f.told >= faultPeriod
-	if tell {
-		f.told = now
+	due := now-f.logged >= faultPeriod
+	if due {
+		f.logged = now
 	}
 	a.mu.Unlock()
-	if tell {
+	if due {
 		a.log.Error(nil, f.text, append([]any{"times", times}, details...)...)
 	}
 }

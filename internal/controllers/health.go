@@ -26,19 +26,19 @@ const (
 const (
 	// lastWords bounds how long a worker whose reconcile panicked waits until that is told.
 	lastWords = time.Second
-	// toldPanics is how many panics of each controller are told one by one. One that ends the process is among the first.
-	toldPanics = 5
+	// reportedPanics is how many panics of each controller are told one by one. One that ends the process is among the first.
+	reportedPanics = 5
 )
 
-// tellPanic tells which object a reconcile panicked at. It comes before the panic has reached the top of the goroutine,
+// reportPanic tells which object a reconcile panicked at. It comes before the panic has reached the top of the goroutine,
 // where it may end the process, so it waits until that is told: the next owner of the slot will have the object, too.
-func (c *Controller) tellPanic(key types.NamespacedName, s slot.Slot) {
-	if c.panics.Add(1) > toldPanics {
+func (c *Controller) reportPanic(key types.NamespacedName, s slot.Slot) {
+	if c.panics.Add(1) > reportedPanics {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	c.env.TellNow(ctx, member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: fmt.Sprintf(
+	c.env.EmitNow(ctx, member.Notify{Reason: "ReconcilePanicked", Warning: true, Message: fmt.Sprintf(
 		"controller %s panicked at %s %s in slot %d. If that ends the process, the log of its last run has the stack, and "+
 			"the next owner of the slot will meet the object", c.Name, c.Kind, cache.ObjectName(key), s)})
 }

@@ -36,10 +36,10 @@ type Env struct {
 	Wall func() time.Time
 	// Canary returns that of the last table seen; never nil.
 	Canary func() *table.Canary
-	// Asked is told what the gate said, and TellNow of what must be told before the process ends: it blocks until that is
+	// Asked is told what the gate said, and EmitNow of what must be told before the process ends: it blocks until that is
 	// so or ctx ends.
 	Asked   func(gate.Verdict)
-	TellNow func(ctx context.Context, n member.Notify)
+	EmitNow func(ctx context.Context, n member.Notify)
 	// Dropped is called for each event of a controller that reached this member only, and was about another's object.
 	Dropped func(controller string)
 	// Observer hears of reconciles; nil: nobody does.

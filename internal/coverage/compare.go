@@ -174,8 +174,8 @@ func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	for i, members := range open {
 		n := slot.Slot(i)
 		run := t.At(n)
-		switch _, told := live[run.Owner]; {
-		case run.Owner != "" && !told:
+		switch _, reported := live[run.Owner]; {
+		case run.Owner != "" && !reported:
 			if !silent[run.Owner] {
 				out = append(out, Finding{Slot: n, What: Silent, Members: run.Owner})
 			}

@@ -62,7 +62,7 @@ func (d *Duty) open(t *term) {
 	d.mu.Lock()
 	d.term = t
 	if d.epoch != t.epoch { // it was elsewhere: what failed here before says nothing now
-		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.told = t.epoch, 0, nil, false
+		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.reported = t.epoch, 0, nil, false
 	}
 	idle := !d.busy
 	d.busy = true

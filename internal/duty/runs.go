@@ -24,7 +24,7 @@ type runs struct {
 	since    time.Duration // of the first failure after the last success
 	failures int
 	err      error
-	told     bool
+	reported bool
 }
 
 func (o *runs) succeed() { o.worked, o.failures, o.err = true, 0, nil }
@@ -54,9 +54,9 @@ func (d *Duty) Failing() (work.Failing, bool) {
 func (d *Duty) Turn(failing bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	turned := failing != d.outcomes.told && (failing || d.outcomes.failures == 0)
+	turned := failing != d.outcomes.reported && (failing || d.outcomes.failures == 0)
 	if turned {
-		d.outcomes.told = failing
+		d.outcomes.reported = failing
 	}
 	return turned
 }

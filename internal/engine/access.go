@@ -51,9 +51,9 @@ func (r *Engine) access(ctx context.Context) error {
 
 // refusals are the permissions that were missing lately, so that each is reported once and not at each try.
 type refusals struct {
-	mu   sync.Mutex
-	last map[string]time.Duration // by what it is about
-	told map[string]time.Duration // when it was reported
+	mu       sync.Mutex
+	last     map[string]time.Duration // by what it is about
+	reported map[string]time.Duration // when it was reported
 }
 
 // refusalQuiet is how long after the last refusal another one counts as new. Tries are at most 30 s apart.
@@ -68,15 +68,15 @@ func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last == nil {
-		f.last, f.told = map[string]time.Duration{}, map[string]time.Duration{}
+		f.last, f.reported = map[string]time.Duration{}, map[string]time.Duration{}
 	}
 	about := fmt.Sprint(denied.Namespace, denied.Rule())
 	was, known := f.last[about]
 	f.last[about] = now
-	if known && now-was <= refusalQuiet && now-f.told[about] < refusalAgain {
+	if known && now-was <= refusalQuiet && now-f.reported[about] < refusalAgain {
 		return false
 	}
-	f.told[about] = now
+	f.reported[about] = now
 	return true
 }
 
@@ -92,7 +92,7 @@ func (r *Engine) refused(what string, err error) bool {
 	default:
 	}
 	if r.refusals.fresh(denied, r.now()) {
-		r.tell(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true,
+		r.emit(context.Background(), member.Notify{Reason: "PermissionMissing", Warning: true,
 			Message: what + ": " + denied.Error()})
 	} else {
 		r.log.V(1).Info(what, "cause", err.Error())

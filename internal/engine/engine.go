@@ -74,11 +74,11 @@ type Engine struct {
 	controllers *controllers.Set
 	adapted     adapter.Parts
 
-	setup      setup
-	denied     chan error // a permission is missing
-	bypassed   chan error // an informer of ShareInformer reads through a client that was not wrapped
-	toldUnseen sync.Map   // kinds for which that was logged
-	declared   sync.Map   // kinds for which Shard was called
+	setup        setup
+	denied       chan error // a permission is missing
+	bypassed     chan error // an informer of ShareInformer reads through a client that was not wrapped
+	loggedUnseen sync.Map   // kinds for which that was logged
+	declared     sync.Map   // kinds for which Shard was called
 }
 
 // New is rota.New.
@@ -111,11 +111,11 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	r.store, r.rest = kube, rest.CopyConfig(cfg)
-	told, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
+	reports, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
 	if err != nil {
 		return nil, err
 	}
-	r.reports = told
+	r.reports = reports
 	return r, nil
 }
 
@@ -141,7 +141,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })
 	r.labels = labeller.NewKinds(labeller.Env{
 		API: cfg, Share: r.share, Key: config.Key, Namespaces: opts.LabelNamespaces, Log: log, Permit: r.permit,
-		Report: r.report, Tell: r.tell,
+		Report: r.report, Emit: r.emit,
 	})
 	r.duties = duty.New(duty.Env{
 		Gate: r.gate, Log: log, Now: r.now, Caches: r.share, HeldBack: r.heldBack,
@@ -158,13 +158,13 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.reporter = report.New(report.Env{
 		Rota: r.Name(), Config: config, Period: opts.ScrubPeriod, Group: opts.Group,
 		Patience: startPatience, Again: startEvents, Log: log, Now: r.now,
-		Store: func() report.Store { return r.reports }, Table: r.tableOf, Census: r.share.Census, Lacks: r.lacks,
-		Compares: func() bool { return r.doesOwn(report.ScrubDuty) }, Tell: r.tell,
+		Store: func() report.Store { return r.reports }, Table: r.tableOf, Census: r.share.Census, Failed: r.scrubFailed,
+		Compares: func() bool { return r.doesOwn(report.ScrubDuty) }, Emit: r.emit,
 	})
 	r.faults = controllers.NewFaults(r.now, log)
 	r.controllers = controllers.NewSet(controllers.Env{
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
-		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, TellNow: r.tellNow, Dropped: r.metrics.drop,
+		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, EmitNow: r.emitNow, Dropped: r.metrics.drop,
 		Canary: func() *table.Canary { return &r.tableOf().Canary },
 	})
 	r.adapted = r.adaptable()

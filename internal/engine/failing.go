@@ -68,23 +68,23 @@ func failingOf(controller, duty string, f work.Failing) Failing {
 func (r *Engine) watchFailing(ctx context.Context) {
 	tick := time.NewTicker(failingPeriod)
 	defer tick.Stop()
-	told, toldLabels := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
+	reported, reportedLabels := map[schema.GroupKind]bool{}, map[schema.GroupKind]bool{}
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		r.tellRefused(ctx, told)
-		r.tellUnlabelled(ctx, toldLabels)
+		r.reportRefused(ctx, reported)
+		r.reportUnlabelled(ctx, reportedLabels)
 		for _, c := range r.controllers.All() {
 			f, failing := c.Failing()
 			switch {
 			case !c.Turn(failing):
 			case failing:
-				r.tell(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: failingOf(c.Name, "", f).String()})
+				r.emit(ctx, member.Notify{Reason: "ReconcilesFail", Warning: true, Message: failingOf(c.Name, "", f).String()})
 			default:
-				r.tell(ctx, member.Notify{Reason: "ReconcilesSucceed",
+				r.emit(ctx, member.Notify{Reason: "ReconcilesSucceed",
 					Message: fmt.Sprintf("Controller %s: reconciles succeed again on this member", c.Name)})
 			}
 		}
@@ -93,9 +93,9 @@ func (r *Engine) watchFailing(ctx context.Context) {
 			switch {
 			case !d.Turn(failing):
 			case failing:
-				r.tell(ctx, member.Notify{Reason: "DutyFails", Warning: true, Message: failingOf("", d.Name(), f).String()})
+				r.emit(ctx, member.Notify{Reason: "DutyFails", Warning: true, Message: failingOf("", d.Name(), f).String()})
 			default:
-				r.tell(ctx, member.Notify{Reason: "DutyWorks",
+				r.emit(ctx, member.Notify{Reason: "DutyWorks",
 					Message: fmt.Sprintf("Duty %s works again on this member", d.Name())})
 			}
 		}
@@ -118,9 +118,9 @@ func (r *Engine) refusedKinds() (out []coverage.Refused) {
 	return coverage.MergeRefused(out)
 }
 
-// tellRefused reports the kinds that have begun to be refused, and those that are not refused any more.
-func (r *Engine) tellRefused(ctx context.Context, told map[schema.GroupKind]bool) {
-	r.tellKinds(ctx, told, r.refusedKinds(),
+// reportRefused reports the kinds that have begun to be refused, and those that are not refused any more.
+func (r *Engine) reportRefused(ctx context.Context, reported map[schema.GroupKind]bool) {
+	r.reportKinds(ctx, reported, r.refusedKinds(),
 		func(f coverage.Refused) member.Notify {
 			return member.Notify{Reason: "KindRefused", Warning: true, Message: f.String()}
 		}, func(kind schema.GroupKind) member.Notify {
@@ -128,35 +128,35 @@ func (r *Engine) tellRefused(ctx context.Context, told map[schema.GroupKind]bool
 		})
 }
 
-// tellKinds reports the kinds that were not told of before, and those that are not refused any more.
-func (r *Engine) tellKinds(ctx context.Context, told map[schema.GroupKind]bool, refused []coverage.Refused,
+// reportKinds reports the kinds that were not told of before, and those that are not refused any more.
+func (r *Engine) reportKinds(ctx context.Context, reported map[schema.GroupKind]bool, refused []coverage.Refused,
 	begins func(coverage.Refused) member.Notify, ends func(schema.GroupKind) member.Notify,
 ) {
 	now := map[schema.GroupKind]bool{}
 	for _, f := range refused {
 		now[f.Kind] = true
-		if !told[f.Kind] {
-			told[f.Kind] = true
-			r.tell(ctx, begins(f))
+		if !reported[f.Kind] {
+			reported[f.Kind] = true
+			r.emit(ctx, begins(f))
 		}
 	}
-	for kind := range told {
+	for kind := range reported {
 		if !now[kind] {
-			delete(told, kind)
-			r.tell(ctx, ends(kind))
+			delete(reported, kind)
+			r.emit(ctx, ends(kind))
 		}
 	}
 }
 
 // tell logs a notice and makes an event of it.
-func (r *Engine) tell(ctx context.Context, n member.Notify) {
+func (r *Engine) emit(ctx context.Context, n member.Notify) {
 	r.note(n)
 	r.store.Notify(ctx, n)
 }
 
 // tellNow is tell for a process that may be about to end, which it names: a Pod's containers follow one another. It
 // blocks until the event was created or ctx ends.
-func (r *Engine) tellNow(ctx context.Context, n member.Notify) {
+func (r *Engine) emitNow(ctx context.Context, n member.Notify) {
 	n.Message += fmt.Sprintf(" (process %s)", r.process)
 	r.note(n)
 	r.store.NotifyNow(ctx, n)
@@ -170,5 +170,5 @@ func (r *Engine) note(n member.Notify) {
 	} else {
 		log.Info(n.Message)
 	}
-	r.metrics.told(n.Reason)
+	r.metrics.event(n.Reason)
 }

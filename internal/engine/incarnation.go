@@ -28,7 +28,7 @@ func newIncarnation(ctx context.Context, r *Engine) *incarnation {
 	i.Replica = replica.New(ctx, replica.Env{
 		Config: r.cfg, Member: r.decide, Clock: r.clock, State: r.state, Store: r.store, Election: r.candidacy(),
 		Parts: r.parts, Gate: r.gate, Long: &r.long, Writes: r.share, Watch: i, Log: r.log, SetDeadline: r.setDeadline,
-		Loads: r.memberLoads, Memory: r.memoryReport, Tell: r.tell,
+		Loads: r.memberLoads, Memory: r.memoryReport, Emit: r.emit,
 		Failed: r.report, Denied: r.denied, Fatal: r.bypassed, Beside: i.beside, LeaveTimeout: r.opts.LeaveTimeout,
 		InFlight: func() []gate.Flight { return r.stuck(0) },
 	})
@@ -109,9 +109,9 @@ func (i *incarnation) Seen(s member.Snapshot) {
 func (i *incarnation) now() moves.Moment { return moves.Moment{Mono: i.rota.now(), Wall: time.Now()} }
 
 // trace tells of handovers in a goroutine of its own: this one renews the Lease.
-func (i *incarnation) trace(tell func(moves.Tracing)) {
+func (i *incarnation) trace(record func(moves.Tracing)) {
 	if provider := i.rota.opts.TracerProvider; provider != nil {
-		i.Go(func() { tell(moves.NewTracing(provider, i.rota.Name().String(), i.ID())) })
+		i.Go(func() { record(moves.NewTracing(provider, i.rota.Name().String(), i.ID())) })
 	}
 }
 

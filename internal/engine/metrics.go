@@ -119,7 +119,7 @@ func (r *Engine) Collector() prometheus.Collector { return r.metrics }
 func (m *metrics) verdict(v gate.Verdict)   { m.verdicts.WithLabelValues(v.String()).Inc() }
 func (m *metrics) drop(controller string)   { m.dropped.WithLabelValues(controller).Inc() }
 func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()).Inc() }
-func (m *metrics) told(reason string)       { m.events.WithLabelValues(reason).Inc() }
+func (m *metrics) event(reason string)      { m.events.WithLabelValues(reason).Inc() }
 func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }
 
 // landed counts moves that have ended.

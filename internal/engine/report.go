@@ -165,7 +165,7 @@ func (o *Options) balance() string {
 
 // lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has
 // joined, a missing permission would end it, and this one is not worth that.
-func (r *Engine) lacks(what string, err error) {
+func (r *Engine) scrubFailed(what string, err error) {
 	if !r.state.HasJoined() || !r.refused(what, err) {
 		r.log.Error(err, what)
 	}

@@ -325,7 +325,7 @@ var scenarios = map[string]func(l *lab){
 		l.wait(time.Minute)
 		told := map[schema.GroupKind]bool{labKind: true}
 		for range 2 {
-			a.tellUnlabelled(l.t.Context(), told)
+			a.reportUnlabelled(l.t.Context(), told)
 		}
 		if n := l.events()["LabelsAccepted"]; n != 1 {
 			l.t.Errorf("%d events, want one", n)

@@ -127,7 +127,7 @@ func (r *Engine) awaitSetup(ctx context.Context) (bool, error) {
 func (r *Engine) await(ctx context.Context, all []prerequisite) bool {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()
-	tell := 0 // how often it is logged before the next event
+	skip := 0 // how often it is logged before the next event
 	for _, p := range all {
 		for waiting := true; waiting; {
 			select {
@@ -135,13 +135,13 @@ func (r *Engine) await(ctx context.Context, all []prerequisite) bool {
 				waiting = false
 			case <-late.C:
 				message := "This member takes no slots yet. It waits for " + strings.Join(r.waitsFor(), "; ")
-				if tell > 0 {
-					tell--
+				if skip > 0 {
+					skip--
 					r.log.Info(message)
 					continue
 				}
-				tell = int(startEvents / startPatience)
-				r.tell(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
+				skip = int(startEvents / startPatience)
+				r.emit(ctx, member.Notify{Reason: "NotJoining", Warning: true, Message: message})
 			case <-ctx.Done():
 				return false
 			}

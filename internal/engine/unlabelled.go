@@ -29,10 +29,10 @@ func (r *Engine) unlabelledKinds() (out []coverage.Refused) {
 	return coverage.MergeRefused(out)
 }
 
-// tellUnlabelled reports the kinds of which this member has begun to fail to label objects, and those that it labels
+// reportUnlabelled reports the kinds of which this member has begun to fail to label objects, and those that it labels
 // again.
-func (r *Engine) tellUnlabelled(ctx context.Context, told map[schema.GroupKind]bool) {
-	r.tellKinds(ctx, told, r.unlabelledKinds(),
+func (r *Engine) reportUnlabelled(ctx context.Context, reported map[schema.GroupKind]bool) {
+	r.reportKinds(ctx, reported, r.unlabelledKinds(),
 		func(f coverage.Refused) member.Notify {
 			return member.Notify{Reason: "LabelsRefused", Warning: true, Message: f.Unlabelled()}
 		}, func(kind schema.GroupKind) member.Notify {

@@ -98,7 +98,7 @@ func (r *Engine) unseen(kind schema.GroupKind) {
 		}
 		return
 	}
-	if _, told := r.toldUnseen.LoadOrStore(kind, true); !told {
+	if _, logged := r.loggedUnseen.LoadOrStore(kind, true); !logged {
 		r.log.Info("Lists and watches of an informer do not come through a client of what rota.WrapConfig (or "+
 			"WrapTransport) returns, or without their context: writes of its kind are noted only where its resource is the "+
 			"regular plural of the kind, or by Rota.Wrote", "kind",
@@ -119,7 +119,7 @@ func (r *Engine) watchWiring(ctx context.Context) {
 		case <-tick.C:
 		}
 		if looks%strandedPeriod == 0 {
-			r.tellStranded(stranded)
+			r.logStranded(stranded)
 		}
 		ended = r.checkEnded(ended)
 		for _, c := range r.controllers.All() {
@@ -134,13 +134,13 @@ const strandedPeriod = 6
 // strandedAfter is how long children may wait for their finalizers before that is told.
 const strandedAfter = time.Minute
 
-// tellStranded logs, once for each kind, that children whose owners are gone wait for their finalizers.
-func (r *Engine) tellStranded(told map[schema.GroupKind]bool) {
+// logStranded logs, once for each kind, that children whose owners are gone wait for their finalizers.
+func (r *Engine) logStranded(reported map[schema.GroupKind]bool) {
 	for kind, names := range r.share.Stranded(time.Now().Add(-strandedAfter)) {
-		if told[kind] {
+		if reported[kind] {
 			continue
 		}
-		told[kind] = true
+		reported[kind] = true
 		r.log.Info("Objects are deleted, their owners are gone, and they wait for their finalizers. If this program takes "+
 			"these off by a work queue about the children (as orphanQueue of Kubernetes' Job controller), nothing comes to "+
 			"that queue with a slot: make it with rota.NewQueueOf and the owners' informer, whose sync gets the owners "+

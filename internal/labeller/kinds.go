@@ -45,7 +45,7 @@ type Env struct {
 	Permit func(kind schema.GroupKind) Permit
 	// Report is told of what failed and is tried again, Tell of what people should know.
 	Report func(what string, err error)
-	Tell   func(ctx context.Context, n member.Notify)
+	Emit   func(ctx context.Context, n member.Notify)
 }
 
 // Kinds are the labellers of this process, one for each kind and label. Labelling a kind is a duty. So the rules of
@@ -235,7 +235,7 @@ func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResourc
 			"another",
 			"was", old.String(), "is", now.String())
 	case meta.IsNoMatchError(err):
-		k.env.Tell(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
+		k.env.Emit(ctx, member.Notify{Reason: "KindNotServed", Warning: true, Message: fmt.Sprintf(
 			"the API server does not serve %s any more, in any version: its objects are not labelled until it does again",
 			old.GroupResource())})
 	}

@@ -66,8 +66,8 @@ type DriverEnv struct {
 	Settle   func(s slot.Slot, then func())
 	// After calls do after a while, unless the incarnation ends before.
 	After func(wait time.Duration, do func())
-	// Tell tells people.
-	Tell func(member.Notify)
+	// Emit tells people.
+	Emit func(member.Notify)
 	// LeaveTimeout is how long a member may take to leave.
 	LeaveTimeout time.Duration
 }
@@ -82,7 +82,7 @@ type Driver struct {
 	// says that this was Lapsed.
 	events []member.Event
 	todo   []member.Action
-	told   bool
+	lapsed bool
 	// stop is how the incarnation ends; nil: it goes on.
 	stop *member.Stop
 	// leaving is when it began to leave, on the monotonic clock; 0: it does not.
@@ -112,7 +112,7 @@ func (d *Driver) Next() (more bool) {
 		a := d.todo[0]
 		d.todo = d.todo[1:]
 		d.do(a)
-		if len(d.todo) == 0 && !d.told {
+		if len(d.todo) == 0 && !d.lapsed {
 			d.Look()
 		}
 	case !d.Ready():
@@ -157,7 +157,7 @@ func (d *Driver) Tick() (due bool) {
 // does not know it yet (rule R13). Call it now and then, also while nothing comes.
 func (d *Driver) Look() {
 	if len(d.todo) == 0 && d.stop == nil && d.env.Expire() {
-		d.tell(member.Lapsed{})
+		d.deliver(member.Lapsed{})
 	}
 }
 
@@ -165,7 +165,7 @@ func (d *Driver) Look() {
 func (d *Driver) step(e member.Event) {
 	if e, ok := d.answered(e); ok {
 		d.observe(e)
-		d.tell(e)
+		d.deliver(e)
 	}
 }
 
@@ -174,10 +174,10 @@ func (d *Driver) step(e member.Event) {
 func (d *Driver) answered(e member.Event) (member.Event, bool) {
 	switch e := e.(type) {
 	case member.Drained:
-		e.Stale = e.Stale || !d.env.Turns.Knows(e.Slots)
+		e.Stale = e.Stale || !d.env.Turns.UpToDate(e.Slots)
 		return e, true
 	case loaded:
-		if !d.env.Turns.Knows(e.Slots) {
+		if !d.env.Turns.UpToDate(e.Slots) {
 			e.again()
 			return nil, false
 		}
@@ -186,11 +186,11 @@ func (d *Driver) answered(e member.Event) (member.Event, bool) {
 	return e, true
 }
 
-// tell steps the member.
-func (d *Driver) tell(e member.Event) {
+// deliver steps the member.
+func (d *Driver) deliver(e member.Event) {
 	d.env.Watch.Event(e)
-	_, d.told = e.(member.Lapsed)
-	if d.todo = d.env.Member.Step(d.env.Clock.Now(), e); len(d.todo) == 0 && !d.told {
+	_, d.lapsed = e.(member.Lapsed)
+	if d.todo = d.env.Member.Step(d.env.Clock.Now(), e); len(d.todo) == 0 && !d.lapsed {
 		d.Look()
 	}
 }
@@ -348,7 +348,7 @@ func (d *Driver) notify(n member.Notify) {
 	case "TableValid":
 		d.env.State.setInvalid("")
 	}
-	d.env.Tell(n)
+	d.env.Emit(n)
 }
 
 func (d *Driver) warm(p Part, set slot.Set, round uint64) {

@@ -40,7 +40,7 @@ type elector struct {
 	log    logr.Logger
 	// set sets the deadline, tell tells people. complain is told of errors of requests.
 	set      func(at, own time.Duration)
-	tell     func(member.Notify)
+	emit     func(member.Notify)
 	complain func(what string, err error)
 	wake     chan struct{}
 	calls    *Calls
@@ -54,7 +54,7 @@ type elector struct {
 	// changed is closed and replaced when the candidate's Until becomes later.
 	changed chan struct{}
 	until   time.Duration
-	told    string // what was last told of the Lease
+	emitted string // what was last told of the Lease
 	// worked is when the rota was last elected, or when this member began.
 	worked time.Duration
 	// version is that of the Lease that was last seen, and renewed when it was first seen.
@@ -77,9 +77,9 @@ type elector struct {
 // silent before deletions are no longer taken for its business. After what its Lease lasts it leads no more.
 const leaderSilence = 3
 
-// tellWaiting is for how long the rota must not have been elected before that is told. A member that joins takes up to
+// waitingPatience is for how long the rota must not have been elected before that is told. A member that joins takes up to
 // a second to renew the Lease.
-const tellWaiting = 5 * time.Second
+const waitingPatience = 5 * time.Second
 
 func newElector(of Election, env *Env) *elector {
 	cfg := &env.Config
@@ -197,14 +197,14 @@ func (e *elector) settle() {
 	switch {
 	case e.elected():
 		e.worked = e.clock.Mono()
-	case e.clock.Mono()-e.worked < tellWaiting:
+	case e.clock.Mono()-e.worked < waitingPatience:
 		return
 	default:
-		n = member.Notify{Reason: "NotElected", Warning: e.told != "", Message: e.waitsFor(seen)}
+		n = member.Notify{Reason: "NotElected", Warning: e.emitted != "", Message: e.waitsFor(seen)}
 	}
-	if n.Message != e.told {
-		e.told = n.Message
-		e.tell(n)
+	if n.Message != e.emitted {
+		e.emitted = n.Message
+		e.emit(n)
 	}
 }
 
@@ -369,7 +369,7 @@ func (e *elector) Complete(set slot.Set, turns uint64) bool {
 	return true
 }
 
-func (e *elector) Knows(set slot.Set) bool {
+func (e *elector) UpToDate(set slot.Set) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.settle()

@@ -77,7 +77,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 				Expire: func() bool { return false },
 			},
 			Writes: unwritten{}, Gate: gate.New(config.Slots, clock.Late), SetDeadline: func(_, _ time.Duration) {},
-			Tell: func(context.Context, member.Notify) {},
+			Emit: func(context.Context, member.Notify) {},
 			Parts: func(calls *Calls) []Part {
 				return []Part{{Wait(holder, calls), config.Slots.All()}}
 			},
@@ -122,7 +122,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		put("")
 		e.core.Join(clock.Now())
 		work(2 * config.LeaseDuration) // its turn came long ago
-		if e.Knows(set) {
+		if e.UpToDate(set) {
 			t.Error("it knows slots that it never loaded")
 		}
 		holder.meanwhile = func() { holder.meanwhile = nil; disturb() }
@@ -144,11 +144,11 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		if !ok || event.(member.Loaded).Slots != set || len(holder.causes) != 3 {
 			t.Errorf("stepped %v (%t) after %v", event, ok, holder.causes)
 		}
-		if !e.Knows(set) {
+		if !e.UpToDate(set) {
 			t.Error("it does not know the slots that it loaded")
 		}
 		work(time.Minute)
-		if !e.Knows(set) {
+		if !e.UpToDate(set) {
 			t.Error("renewals make it forget the slots")
 		}
 		if elsewhere {
@@ -187,7 +187,7 @@ func TestLoadsAreRepeatedAfterAnotherOnesTurn(t *testing.T) {
 		put("")
 		work(0)
 		next()
-		if !e.Knows(set) {
+		if !e.UpToDate(set) {
 			t.Error("it does not know the slots that it loaded when it had the Lease again")
 		}
 	})

@@ -53,8 +53,8 @@ type Env struct {
 	Loads func(ctx context.Context) ([]planner.LoadReport, error)
 	// Memory measures the process's memory. It does not block for long.
 	Memory func() planner.MemoryReport
-	// Tell tells people.
-	Tell func(ctx context.Context, n member.Notify)
+	// Emit tells people.
+	Emit func(ctx context.Context, n member.Notify)
 	// Failed is told of errors of requests. The member decides what to do about them.
 	Failed func(what string, err error)
 	// Denied gets errors that end a member which has not joined, Fatal those that end any.
@@ -87,13 +87,13 @@ func New(ctx context.Context, env Env) *Replica {
 	r.term = unlimited{Always{env.SetDeadline}}
 	if env.Election != nil {
 		e := newElector(*env.Election, &env)
-		e.tell, e.complain = r.tell, r.requests.complain
+		e.emit, e.complain = r.emit, r.requests.complain
 		r.term = e
 	}
 	r.driver = NewDriver(DriverEnv{
 		Config: env.Config, Member: r.member, Clock: env.Clock, State: env.State, Parts: env.Parts(r.Calls), Turns: r.term,
 		Send: r.requests, Watch: env.Watch, Expire: env.Gate.Expire, Long: env.Long, Versions: env.Writes.Versions,
-		Settle: r.settler.settle, After: r.After, Tell: r.tell, LeaveTimeout: env.LeaveTimeout,
+		Settle: r.settler.settle, After: r.After, Emit: r.emit, LeaveTimeout: env.LeaveTimeout,
 	})
 	r.requests.post = r.driver.Post
 	return r
@@ -115,7 +115,7 @@ func (r *Replica) Waiting() string { return r.term.Waiting() }
 // Notify tells people.
 func (r *Replica) Notify(n member.Notify) { r.driver.notify(n) }
 
-func (r *Replica) tell(n member.Notify) { r.env.Tell(r.ctx, n) }
+func (r *Replica) emit(n member.Notify) { r.env.Emit(r.ctx, n) }
 
 // Run returns how the incarnation ended. leave's end makes it leave.
 func (r *Replica) Run(leave <-chan struct{}) member.Stop {

@@ -27,9 +27,9 @@ type Turns interface {
 	Await(do func(turn uint64))
 	// Complete notes that slots were loaded. It returns false if somebody else may have worked since turn.
 	Complete(set slot.Set, turn uint64) bool
-	// Knows says that what others wrote, when they might work, is in the caches for these slots. If not, their next owner
+	// UpToDate says that what others wrote, when they might work, is in the caches for these slots. If not, their next owner
 	// must list them.
-	Knows(set slot.Set) bool
+	UpToDate(set slot.Set) bool
 	// Waiting says what all work waits for; "": for nothing.
 	Waiting() string
 }
@@ -61,8 +61,8 @@ func (Always) Await(do func(uint64)) { do(0) }
 // Complete is true.
 func (Always) Complete(slot.Set, uint64) bool { return true }
 
-// Knows is true.
-func (Always) Knows(slot.Set) bool { return true }
+// UpToDate is true.
+func (Always) UpToDate(slot.Set) bool { return true }
 
 // Waiting is empty.
 func (Always) Waiting() string { return "" }

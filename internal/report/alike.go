@@ -53,7 +53,7 @@ func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 	defer r.unlike.set(nil)
 	seen := map[string]renewal{}
 	begun := r.env.Now()
-	var told, logged time.Duration // 0: never
+	var emitted, logged time.Duration // 0: never
 	for ; ; _ = await.Sleep(ctx, r.env.Config.RetryPeriod) {
 		if ctx.Err() != nil {
 			return false
@@ -77,17 +77,17 @@ func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 		}
 		r.unlike.set(conflicts)
 		now := r.env.Now()
-		event, line := told == 0 || now-told >= r.env.Again, now-logged >= r.env.Patience
+		event, line := emitted == 0 || now-emitted >= r.env.Again, now-logged >= r.env.Patience
 		for _, d := range conflicts {
 			message := "This member takes no slots while others work with which it cannot work together: " + d.String()
 			if event {
-				r.env.Tell(ctx, member.Notify{Reason: "SetupDiffers", Warning: true, Message: message})
+				r.env.Emit(ctx, member.Notify{Reason: "SetupDiffers", Warning: true, Message: message})
 			} else if line {
 				r.env.Log.Info(message)
 			}
 		}
 		if event {
-			told = now
+			emitted = now
 		}
 		if event || line {
 			logged = now

@@ -95,14 +95,14 @@ func (r *Reporter) Compare(m Member) {
 		findings, err := r.compare(m, &s)
 		if err != nil {
 			if m.Context().Err() == nil && !s.failing {
-				env.Lacks("Cannot compare what members hold with what there is; trying again", err)
+				env.Failed("Cannot compare what members hold with what there is; trying again", err)
 			}
 			s.failing = true
 			continue
 		}
 		s.failing = false
 		r.scrubbed.look(findings)
-		r.tell(m, findings, &s)
+		r.publish(m, findings, &s)
 	}
 }
 
@@ -114,10 +114,10 @@ func (r *Reporter) end() {
 
 // scrubber is the state of a member's comparisons.
 type scrubber struct {
-	tracker *coverage.Tracker
-	due     time.Duration // of the next list of all objects
-	told    map[coverage.Finding]bool
-	failing bool
+	tracker  *coverage.Tracker
+	due      time.Duration // of the next list of all objects
+	reported map[coverage.Finding]bool
+	failing  bool
 	// failed are the kinds that could not be listed last time, unlisted those of the last two times.
 	failed   map[schema.GroupKind]error
 	unlisted []coverage.Finding
@@ -175,13 +175,13 @@ func (r *Reporter) period(took time.Duration) time.Duration {
 }
 
 // tell reports new findings.
-func (r *Reporter) tell(m Member, findings []coverage.Finding, s *scrubber) {
+func (r *Reporter) publish(m Member, findings []coverage.Finding, s *scrubber) {
 	now := map[coverage.Finding]bool{}
 	fresh := 0
 	for _, f := range findings {
 		same := f.Same()
 		now[same] = true
-		if s.told[same] {
+		if s.reported[same] {
 			continue
 		}
 		if fresh++; fresh <= scrubNotices {
@@ -197,5 +197,5 @@ func (r *Reporter) tell(m Member, findings []coverage.Finding, s *scrubber) {
 			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, r.env.Rota.Namespace,
 			r.env.Rota.Name)})
 	}
-	s.told = now
+	s.reported = now
 }

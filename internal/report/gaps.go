@@ -33,17 +33,17 @@ func Announce(g *group.Group, out map[string]string) {
 
 // gaps are controllers of this member's program that are in no group or in several.
 type gaps struct {
-	mu    sync.Mutex
-	seen  map[string]renewal          // by rota and member
-	since map[group.Gap]time.Duration // when each was first seen
-	told  map[group.Gap]bool
-	found []group.Gap
+	mu       sync.Mutex
+	seen     map[string]renewal          // by rota and member
+	since    map[group.Gap]time.Duration // when each was first seen
+	reported map[group.Gap]bool
+	found    []group.Gap
 }
 
 func (g *gaps) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.seen, g.since, g.told, g.found = nil, nil, nil, nil
+	g.seen, g.since, g.reported, g.found = nil, nil, nil, nil
 }
 
 // Gaps returns the controllers of this member's program that are in no group or in several.
@@ -77,7 +77,7 @@ func (g *gaps) look(now time.Duration, program string, all map[string][]*coverag
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.seen == nil {
-		g.seen, g.since, g.told = map[string]renewal{}, map[group.Gap]time.Duration{}, map[group.Gap]bool{}
+		g.seen, g.since, g.reported = map[string]renewal{}, map[group.Gap]time.Duration{}, map[group.Gap]bool{}
 	}
 	var running []group.Running
 	seen := map[string]renewal{}
@@ -99,7 +99,7 @@ func (g *gaps) look(now time.Duration, program string, all map[string][]*coverag
 		}
 	}
 	since := map[group.Gap]time.Duration{}
-	told := map[group.Gap]bool{}
+	reported := map[group.Gap]bool{}
 	g.found = nil
 	for _, gap := range group.Gaps(running) {
 		at, known := g.since[gap]
@@ -111,11 +111,11 @@ func (g *gaps) look(now time.Duration, program string, all map[string][]*coverag
 			continue
 		}
 		g.found = append(g.found, gap)
-		if told[gap] = true; !g.told[gap] {
+		if reported[gap] = true; !g.reported[gap] {
 			fresh = append(fresh, gap)
 		}
 	}
-	g.seen, g.since, g.told = seen, since, told
+	g.seen, g.since, g.reported = seen, since, reported
 	return fresh
 }
 

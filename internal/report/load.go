@@ -10,15 +10,15 @@ import (
 // Loads returns what reports say of the slots' loads and of a canary, for planners (rules R21 and R22).
 func Loads(reports []*coverage.Report) []planner.LoadReport {
 	out := make([]planner.LoadReport, 0, len(reports))
-	for _, told := range reports {
+	for _, report := range reports {
 		one := planner.LoadReport{
-			ID: told.Member, Serial: told.Serial, Open: told.Open,
-			ByLoad: told.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
+			ID: report.Member, Serial: report.Serial, Open: report.Open,
+			ByLoad: report.Setup[coverage.SettingBalance] == coverage.BalanceLoad,
 		}
-		for _, l := range told.Loads {
+		for _, l := range report.Loads {
 			one.Loads = append(one.Loads, planner.Busy{Slots: l.Slots, Workers: int64(math.Round(1000 * l.Workers))})
 		}
-		if of := told.Trial; of != nil {
+		if of := report.Trial; of != nil {
 			one.Trial = &planner.Trial{Build: of.Build, Began: of.Began, Step: of.Step, Side: of.Side}
 		}
 		out = append(out, one)

@@ -70,8 +70,8 @@ type Env struct {
 	// Census lists what there is. It returns the kinds that could not be listed.
 	Census func(ctx context.Context) (coverage.Digests, map[schema.GroupKind]error, error)
 	// Lacks tells of an error because of which something is not reported or compared.
-	Lacks func(what string, err error)
-	Tell  func(ctx context.Context, n member.Notify)
+	Failed func(what string, err error)
+	Emit   func(ctx context.Context, n member.Notify)
 }
 
 // Reporter publishes and compares reports. Create it with New. Its methods may be called concurrently.
@@ -162,7 +162,7 @@ func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 		if err != nil {
 			if m.Context().Err() == nil && !denied {
 				// A new API server may refuse what it allows a moment later.
-				env.Lacks("Cannot tell what this member holds, so that nobody can check it; trying again", err)
+				env.Failed("Cannot tell what this member holds, so that nobody can check it; trying again", err)
 			}
 			denied = true
 			continue

@@ -88,7 +88,7 @@ func NewExpectation(env ExpectationEnv) (*Expectation, error) {
 // replicas may start at once.
 func (e *Expectation) Run(m Member) {
 	_ = await.Sleep(m.Context(), time.Duration(e.random.Float64()*float64(e.spread())))
-	told, due := map[schema.GroupKind]string{}, map[schema.GroupKind]time.Duration{}
+	reported, due := map[schema.GroupKind]string{}, map[schema.GroupKind]time.Duration{}
 	for m.Context().Err() == nil {
 		for _, kind := range e.env.Kinds {
 			begun := e.env.Now()
@@ -101,11 +101,11 @@ func (e *Expectation) Run(m Member) {
 			if err != nil {
 				text = err.Error()
 			}
-			if m.Context().Err() == nil && text != "" && text != told[kind] {
+			if m.Context().Err() == nil && text != "" && text != reported[kind] {
 				e.env.Log.Error(err, "The shadow cannot list what there is; trying again", append(StackOf(err),
 					"kind", kind.String(), "after", (due[kind]-e.env.Now()).String())...)
 			}
-			told[kind] = text
+			reported[kind] = text
 		}
 		next := slices.Min(slices.Collect(maps.Values(due)))
 		_ = await.Sleep(m.Context(), next-e.env.Now())

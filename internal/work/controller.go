@@ -37,7 +37,7 @@ type Objects interface {
 	UID(key types.NamespacedName) (uid types.UID, exists bool)
 	// Holds reports whether the slot's objects are held, or about to be, and Lacks whether some of them cannot be yet.
 	Holds(s slot.Slot) bool
-	Lacks(s slot.Slot) bool
+	Incomplete(s slot.Slot) bool
 	// LedElsewhere reports whether a stock leader works.
 	LedElsewhere() bool
 }
@@ -220,7 +220,7 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	if !known {
 		return Admission{}, false // its object is another member's now
 	}
-	if c.env.Objects.Lacks(s) {
+	if c.env.Objects.Incomplete(s) {
 		c.await(s, key)
 		return Admission{}, false
 	}
@@ -413,7 +413,7 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	}
 	c.keys.Drop(s, key) // the key always waits for the one or the other
 	c.mu.Unlock()
-	if !c.env.Objects.Lacks(s) { // Complete may have run before
+	if !c.env.Objects.Incomplete(s) { // Complete may have run before
 		c.Complete(nil)
 	}
 	c.env.Gate.Recheck(s)
@@ -422,7 +422,7 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 // Complete enqueues the keys that waited for kinds to be listed, in slots that lack none now, and others after them.
 func (c *Controller) Complete(others []types.NamespacedName) {
 	c.mu.Lock()
-	waited := c.keys.Complete(c.env.Objects.Lacks)
+	waited := c.keys.Complete(c.env.Objects.Incomplete)
 	c.mu.Unlock()
 	c.env.Enqueue(append(waited, others...), PriorityEvent)
 }

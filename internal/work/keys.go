@@ -102,7 +102,7 @@ func NewKeys[K comparable, F any]() *Keys[K, F] {
 
 // at returns the entry of a key, which is in slot s from now on. Whoever changes it calls tidy.
 func (k *Keys[K, F]) at(s slot.Slot, key K) *entry[K, F] {
-	e := k.known(key)
+	e := k.entryOf(key)
 	if e.slot != s { // it is new, or there is a namesake now
 		k.unlist(e)
 		e.slot, e.owed = s, false
@@ -110,8 +110,8 @@ func (k *Keys[K, F]) at(s slot.Slot, key K) *entry[K, F] {
 	return e
 }
 
-// known returns the entry of a key, which has no slot if it is new.
-func (k *Keys[K, F]) known(key K) *entry[K, F] {
+// entryOf returns the entry of a key, which has no slot if it is new.
+func (k *Keys[K, F]) entryOf(key K) *entry[K, F] {
 	e := k.entries[key]
 	if e == nil {
 		e = &entry[K, F]{key: key}
@@ -252,11 +252,11 @@ func (k *Keys[K, F]) Await(s slot.Slot, key K) {
 }
 
 // Complete returns the keys that waited for kinds, in slots that lack none now.
-func (k *Keys[K, F]) Complete(lacks func(slot.Slot) bool) []K {
+func (k *Keys[K, F]) Complete(incomplete func(slot.Slot) bool) []K {
 	var all []K
 	for s := range k.slots {
 		keys := k.Awaiting(s)
-		if len(keys) == 0 || lacks(s) {
+		if len(keys) == 0 || incomplete(s) {
 			continue
 		}
 		for _, key := range keys {
@@ -387,7 +387,7 @@ func (k *Keys[K, F]) Deleted(s slot.Slot) time.Duration {
 
 // Claim says whether an item may be synced, as far as other items about the same object go. It is so until Unclaim.
 func (k *Keys[K, F]) Claim(key K, item any) bool {
-	e := k.known(key)
+	e := k.entryOf(key)
 	if e.claim == nil {
 		e.claim = item
 	}

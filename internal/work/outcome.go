@@ -86,7 +86,7 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	}
 	e := k.ailing[key]
 	if e == nil {
-		e = k.known(key)
+		e = k.entryOf(key)
 		e.ailment, k.ailing[key] = &Ailment{Since: f.Wall}, e
 	}
 	a := e.ailment

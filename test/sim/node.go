@@ -57,7 +57,7 @@ type Node struct {
 	state   *replica.State
 	later   []func() // of the process, while it is paused
 	running bool
-	told    bool                     // the last event was Lapsed
+	lapsed  bool                     // the last event was Lapsed
 	halt    func(member.Action) bool // see HaltBefore
 	// In paced worlds: busy until it goes on with what it has paid for in time; crowded is until when that takes long.
 	busy, paid bool
@@ -169,7 +169,7 @@ func (n *Node) drive() {
 				})
 			})
 		},
-		Tell: n.notify, LeaveTimeout: leaveTimeout,
+		Emit: n.notify, LeaveTimeout: leaveTimeout,
 	})
 }
 
@@ -182,7 +182,7 @@ type turns struct {
 	n *Node
 }
 
-func (t turns) Knows(slot.Set) bool { return !t.n.Stale }
+func (t turns) UpToDate(slot.Set) bool { return !t.n.Stale }
 
 // observer looks at what a node's member is told.
 type observer struct{ n *Node }
@@ -194,7 +194,7 @@ func (o observer) Event(e member.Event) {
 	if _, tick := e.(member.Tick); !tick {
 		n.w.logf("%s ← %v", n.ID, e)
 	}
-	_, n.told = e.(member.Lapsed)
+	_, n.lapsed = e.(member.Lapsed)
 }
 
 func (observer) Action(member.Action) {}
@@ -306,10 +306,10 @@ func (n *Node) expires() bool {
 
 // checkTold looks at a member that was told that its gate has lapsed.
 func (n *Node) checkTold() {
-	if !n.told || n.driver.Pending() != nil {
+	if !n.lapsed || n.driver.Pending() != nil {
 		return
 	}
-	n.told = false
+	n.lapsed = false
 	if !n.Dead && n.gate.Expire() {
 		n.w.violate("lapse unknown", "%s was told that its gate has lapsed, and takes slots for open", n.ID)
 	}

@@ -93,7 +93,7 @@ func (o ownObjects) UID(name types.NamespacedName) (types.UID, bool) {
 
 func (o ownObjects) Holds(s slot.Slot) bool { return o.n.work.held.Has(s) }
 
-func (o ownObjects) Lacks(slot.Slot) bool { return false }
+func (o ownObjects) Incomplete(slot.Slot) bool { return false }
 
 func (o ownObjects) LedElsewhere() bool { return false }
 
