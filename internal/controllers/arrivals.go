@@ -11,29 +11,28 @@ import (
 )
 
 // Arrivals are the objects of slots that were handed over. Nearly all have nothing to do, but the move dropped their
-// timers (RequeueAfter), so they should come soon, and changes should not wait because of them.
+// timers (RequeueAfter). So they should be reconciled soon, without delaying changes.
 
 const (
 	// arrivalsReady is how many arrivals wait in a controller's queue at a time. In queues without priorities, changes
 	// wait behind them.
 	arrivalsReady = 16
-	// arrivalPeriod is the time between two checks whether workers are done with some.
+	// arrivalPeriod is the time between two checks for finished arrivals.
 	arrivalPeriod = 5 * time.Millisecond
 )
 
-// arrival is a key that was enqueued at a time, and that a worker has or can have.
+// arrival is a key that was enqueued because its slot arrived, with the time of that.
 type arrival struct {
 	key types.NamespacedName
 	at  time.Duration
 }
 
-// Trickle enqueues keys as fast as workers are done with them, as far as the pace lets it, until all are enqueued or
-// ctx ends.
+// Trickle enqueues keys as fast as workers finish them and the pace allows, until all are enqueued or ctx ends.
 func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 	tick := time.NewTicker(arrivalPeriod)
 	defer tick.Stop()
 	var underway []arrival
-	counted := 0 // those of them that the pace counts
+	counted := 0 // how many of underway count for the pace
 	defer func() { c.pace.done(counted) }()
 	for now := c.env.Now(); len(keys) > 0; {
 		var ready int
@@ -68,7 +67,7 @@ func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 	}
 }
 
-// underway returns those that a worker still has or can have, and how many of them wait for one.
+// underway returns the arrivals that are queued or with a worker, and how many of them are queued.
 func (c *Controller) underway(arrivals []arrival) (goes []arrival, ready int) {
 	c.Work.With(func(k *keys) {
 		for _, a := range arrivals {
@@ -84,10 +83,10 @@ func (c *Controller) underway(arrivals []arrival) (goes []arrival, ready int) {
 	return goes, ready
 }
 
-// pace bounds how many arrivals are under way in a process at a time. There are more and more of them, until the
-// process or a change has to wait for a processor or a worker; then there are half as many: additive increase,
-// multiplicative decrease (D. Chiu and R. Jain, Analysis of the increase and decrease algorithms for congestion
-// avoidance, 1989). Its methods may be called concurrently.
+// pace bounds how many arrivals are under way in a process at a time. The bound grows until the process or a change has
+// to wait for a processor or a worker, and is then halved: additive increase, multiplicative decrease (D. Chiu and R.
+// Jain, Analysis of the increase and decrease algorithms for congestion avoidance, 1989). Its methods may be called
+// concurrently.
 type pace struct {
 	mu       sync.Mutex
 	limit    float64
@@ -97,25 +96,25 @@ type pace struct {
 }
 
 const (
-	// paceStart is how many there are at first, paceLeast how many there are however long changes wait.
+	// paceStart is the first limit, and paceLeast the lowest.
 	paceStart, paceLeast = 2, 1
-	// paceGrowth is by how many there are more after each arrivalPeriod.
+	// paceGrowth is how much the limit grows in each arrivalPeriod.
 	paceGrowth = 0.5
-	// lateTick is how late a process may notice that an arrivalPeriod has passed, and longWait is how long a change may
-	// wait for a worker, before there are less.
+	// The limit falls if the process notices the end of an arrivalPeriod later than lateTick, or if a change waits for a
+	// worker for longer than longWait.
 	lateTick = 4 * time.Millisecond
 	longWait = 10 * time.Millisecond
-	// paceForgets is after how long an arrival counts no more: one that takes that long waits for something else than a
-	// processor, or for workers that changes keep busy. So however long they take, some come.
+	// paceForgets is how long an arrival counts toward the limit. One that takes longer waits for something other than a
+	// processor, or for workers that are busy with changes. So arrivals continue to come even if changes are slow.
 	paceForgets = 200 * time.Millisecond
-	// cutPeriod is the least time between two cuts: the first one has to have an effect.
+	// cutPeriod is the least time between two cuts, so that each can take effect.
 	cutPeriod = 4 * arrivalPeriod
 )
 
 func newPace() *pace { return &pace{limit: paceStart} }
 
-// take returns how many of the wanted arrivals may be enqueued now. The caller calls done for each of them, once no
-// worker has it any more, or it counts no more.
+// take returns how many of the wanted arrivals may be enqueued now. The caller calls done for each of them once no
+// worker has it any more or it no longer counts.
 func (p *pace) take(wanted int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,14 +123,14 @@ func (p *pace) take(wanted int) int {
 	return n
 }
 
-// done notes that so many of those taken count no more.
+// done releases n arrivals that were taken.
 func (p *pace) done(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.underway -= n
 }
 
-// tick notes that an arrivalPeriod has passed, and was noticed late.
+// tick records the end of an arrivalPeriod that was noticed late.
 func (p *pace) tick(now, late time.Duration) {
 	if late > lateTick {
 		p.slower(now)
@@ -139,21 +138,21 @@ func (p *pace) tick(now, late time.Duration) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Each of several that trickle calls tick. What is not used does not grow, as in RFC 7661.
+	// Each concurrent Trickle calls tick. A limit that is not used does not grow, as in RFC 7661.
 	if periods := min(1, float64(now-p.grown)/float64(arrivalPeriod)); float64(p.underway) >= p.limit/2 {
 		p.limit += paceGrowth * periods
 	}
 	p.grown = now
 }
 
-// waited notes how long a change has waited for a worker.
+// waited records how long a change has waited for a worker.
 func (p *pace) waited(now func() time.Duration, wait time.Duration) {
-	if wait > longWait { // most have not: this is asked for every key
+	if wait > longWait { // rarely true; checked first because this runs for every key
 		p.slower(now())
 	}
 }
 
-// slower halves what may be under way.
+// slower halves the limit.
 func (p *pace) slower(now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

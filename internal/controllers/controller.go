@@ -20,50 +20,51 @@ import (
 // block.
 type Enqueue func(keys []types.NamespacedName, priority work.Priority)
 
-// Controller is one work queue whose keys are sharded. Its methods follow a key's way: Add when it enters the
-// queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is done.
-// All of them may be called concurrently.
+// Controller is a work queue whose keys are sharded. Its methods follow a key through the queue: Add when the key
+// enters it, Take when a worker gets the key, Admit before it is reconciled, Done when the worker is done with it. All
+// of them may be called concurrently.
 type Controller struct {
-	// Name is the controller's, Kind that of its objects.
+	// Name is the controller's name, and Kind the kind of its objects.
 	Name string
 	Kind schema.GroupKind
-	// Informer is the one that its queue was made with; nil: the controller has a queue of an adapter's.
+	// Informer is the informer that its queue was made with, nil if an adapter made the queue.
 	Informer cache.SharedIndexInformer
 	// Enqueue puts keys into its queue.
 	Enqueue Enqueue
-	// Work has the keys.
+	// Work tracks the keys.
 	Work *work.Controller
 
 	env  *Env
 	pace *pace
-	// panics is how many of its reconciles panicked.
+	// panics counts its reconciles that panicked.
 	panics atomic.Int32
 	// begun is closed once its workers run.
 	begin  sync.Once
 	begun  chan struct{}
 	wiring wiring
-	// requests are those of its reconciles; loggedUnwrapped says that some go through other clients than WrapConfig's.
+	// requests counts the requests of its reconciles. loggedUnwrapped is true once CheckClients has logged that some of
+	// them use clients that were not wrapped.
 	requests        work.Requests
 	loggedUnwrapped atomic.Bool
-	// loggedDropped says that NoteDropped has logged.
+	// loggedDropped is true once NoteDropped has logged.
 	loggedDropped atomic.Bool
-	// trial is what came of its reconciles in a step of a canary; Work.With guards it.
+	// trial holds the results of its reconciles in the current step of a canary. Work.With guards it.
 	trial step
 
 	mu      sync.Mutex
-	explain func() string // why its workers do not run
-	// choose says which of the existing objects of slots that open are enqueued; nil: all.
+	explain func() string // returns why its workers do not run
+	// choose picks which existing objects of opened slots are enqueued. If nil, all are.
 	choose Choose
-	// bounced are items that were put back because another one claims their object, until their Done.
+	// bounced holds items that were put back because another item claims their object, until their Done.
 	bounced map[any]struct{}
 	hooks   hooks
-	// losing says that a goroutine calls the function of OnLost.
+	// losing is true while a goroutine calls the OnLost function.
 	losing bool
-	// reportedFailing says that it was told that all reconciles fail.
+	// reportedFailing is true if it was reported that all reconciles fail.
 	reportedFailing bool
 }
 
-// objectsOf are the objects of a kind in a share.
+// objectsOf implements work.Objects for a kind in a share.
 type objectsOf struct {
 	share *delivery.Share
 	kind  schema.GroupKind
@@ -90,21 +91,21 @@ func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool
 	return !exists, err
 }
 
-// Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
-// queue; its owner gets the same event.
+// Add records that a key enters the queue. If it returns false, the key belongs to another member: do not add it to the
+// queue. Its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.Work.Add(key)
 }
 
-// AddLater is Add for a key that waits for a delay, such as a backoff.
+// AddLater is Add for a key that enters the queue after a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool {
 	c.wiring.added.Store(true)
 	return c.Work.AddLater(key)
 }
 
-// NoteDropped counts a key that is about to be added because of an event that no other member gets, if it is not this
-// member's. The first one is logged.
+// NoteDropped counts a key that is about to be added because of an event that no other member gets, if the key belongs
+// to another member. The first one is logged.
 func (c *Controller) NoteDropped(key types.NamespacedName) {
 	if c.Work.Keeps(key) {
 		return
@@ -118,15 +119,15 @@ func (c *Controller) NoteDropped(key types.NamespacedName) {
 	}
 }
 
-// keys are those of a controller.
+// keys is the set of a controller's keys.
 type keys = work.Keys[types.NamespacedName, work.Flying]
 
-// Take notes that a worker got the key from the queue. It reports whether the queue has to forget the key's failures:
-// they are from before the slot was lost, and are counted anew.
+// Take records that a worker got the key from the queue. If anew is true, the queue has to forget the key's failures,
+// because they are from before the slot was lost.
 func (c *Controller) Take(key types.NamespacedName) (anew bool) {
 	wait, stranger, anew := c.Work.Take(key)
 	c.pace.waited(c.env.Now, wait)
-	// Keys of slots that were lost since are forgotten. Until then, everything in the queue came by Add or Enqueue.
+	// Keys of lost slots are forgotten. While none is, every key in the queue came by Add or Enqueue.
 	if stranger && !c.wiring.added.Load() && !c.wiring.forgot.Load() {
 		c.fault("not added", "a worker got a key that never came to the queue by Add: handlers have to add to the Queue "+
 			"that NewQueue returned, and not to the work queue that it wraps", "object", key.String())
@@ -134,12 +135,12 @@ func (c *Controller) Take(key types.NamespacedName) (anew bool) {
 	return anew
 }
 
-// Admit asks whether the key may be reconciled. If so, the context carries the slot's epoch (EpochFrom) and ends when
-// the slot is lost; functions of OnReset and OnLost that are due have been called. If not, the worker has nothing to do
-// for the key but call Done.
+// Admit reports whether the key may be reconciled. If so, the returned context carries the slot's epoch (EpochFrom) and
+// ends when the slot is lost, and the OnReset and OnLost functions that were due have been called. If not, the worker
+// only has to call Done.
 //
-// It waits for at most 100 ms until the cache shows what this controller wrote to the object: the event of a child that
-// the last reconcile wrote often comes before that of the object.
+// Admit waits up to 100 ms until the cache shows what this controller wrote to the object: the event of a child that
+// the last reconcile wrote often arrives before the object's own event.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (context.Context, bool) {
 	c.wiring.admitted.Store(true)
 	c.env.Share.ShowOwn(ctx, c.Kind, key, c.Name)
@@ -162,9 +163,9 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (conte
 	return ctx, true
 }
 
-// Done notes that a worker is done with the key. Call it after the key was added again, if the reconcile wants that:
-// otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
-// another worker have the key.
+// Done records that a worker is done with the key. If the reconcile wants the key to be added again, add it before
+// Done; otherwise the slot may be given up before a deletion is reconciled. Call Done before the queue's own Done,
+// which lets another worker have the key.
 func (c *Controller) Done(key types.NamespacedName) {
 	if o := c.env.Observer; o != nil {
 		o.End(c.Kind, key)
@@ -185,8 +186,8 @@ func (c *Controller) bypassed(key types.NamespacedName) {
 		"sync with the function that Admit of its queue returns", "object", key.String())
 }
 
-// Opened enqueues, for slots that were opened: objects that changed, keys that waited for the gate, and owed keys, each
-// once. It returns the other objects, which the caller has to enqueue once.
+// Opened enqueues, once each, for slots that were opened: changed objects, keys that waited for the gate, and owed
+// keys. It returns the other objects, which the caller has to enqueue once.
 func (c *Controller) Opened(set slot.Set, objects delivery.Opened, parked []gate.Key) (rest []types.NamespacedName) {
 	objects = c.chosen(set, objects)
 	urgent := c.Work.Opened(set, slices.Concat(objects.Deleted, objects.Changed), parked)
@@ -197,8 +198,8 @@ func (c *Controller) Opened(set slot.Set, objects delivery.Opened, parked []gate
 	return objects.Others
 }
 
-// chosen returns the objects that the controller's adapter wants of slots that were opened. Keys without an object are
-// always among them: nobody can tell any more what the object was.
+// chosen returns the objects of opened slots that the controller's adapter wants. It always includes keys without an
+// object, because an adapter cannot know any more what the object was.
 func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Opened {
 	c.mu.Lock()
 	choose := c.choose
@@ -216,7 +217,7 @@ func (c *Controller) chosen(set slot.Set, objects delivery.Opened) delivery.Open
 	if len(unwanted) == 0 {
 		return objects
 	}
-	wanted := func(keys []types.NamespacedName) []types.NamespacedName { // other controllers have the same lists
+	wanted := func(keys []types.NamespacedName) []types.NamespacedName { // clones, since controllers share the lists
 		return slices.DeleteFunc(slices.Clone(keys), func(key types.NamespacedName) bool { return unwanted[key] })
 	}
 	return delivery.Opened{Deleted: objects.Deleted, Changed: wanted(objects.Changed), Recent: wanted(objects.Recent),
@@ -230,7 +231,7 @@ func (c *Controller) Forget(set slot.Set) {
 	c.loseLater()
 }
 
-// complete enqueues the keys that waited for kinds, and the objects that came with these.
+// complete enqueues the keys that waited for kinds to be listed, and the objects that came with them.
 func (c *Controller) complete(objects delivery.Opened) {
 	objects = c.chosen(c.env.Share.Held(), objects)
 	c.Work.Complete(slices.Concat(objects.Deleted, objects.Changed))

@@ -17,13 +17,13 @@ func (o *objectHolder) hopeless(s slot.Slot) bool {
 	})
 }
 
-// heldByDeletions tells of deletions that keep some of the slots from moving on; "" if there are none.
+// heldByDeletions describes the deletions that keep some of the slots from moving, or returns "".
 func (o *objectHolder) heldByDeletions(set slot.Set) string {
 	var held slot.Set
 	var example string
 	for _, s := range set.Slots() {
 		if !o.env.Gate.AdmitsGone(s) {
-			continue // nothing waits for them
+			continue // no drain waits for them
 		}
 		for _, c := range o.Controllers.All() {
 			if key, found := c.Work.Deletion(s); found {
@@ -39,8 +39,8 @@ func (o *objectHolder) heldByDeletions(set slot.Set) string {
 		"other objects and slots are not held back", held, example)
 }
 
-// Undone returns the deletions in a drained slot that the next owner will reconcile: those that fit into room. The
-// others are logged.
+// Undone returns the deletions in a drained slot that the next owner will reconcile. Deletions that do not fit into
+// room are logged.
 func (o *objectHolder) Undone(s slot.Slot, room int) []table.Gone {
 	var out []table.Gone
 	for _, c := range o.Controllers.All() {
@@ -51,7 +51,7 @@ func (o *objectHolder) Undone(s slot.Slot, room int) []table.Gone {
 	return out
 }
 
-// fitting returns those of the deletions in a slot for which there is room in the table, and tells of the others.
+// fitting returns the deletions in a slot that fit into the table, and logs the others.
 func (o *objectHolder) fitting(s slot.Slot, controller string, gone []table.Gone, room int) []table.Gone {
 	fits, abandoned := work.Fit(gone, room)
 	if n := len(abandoned); n > 0 {
@@ -62,7 +62,7 @@ func (o *objectHolder) fitting(s slot.Slot, controller string, gone []table.Gone
 	return fits
 }
 
-// Inherit enqueues deletions that the former owners of slots left, once the slots are open here.
+// Inherit enqueues deletions that the slots' former owners left, once the slots are open here.
 func (o *objectHolder) Inherit(gone []table.Gone) {
 	for _, g := range gone {
 		known := slices.Contains(o.Keeper.Kinds(), g.Kind)

@@ -10,17 +10,17 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// ErrPanicked is the outcome (Controller.Ended) of a reconcile that did not return.
+// ErrPanicked is the result (Controller.Ended) of a reconcile that panicked.
 var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
 
 const (
-	// failingObjects is the least number of objects that must fail, or all that this member has, if no reconcile has ever
-	// succeeded: a few of many objects may be broken themselves. If one has succeeded, half of the member's objects must
-	// fail, up to work.CountedFailures: when there is little to do, the few that are tried may be the broken ones.
+	// failingObjects is the least number of failing objects, or all objects of this member if fewer, if no reconcile has
+	// ever succeeded: if there are many, a few may be broken themselves. After a success, half of the member's objects
+	// must fail, up to work.CountedFailures: with little to do, the few that are tried may be the broken ones.
 	failingObjects = 3
 )
 
-// allFail says what a sum of results comes to if all reconciles fail. there is the number of objects.
+// allFail reports whether all reconciles fail, given their sum. there returns the number of objects.
 func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, bool) {
 	if sum.Failures == 0 || now-sum.Since < work.FailingAfter || sum.Objects == 0 {
 		return work.Failing{}, false
@@ -37,7 +37,7 @@ func allFail(sum work.Sum, now time.Duration, there func() int) (work.Failing, b
 	return work.Failing{For: now - sum.Since, Times: sum.Failures, Never: !sum.Succeeded, Err: sum.Err}, true
 }
 
-// Turn reports whether a change has to be reported: all reconciles fail now, or do not any more.
+// Turn reports whether a change must be reported: all reconciles fail now, or no longer fail.
 func (c *Controller) Turn(failing bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,11 +48,11 @@ func (c *Controller) Turn(failing bool) bool {
 	return turned
 }
 
-// errAgain stands for an error that the queue did not get.
+// errAgain stands in for an error that was not passed to the queue.
 var errAgain = errors.New("the key was added again with a backoff")
 
-// Ended notes the result of the reconcile of an admitted key; nil is success. Call it before Done. Without it, a key
-// that is added to a Queue by AddRateLimited before its Done counts as failed, and every other one as a success.
+// Ended records the result of the reconcile of an admitted key, nil for success. Call it before Done. Without it, a key
+// added to a Queue by AddRateLimited before its Done counts as failed, and every other key as a success.
 func (c *Controller) Ended(key types.NamespacedName, err error) {
 	if o := c.env.Observer; o != nil {
 		o.Result(c.Kind, key, err)
@@ -60,7 +60,7 @@ func (c *Controller) Ended(key types.NamespacedName, err error) {
 	c.Work.With(func(k *keys) { k.Result(key, err, false) })
 }
 
-// again notes that a key will be tried again after a backoff: it failed, unless Ended said otherwise.
+// again records that a key will be tried again after a backoff. It counts as failed unless Ended was called.
 func (c *Controller) again(key types.NamespacedName) {
 	c.Work.With(func(k *keys) { k.Result(key, errAgain, true) })
 }
@@ -77,7 +77,7 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	}
 	failure := work.Failure{Slot: f.Slot, At: c.env.Now(), Wall: c.env.Wall(), Err: err, Panicked: panicked}
 	if f.Err != nil {
-		failure.Text = coverage.ErrorText(err) // which calls the error
+		failure.Text = coverage.ErrorText(err) // outside of With, because it calls err.Error
 	}
 	took := failure.At - f.With.Begun
 	c.Work.With(func(k *keys) {
@@ -95,13 +95,13 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	})
 }
 
-// Sum is what came of all reconciles.
+// Sum returns the combined results of all reconciles.
 func (c *Controller) Sum() (sum work.Sum) {
 	c.Work.With(func(k *keys) { sum = k.Sum() })
 	return sum
 }
 
-// Failing says whether all reconciles fail on this member.
+// Failing reports whether all reconciles fail on this member.
 func (c *Controller) Failing() (work.Failing, bool) {
 	return allFail(c.Sum(), c.env.Now(), func() int { return c.env.Share.Size(c.Kind) })
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// faultPeriod is the time between two log lines about a fault that recurs, and how long after its last occurrence it is
-// forgotten.
+// faultPeriod is the time between two log lines about a recurring fault, and how long after its last occurrence a fault
+// is forgotten.
 const faultPeriod = time.Minute
 
-// Faults are mistakes in the wiring that show while the member works. Its methods may be called concurrently.
+// Faults collects wiring mistakes that show while the member works. Its methods may be called concurrently.
 type Faults struct {
 	now func() time.Duration
 	log logr.Logger
@@ -29,12 +29,12 @@ type fault struct {
 	logged, last time.Duration
 }
 
-// NewFaults returns none. now is the monotonic time.
+// NewFaults returns an empty Faults. now returns the monotonic time.
 func NewFaults(now func() time.Duration, log logr.Logger) *Faults {
 	return &Faults{now: now, log: log, of: map[string]*fault{}}
 }
 
-// Note notes that something is wired wrongly. It is logged at once, and from time to time while it recurs.
+// Note records that something is wired wrongly. It logs at once, and from time to time while the fault recurs.
 func (a *Faults) Note(of, id, text string, details ...any) {
 	now := a.now()
 	a.mu.Lock()
@@ -56,7 +56,7 @@ func (a *Faults) Note(of, id, text string, details ...any) {
 	}
 }
 
-// Err returns the faults of the last minute; nil if there are none.
+// Err returns the faults of the last minute, or nil.
 func (a *Faults) Err() error {
 	now := a.now()
 	a.mu.Lock()

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// worstKeys is how many objects of each sort a member names, and hottestKeys how many that keep workers busy.
+	// worstKeys is how many objects of each sort a member reports, and hottestKeys how many that keep workers busy.
 	worstKeys   = 5
 	hottestKeys = 5
 )
 
 const (
-	// lastWords bounds how long a worker whose reconcile panicked waits until that is told.
+	// lastWords bounds how long a worker whose reconcile panicked waits until the event is created.
 	lastWords = time.Second
-	// reportedPanics is how many panics of each controller are told one by one. One that ends the process is among the first.
+	// reportedPanics is how many panics of each controller are reported. A panic that ends the process is among the first.
 	reportedPanics = 5
 )
 
-// reportPanic tells which object a reconcile panicked at. It comes before the panic has reached the top of the goroutine,
-// where it may end the process, so it waits until that is told: the next owner of the slot will have the object, too.
+// reportPanic reports the object whose reconcile panicked. It is called before the panic reaches the top of the
+// goroutine, where it may end the process. It waits until the event is created, because the slot's next owner will get
+// the same object.
 func (c *Controller) reportPanic(key types.NamespacedName, s slot.Slot) {
 	if c.panics.Add(1) > reportedPanics {
 		return
@@ -43,7 +44,7 @@ func (c *Controller) reportPanic(key types.NamespacedName, s slot.Slot) {
 			"the next owner of the slot will meet the object", c.Name, c.Kind, cache.ObjectName(key), s)})
 }
 
-// unwell returns the controller's objects that a member reports.
+// unwell returns the controller's objects that belong in the member's health report.
 func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 	failed := map[types.NamespacedName]work.Ailment{}
 	health := func(key types.NamespacedName, s slot.Slot) coverage.KeyHealth {
@@ -75,8 +76,8 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 	return out
 }
 
-// isOver reports whether nothing will come of a failed key any more: its object is gone, and it does not wait. Some
-// controllers leave deletions out.
+// isOver reports whether a failed key will not be tried again: its object is gone, and the key does not wait. Some
+// controllers skip deletions.
 func (c *Controller) isOver(key types.NamespacedName) (over bool) {
 	if c.env.Share.Exists(c.Kind, key) {
 		return false
@@ -85,7 +86,7 @@ func (c *Controller) isOver(key types.NamespacedName) (over bool) {
 	return over
 }
 
-// Health returns what the reconciles of this member come to, object by object.
+// Health returns the state of this member's reconciles by object.
 func (s *Set) Health() coverage.Health {
 	now := s.env.Wall()
 	var all []coverage.KeyHealth
@@ -95,7 +96,7 @@ func (s *Set) Health() coverage.Health {
 	return worst(all)
 }
 
-// Hottest returns the objects that keep most workers busy.
+// Hottest returns the objects that keep the most workers busy.
 func (s *Set) Hottest() []coverage.HotObject {
 	kinds := map[string]schema.GroupKind{}
 	for _, c := range s.All() {
@@ -113,9 +114,9 @@ func (s *Set) Hottest() []coverage.HotObject {
 	return out
 }
 
-// worst counts objects, and picks those that are worst off.
+// a stable order, so that equal reports look equal
 func worst(all []coverage.KeyHealth) (out coverage.Health) {
-	slices.SortFunc(all, func(a, b coverage.KeyHealth) int { // so that a report that is the same is not written again
+	slices.SortFunc(all, func(a, b coverage.KeyHealth) int { // a stable order, so that an unchanged report is not written again
 		return strings.Compare(a.Object.String()+" "+a.Controller, b.Object.String()+" "+b.Controller)
 	})
 	pick := func(is func(*coverage.KeyHealth) bool, since func(*coverage.KeyHealth) time.Time) (n int) {

@@ -15,19 +15,19 @@ import (
 // dispatcherQueue is the name of a keeper's queue in logs.
 const dispatcherQueue = "rota.dev/dispatcher"
 
-// HolderEnv is what a Holder is handed.
+// HolderEnv is the environment of a Holder.
 type HolderEnv struct {
 	Controllers *Set
 	Keeper      Keeper
-	// HeldBackBy says what reconciles hold slots back.
+	// HeldBackBy describes the reconciles that hold slots back.
 	HeldBackBy func(slot.Set) []string
-	// Abandoned is called for each slot that is given up with deletions nobody is told of, and Inherited for each deletion
-	// that a former owner left to this member.
+	// Abandoned is called for each slot that is given up with deletions no next owner learns about. Inherited is called
+	// for each deletion that a former owner left to this member.
 	Abandoned, Inherited func()
 }
 
-// Holder is the holder of the slots of objects: it has these, and what a keeper has beside them. A slot is drained when
-// both have drained it.
+// Holder holds the slots of objects: the objects themselves and a keeper's data about them. A slot is drained when both
+// have drained it.
 type Holder struct{ *objectHolder }
 
 var _ replica.Blocking = (*Holder)(nil)
@@ -49,7 +49,7 @@ func (k *Holder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 		func(set slot.Set) error { return k.Keeper.Load(ctx, set, handed(a), a.Gone) })
 }
 
-// both has the keeper do with slots what was done with their objects. It drops those that are released meanwhile.
+// both prepares slots, first their objects and then the keeper. It drops slots that are released meanwhile.
 func (k *Holder) both(objects func() (slot.Set, error), keeper func(slot.Set) error) (slot.Set, error) {
 	set, err := objects()
 	if err != nil || set.Empty() {
@@ -69,8 +69,8 @@ func (k *Holder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest fun
 	return rest
 }
 
-// CatchUp waits for the watches, and until opened slots' objects are enqueued: the drain has to know of the deletions
-// that the next owner's list does not show (rule R15).
+// CatchUp waits until the watches have caught up and the objects of opened slots are enqueued: the drain must see
+// deletions that the next owner's list does not show (rule R15).
 func (k *Holder) CatchUp(ctx context.Context, set slot.Set) error {
 	err := errors.Join(k.env.Share.CatchUp(ctx, set), k.Keeper.CatchUp(ctx, set))
 	k.gathered()

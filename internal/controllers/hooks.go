@@ -12,31 +12,31 @@ import (
 // resetPatience bounds how long a reconcile waits for the informers before its reset.
 const resetPatience = 10 * time.Second
 
-// hooks are the functions of a controller that are called about objects which come and go.
+// hooks are a controller's functions that are called when objects come and go.
 type hooks struct {
-	// reset and lost are those of OnReset and OnLost, or nil.
+	// reset and lost are the functions from OnReset and OnLost, or nil.
 	reset, lost func(ctx context.Context, key types.NamespacedName)
-	// decided says that OnReset was called, perhaps with nil.
+	// decided is true if OnReset was called, even with nil.
 	decided bool
 }
 
-// any reports whether the objects that are reconciled must be remembered.
+// any reports whether reconciled objects must be remembered.
 func (h hooks) any() bool { return h.reset != nil || h.lost != nil }
 
-// OnReset is rota.Queue.OnReset for the objects of the controller.
+// OnReset implements rota.Queue.OnReset for the objects of the controller.
 func (c *Controller) OnReset(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hooks.reset, c.hooks.decided = f, true
 }
 
-// Resets reports whether the controller has a function of OnReset, and whether OnReset was called, perhaps with nil.
+// Resets reports whether the controller has an OnReset function, and whether OnReset was called, even with nil.
 func (c *Controller) Resets() (resets, decided bool) {
 	h := c.getHooks()
 	return h.reset != nil, h.decided
 }
 
-// OnReset is Controller.OnReset for the items of the queue that are synced by a function that went through Admit.
+// OnReset is Controller.OnReset for queue items. It applies to items synced by a function from Admit.
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) {
 	if f == nil {
 		q.controller.OnReset(nil)
@@ -52,7 +52,7 @@ func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) {
 // itemKey is the context key of a queue's item.
 type itemKey struct{}
 
-// OnLost is rota.Queue.OnLost for the objects of the controller.
+// OnLost implements rota.Queue.OnLost for the objects of the controller.
 func (c *Controller) OnLost(f func(ctx context.Context, key types.NamespacedName)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,15 +60,15 @@ func (c *Controller) OnLost(f func(ctx context.Context, key types.NamespacedName
 	c.Work.With(func(k *keys) { k.WantLosses(f != nil) })
 }
 
-// getHooks returns the functions.
+// getHooks returns the controller's hooks.
 func (c *Controller) getHooks() hooks {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hooks
 }
 
-// meet calls the functions that are due before a reconcile: that of OnLost if the slot came back before it was called,
-// and that of OnReset if the key has not been reconciled since its slot was opened.
+// meet calls the hooks that are due before a reconcile: OnLost if the slot came back before OnLost was called, and
+// OnReset if the key has not been reconciled since its slot was opened.
 func (c *Controller) meet(ctx context.Context, s slot.Slot, key types.NamespacedName) {
 	h := c.getHooks()
 	if !h.any() {
@@ -95,7 +95,7 @@ func (c *Controller) meet(ctx context.Context, s slot.Slot, key types.Namespaced
 	}
 	h.reset(ctx, key)
 	c.Work.With(func(k *keys) {
-		if ctx.Err() == nil { // otherwise the slot may have been silenced, and be heard again
+		if ctx.Err() == nil { // otherwise the slot may have been silenced and heard again
 			k.Reset(s, key)
 		}
 	})

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// lossPatience is how long a call of the function of OnLost may take before it is logged. lossCalls is how many of
-	// such calls of a controller may hang before the function is not called any more.
+	// lossPatience is how long an OnLost call may take before it is logged. lossCalls is how many calls of a controller
+	// may hang before its OnLost function is not called any more.
 	lossPatience = 10 * time.Second
 	lossCalls    = 10
-	// lossPeriod is the time between two looks at lost objects of which something is in flight.
+	// lossPeriod is the time between two checks of lost objects that still have something in flight.
 	lossPeriod = 100 * time.Millisecond
 )
 
-// loseLater has the function of OnLost called for lost objects, in a goroutine that ends when none is left.
+// loseLater starts a goroutine that calls the OnLost function for lost objects until none is left.
 func (c *Controller) loseLater() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *Controller) loseLater() {
 	}()
 }
 
-// lose calls the function of OnLost for one lost object, and waits for lossPatience at most. It returns false when the
+// lose calls the OnLost function for one lost object and waits for at most lossPatience. It returns false when the
 // goroutine has to end.
 func (c *Controller) lose() (more bool) {
 	c.boundLosses()
@@ -67,7 +67,7 @@ func (c *Controller) lose() (more bool) {
 	return true
 }
 
-// boundLosses forgets the lost objects while lossCalls calls of the function of OnLost hang.
+// boundLosses drops the lost objects while lossCalls calls of the OnLost function hang.
 func (c *Controller) boundLosses() {
 	if _, hang := c.losses(); hang < lossCalls {
 		return
@@ -80,7 +80,7 @@ func (c *Controller) boundLosses() {
 	}
 }
 
-// awaitLosses waits for what is in flight of lost objects, or returns false if none is left.
+// awaitLosses waits while lost objects have something in flight. It returns false if no lost objects are left.
 func (c *Controller) awaitLosses() (more bool) {
 	c.mu.Lock()
 	waiting, _ := c.losses()
@@ -92,21 +92,21 @@ func (c *Controller) awaitLosses() (more bool) {
 	return waiting > 0
 }
 
-// hasNamesake reports whether a slot of this member has an object of the name, other than the one that left: with
-// slot.KeyUID that may be.
+// hasNamesake reports whether a slot of this member has a different object of the same name as the one that left, which
+// is possible with slot.KeyUID.
 func (c *Controller) hasNamesake(key types.NamespacedName, left slot.Slot) bool {
 	s, stored := c.env.Share.Stored(c.Kind, key)
 	return stored && s != left && c.env.Share.Holds(s)
 }
 
-// losses returns how many lost objects wait for a call of the function of OnLost, and how many calls have not returned.
+// losses returns how many lost objects wait for an OnLost call, and how many calls have not returned.
 func (c *Controller) losses() (waiting, called int) {
 	c.Work.With(func(k *keys) { waiting, called = k.Losses() })
 	return waiting, called
 }
 
-// Losses returns for how many objects that left this member the function of OnLost has not returned. set is false if
-// there is no such function.
+// Losses returns the number of objects that left this member and whose OnLost call has not returned. set is false if
+// the controller has no OnLost function.
 func (c *Controller) Losses() (n int, set bool) {
 	waiting, called := c.losses()
 	return waiting + called, c.getHooks().lost != nil

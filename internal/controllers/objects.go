@@ -18,15 +18,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// objectHolder does for objects what Holder does: with the informers' shares, and the controllers' keys.
+// objectHolder is the part of Holder for objects: the informers' shares and the controllers' keys.
 type objectHolder struct {
 	HolderEnv
 	env *Env
 
 	mu sync.Mutex
-	// handed are the slots that were loaded here after their former owner handed them over.
+	// handed holds the slots that were loaded here after their former owner handed them over.
 	handed slot.Set
-	// gathering are closed when the objects of opened slots are enqueued.
+	// gathering holds channels that are closed when the objects of opened slots are enqueued.
 	gathering map[chan struct{}]struct{}
 }
 
@@ -56,7 +56,7 @@ func (o *objectHolder) Expect(a member.Load, later bool) {
 func handed(a member.Load) bool { return a.Cause == table.CauseHanded && !a.Held }
 
 func (o *objectHolder) Load(ctx context.Context, a member.Load) (slot.Set, error) {
-	if !handed(a) { // as Expect was told, or somebody else may have worked since
+	if !handed(a) { // the cause may have changed since Expect: others may have worked
 		o.mu.Lock()
 		o.handed = o.handed.Minus(a.Slots)
 		o.mu.Unlock()
@@ -66,7 +66,7 @@ func (o *objectHolder) Load(ctx context.Context, a member.Load) (slot.Set, error
 	})
 }
 
-// held calls do with those of the slots that are still held, until none is released meanwhile.
+// held calls do with the slots that are still held, and repeats it until none is released meanwhile.
 func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, error) {
 	for {
 		err := do(set)
@@ -79,10 +79,10 @@ func (o *objectHolder) held(set slot.Set, do func(slot.Set) error) (slot.Set, er
 	}
 }
 
-// Open enqueues the slots' objects, those that changed lately first. Those of slots that were handed over come as fast
-// as workers take them.
+// Open enqueues the slots' objects, recently changed ones first. Objects of slots that were handed over come as fast as
+// workers take them.
 func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
-	o.env.Share.OpenToReads(set) // before anybody finds that the member owns what is in them
+	o.env.Share.OpenToReads(set) // before callers see that the member owns the slots
 	parked := o.env.Gate.Open(set, epoch)
 	o.env.Share.Unmute(set)
 	done := make(chan struct{})
@@ -151,7 +151,7 @@ func (o *objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	}
 }
 
-// silence keeps handlers from hearing of the slots.
+// silence stops handlers from receiving the slots' events.
 func (o *objectHolder) silence(set slot.Set) {
 	o.env.Share.Shut(set)
 	for _, c := range o.Controllers.Works() {
@@ -166,14 +166,14 @@ func (o *objectHolder) Release(set slot.Set) {
 	}
 }
 
-// Abandon logs deletions.
+// Abandon logs deletions that were not reconciled.
 func (o *objectHolder) Abandon(set slot.Set) {
 	for _, s := range set.Slots() {
 		o.Undone(s, 0)
 	}
 }
 
-// HeldBack tells of deletions, too.
+// HeldBack includes deletions that hold slots back.
 func (o *objectHolder) HeldBack(set slot.Set) (out []string) {
 	if text := o.heldByDeletions(set); text != "" {
 		out = append(out, text)

@@ -11,28 +11,28 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 )
 
-// Queue is rota.Queue: a work queue that keeps out items of other members, and tells a controller which items wait.
+// Queue implements rota.Queue: a work queue that drops items of other members and tracks which items wait.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	controller *Controller
 	name       func(T) (types.NamespacedName, error)
 }
 
-// NewQueue returns inner as the queue of a controller. name returns the object that an item is about. The controller's
-// Enqueue must add keys to the returned queue, or say to the controller's Work what it adds to inner.
+// NewQueue wraps inner as the queue of a controller. name returns the object that an item refers to. The controller's
+// Enqueue must add keys to the returned queue, or report to the controller's Work what it adds to inner.
 func NewQueue[T comparable](c *Controller, inner workqueue.TypedRateLimitingInterface[T],
 	name func(T) (types.NamespacedName, error),
 ) *Queue[T] {
 	return &Queue[T]{TypedRateLimitingInterface: inner, controller: c, name: name}
 }
 
-// IsQueue tells an adapter's queue from others.
+// IsQueue marks an adapter's queue.
 func (q *Queue[T]) IsQueue() {}
 
 // Controller returns the queue's controller.
 func (q *Queue[T]) Controller() *Controller { return q.controller }
 
-// about returns the object that an item is about.
+// about returns the object that an item refers to.
 func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 	name, err := q.name(item)
 	if err != nil {
@@ -43,7 +43,7 @@ func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 	return name, err == nil
 }
 
-// Admit is rota.Queue.Admit.
+// Admit implements rota.Queue.Admit.
 func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Context, T) error {
 	return func(ctx context.Context, item T) error {
 		key, ok := q.about(item)
@@ -78,12 +78,12 @@ func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Conte
 	}
 }
 
-// claimedDelay is how long an item waits whose object a worker syncs by another item.
+// claimedDelay is how long an item waits while a worker syncs its object through another item.
 const claimedDelay = 50 * time.Millisecond
 
-// bounce puts an item back whose object a worker syncs by another item. The key is in the queue again before it is with
-// no worker any more: the slot must not move in between if the object is gone. Until Done the item is as if it had
-// never been taken: Forget leaves its failures, and Done has no part in the other one's sync.
+// bounce puts back an item whose object a worker syncs through another item. The key is queued again before the worker
+// lets go of it, so that the slot cannot move in between if the object is gone. Until Done, the item is treated as if
+// it had never been taken: Forget keeps its failures, and Done does not affect the other item's sync.
 func (q *Queue[T]) bounce(key types.NamespacedName, item T) {
 	q.controller.mu.Lock()
 	q.controller.bounced[item] = struct{}{}
@@ -100,7 +100,7 @@ func (c *Controller) hasBounced(item any) bool {
 	return bounced
 }
 
-// unbounce reports whether an item was put back since it was taken, and forgets that.
+// unbounce reports whether an item was put back since it was taken, and clears that.
 func (c *Controller) unbounce(item any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,21 +109,20 @@ func (c *Controller) unbounce(item any) bool {
 	return bounced
 }
 
-// claim says whether an item may be synced, as far as other items about the same object go. It is so until unclaim.
+// claim reserves the object for an item until unclaim. It returns false if another item has reserved it.
 func (c *Controller) claim(key types.NamespacedName, item any) (claimed bool) {
 	c.Work.With(func(k *keys) { claimed = k.Claim(key, item) })
 	return claimed
 }
 
-// isClaimed reports whether an item's object is synced by another item.
+// isClaimed reports whether another item's sync has reserved the object.
 func (c *Controller) isClaimed(key types.NamespacedName, item any) bool {
 	var other any
 	c.Work.With(func(k *keys) { other = k.Claimed(key) })
 	return other != nil && other != item
 }
 
-// unclaim ends what claim began. The object's flight must have ended before, or it would be taken for that of the next
-// item.
+// unclaim releases the reservation. The object's flight must have ended, or it would be taken for the next item's.
 func (c *Controller) unclaim(key types.NamespacedName) { c.Work.With(func(k *keys) { k.Unclaim(key) }) }
 
 // Add implements workqueue.TypedInterface.
@@ -133,15 +132,16 @@ func (q *Queue[T]) Add(item T) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface. What a sync adds may come sooner; see work.Controller.Spread.
+// AddAfter implements workqueue.TypedDelayingInterface. An item that a sync adds may come sooner; see
+// work.Controller.Spread.
 func (q *Queue[T]) AddAfter(item T, d time.Duration) {
 	if key, ok := q.about(item); ok && q.controller.AddLater(key) {
 		q.TypedRateLimitingInterface.AddAfter(item, q.controller.Work.Spread(key, d))
 	}
 }
 
-// AddRateLimited implements workqueue.TypedRateLimitingInterface. The failures of an item that is another member's now
-// are forgotten.
+// AddRateLimited implements workqueue.TypedRateLimitingInterface. It forgets the failures of an item that belongs to
+// another member by now.
 func (q *Queue[T]) AddRateLimited(item T) {
 	key, ok := q.about(item)
 	if ok {
@@ -167,8 +167,8 @@ func (q *Queue[T]) Get() (T, bool) {
 	return item, shutdown
 }
 
-// Forget implements workqueue.TypedRateLimitingInterface. An item that waits while another one about its object is
-// synced keeps its failures.
+// Forget implements workqueue.TypedRateLimitingInterface. An item that waits while its object is synced through another
+// item keeps its failures.
 func (q *Queue[T]) Forget(item T) {
 	if !q.controller.hasBounced(item) {
 		q.TypedRateLimitingInterface.Forget(item)

@@ -1,5 +1,5 @@
-// Package controllers has the controllers of a process: each is a work queue whose keys are sharded. It is handed what
-// it needs of the member. Client-go controllers have the queue (rota.Queue), adapters such as ctrlrt the controller.
+// Package controllers contains a process's controllers: work queues whose keys are sharded. Env provides what they need
+// from the member. Client-go controllers use Queue (rota.Queue); adapters such as ctrlrt use Controller.
 package controllers
 
 import (
@@ -22,50 +22,50 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Env is what controllers are handed. Its functions may be called concurrently.
+// Env is the environment of controllers. Its functions may be called concurrently.
 type Env struct {
 	Share  *delivery.Share
 	Gate   *gate.Gate
 	Writes Writes
 	Faults *Faults
 	Log    logr.Logger
-	// ByUID says that the names of objects do not tell their slots (slot.KeyUID).
+	// ByUID is true if an object's slot cannot be computed from its name (slot.KeyUID).
 	ByUID bool
-	// Now is the monotonic time, Wall that of the wall.
+	// Now returns the monotonic time, and Wall the wall clock.
 	Now  func() time.Duration
 	Wall func() time.Time
-	// Canary returns that of the last table seen; never nil.
+	// Canary returns the canary of the last table seen, never nil.
 	Canary func() *table.Canary
-	// Asked is told what the gate said, and EmitNow of what must be told before the process ends: it blocks until that is
-	// so or ctx ends.
+	// Asked is called with each verdict of the gate. EmitNow emits a notice that must be sent before the process ends; it
+	// blocks until the event is created or ctx ends.
 	Asked   func(gate.Verdict)
 	EmitNow func(ctx context.Context, n member.Notify)
-	// Dropped is called for each event of a controller that reached this member only, and was about another's object.
+	// Dropped is called for each event that reached only this member and was about another member's object.
 	Dropped func(controller string)
-	// Observer hears of reconciles; nil: nobody does.
+	// Observer, unless nil, sees reconciles.
 	Observer Observer
 }
 
-// Observer hears of the reconciles of a process, for tests of operators. Its methods are called by workers, and must
-// not block.
+// Observer sees the reconciles of a process, for tests of operators. Its methods are called by workers and must not
+// block.
 type Observer interface {
-	// Begin is told of a reconcile that begins. The context that it returns is the reconcile's.
+	// Begin is called when a reconcile begins. The returned context is used for the reconcile.
 	Begin(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) context.Context
-	// Result is told what came of it, nil for a success. The last one before End counts.
+	// Result is called with the result of a reconcile, nil for success. The last call before End counts.
 	Result(kind schema.GroupKind, key types.NamespacedName, err error)
-	// End is told that a worker is done with a key, before another one may have it. It may not have begun.
+	// End is called when a worker is done with a key, before another worker may have it. Begin may not have been called.
 	End(kind schema.GroupKind, key types.NamespacedName)
 }
 
-// Writes are those of the process (package writes).
+// Writes tracks the writes of the process (package writes).
 type Writes interface {
 	// Counting returns a context whose requests to the API server are counted.
 	Counting(ctx context.Context, n *work.Requests) context.Context
-	// ByHand reports whether a program notes its writes itself.
+	// ByHand reports whether the program records its writes itself (Rota.Wrote).
 	ByHand() bool
 }
 
-// Set has the controllers of a process. Its methods may be called concurrently.
+// Set holds the controllers of a process. Its methods may be called concurrently.
 type Set struct {
 	env  Env
 	pace *pace
@@ -77,11 +77,11 @@ type Set struct {
 // NewSet returns a set without controllers.
 func NewSet(env Env) *Set { return &Set{env: env, pace: newPace()} }
 
-// Observe has an observer hear of reconciles. Call it before the workers run.
+// Observe sets the observer of reconciles. Call it before the workers run.
 func (s *Set) Observe(o Observer) { s.env.Observer = o }
 
-// New adds a controller for a sharded kind. The name must be unique in the process. informer is the one that its queue
-// was made with, or nil.
+// New adds a controller for a sharded kind. The name must be unique in the process. informer is the informer that its
+// queue was made with, or nil.
 func (s *Set) New(
 	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue Enqueue,
 ) (*Controller, error) {
@@ -112,7 +112,7 @@ func (s *Set) All() []*Controller {
 	return s.all
 }
 
-// Works returns what all controllers do.
+// Works returns the work.Controller of each controller.
 func (s *Set) Works() []*work.Controller {
 	var all []*work.Controller
 	for _, c := range s.All() {
@@ -121,7 +121,7 @@ func (s *Set) Works() []*work.Controller {
 	return all
 }
 
-// Oldest returns since when the oldest key of each slot has been waiting for a worker.
+// Oldest returns, for each slot, the time since which its oldest key has been waiting for a worker.
 func (s *Set) Oldest() map[slot.Slot]time.Duration {
 	since := map[slot.Slot]time.Duration{}
 	for _, c := range s.All() {
@@ -130,8 +130,8 @@ func (s *Set) Oldest() map[slot.Slot]time.Duration {
 	return since
 }
 
-// Complete enqueues the objects of slots that were opened without a kind, now that it has been listed: a slot may be
-// open although a kind cannot be listed (delivery.Share.Lacks), and controllers that need the kind do not work on it
+// Complete enqueues the objects of slots that were opened without a kind, now that the kind has been listed. A slot may
+// open although a kind cannot be listed (delivery.Share.Lacks); controllers that need the kind do not work on the slot
 // until then.
 func (s *Set) Complete(opened map[schema.GroupKind]delivery.Opened) {
 	for _, c := range s.All() {

@@ -11,33 +11,33 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Subject is, with slot.KeyUID, what a reconcile is about: an object of that name in that slot.
+// Subject is the object of a reconcile with slot.KeyUID: the object with the reconciled name in a certain slot.
 type Subject struct {
 	Kind schema.GroupKind
 	Name types.NamespacedName
 	Slot slot.Slot
-	// Gone says that the object was deleted.
+	// Gone is true if the object was deleted.
 	Gone bool
 }
 
-// subjectKey is of the subject in one rota, which has one share. A program may have several.
+// subjectKey is the context key of a share's Subject. A program may have several rotas, each with its share.
 type subjectKey struct{ share *delivery.Share }
 
-// WithSubject returns the context of a reconcile.
+// WithSubject returns the context for a reconcile of s.
 func WithSubject(ctx context.Context, share *delivery.Share, s Subject) context.Context {
 	return context.WithValue(ctx, subjectKey{share}, s)
 }
 
-// Deleted says that ctx is that of a reconcile of an object that was deleted, of this kind and name: a namesake that
-// was created since is none of its business, so that a reader has to say that there is no such object.
+// Deleted reports whether ctx belongs to a reconcile of a deleted object of this kind and name. A reader then has to
+// return NotFound, because a new object of the same name does not concern the reconcile.
 func Deleted(ctx context.Context, share *delivery.Share, kind schema.GroupKind, name types.NamespacedName) bool {
 	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	return ok && about.Gone && about.Kind == kind && about.Name == name
 }
 
-// Namesake says that obj, which was read with the context of a reconcile, has the name of the object that is reconciled
-// and is another one, in another slot of the share: it may be another member's, and a reader has to say that there is
-// no such object.
+// Namesake reports whether obj, which was read with the context of a reconcile, has the name of the reconciled object
+// but is in another slot, and so is a different object. It may belong to another member, so the reader has to return
+// NotFound.
 func Namesake(ctx context.Context, share *delivery.Share, kind schema.GroupKind, obj metav1.Object) bool {
 	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}

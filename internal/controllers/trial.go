@@ -9,14 +9,14 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// step is what came of a controller's reconciles in one step of a canary. Its zero value has none.
+// step holds the results of a controller's reconciles in one step of a canary. Its zero value is ready to use.
 type step struct {
 	of table.Canary
 	trial.Objects[types.NamespacedName]
 }
 
-// at returns what came of reconciles in the present step of a canary, and forgets that of another one; nil if no canary
-// runs. Slots may still be on their way: a step's handovers are part of it.
+// at returns the results for the current step of a canary and drops those of another step. It returns nil if no canary
+// runs. A step includes its handovers, so slots may still be moving.
 func (s *step) at(canary *table.Canary) *step {
 	if !s.of.SameStep(canary) {
 		*s = step{of: *canary}
@@ -27,7 +27,7 @@ func (s *step) at(canary *table.Canary) *step {
 	return s
 }
 
-// Trial returns what this member reports of the present step of a canary; nil if none runs, or before the step begins.
+// Trial returns this member's report on the current step of a canary, or nil if none runs or the step has not begun.
 func (s *Set) Trial() *coverage.Trial {
 	canary := s.env.Canary()
 	if !canary.Runs() || canary.Began == 0 {

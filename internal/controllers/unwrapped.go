@@ -1,7 +1,7 @@
 package controllers
 
-// CheckClients tells of a controller that sends requests through clients that were not wrapped. If it uses no other
-// ones, its writes are not what a member's have to be. Otherwise these may be reads.
+// CheckClients reports a controller that sends requests through clients that were not wrapped. If it uses no wrapped
+// ones, its writes are not safe, which is a fault. Otherwise those requests may be reads, and CheckClients only logs.
 func (c *Controller) CheckClients() {
 	wrapped := c.requests.Wrapped.Load()
 	switch unwrapped := c.requests.All.Load() - wrapped; {

@@ -4,20 +4,20 @@ import (
 	"sync/atomic"
 )
 
-// wiring is what a controller's calls have shown of its wiring.
+// wiring records what a controller's calls have shown about its wiring.
 type wiring struct {
 	late                           atomic.Bool // ExpectKindLate was called
 	given, added, admitted, forgot atomic.Bool
 }
 
-// ExpectKindLate lets Run join although no informer of the controller's kind was made yet: the adapter waits for the
-// kind to be installed, and makes one then. Call it before Run.
+// ExpectKindLate lets Run join although the controller's kind has no informer yet: the adapter waits until the kind is
+// installed and then makes one. Call it before Run.
 func (c *Controller) ExpectKindLate() { c.wiring.late.Store(true) }
 
 // IsKindLate reports whether ExpectKindLate was called.
 func (c *Controller) IsKindLate() bool { return c.wiring.late.Load() }
 
-// Check looks for faults that show only while the member works.
+// Check looks for wiring mistakes that show only while the member works.
 func (c *Controller) Check() {
 	c.CheckClients()
 	switch informer := c.Informer; {
@@ -30,7 +30,7 @@ func (c *Controller) Check() {
 	}
 }
 
-// fault notes that the controller is wired wrongly; see Faults.Note.
+// fault records that the controller is wired wrongly; see Faults.Note.
 func (c *Controller) fault(id, text string, details ...any) {
 	c.env.Faults.Note("controller "+c.Name, id, text, details...)
 }

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// accessTimeout bounds how long a member asks what it may do. It joins without an answer.
+	// accessTimeout bounds the permission check at startup. The member joins if the check gets no answer.
 	accessTimeout = 10 * time.Second
-	// accessPatience is how long a permission may be missing at the start: a new API server or a new Role takes a moment.
+	// accessPatience is how long the check retries while permissions are missing: a new Role takes a moment to take
+	// effect.
 	accessPatience = 3 * time.Second
 )
 
-// access asks the API server whether this member has all permissions that it needs: for the rota's own objects and, if
-// it labels, for those of sharded kinds. The error is a permission.MissingError that lists what is missing. If the
-// server does not answer, later refusals say what is missing.
+// access asks the API server whether this member has all permissions it needs: those for the rota's own objects and, if
+// the member writes labels, those for the sharded kinds. It returns a permission.MissingError that lists the missing
+// ones. It returns nil if the server does not answer; requests that are refused later then report what is missing.
 func (r *Engine) access(ctx context.Context) error {
 	needs := permission.Needs(r.opts.Namespace, permission.Rules(r.opts.Name))
 	if lease := r.opts.electionLease(); lease.Name != "" {
 		needs = append(needs, slices.DeleteFunc(permission.Needs(lease.Namespace, permission.ElectionRules(lease.Name)),
-			func(need permission.Error) bool { return need.Verb == "list" || need.Verb == "watch" })...) // it goes without these
+			func(need permission.Error) bool { return need.Verb == "list" || need.Verb == "watch" })...) // works without these
 	}
 	needs = append(needs, r.labels.Needs()...)
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
@@ -49,21 +50,21 @@ func (r *Engine) access(ctx context.Context) error {
 	}
 }
 
-// refusals are the permissions that were missing lately, so that each is reported once and not at each try.
+// refusals records the permissions that were missing recently, so that each is reported once and not at every try.
 type refusals struct {
 	mu       sync.Mutex
-	last     map[string]time.Duration // by what it is about
-	reported map[string]time.Duration // when it was reported
+	last     map[string]time.Duration // when each was last refused, by namespace and rule
+	reported map[string]time.Duration // when each was last reported
 }
 
 // refusalQuiet is how long after the last refusal another one counts as new. Tries are at most 30 s apart.
 const refusalQuiet = 2 * time.Minute
 
-// refusalAgain is the time after which a refusal that goes on is reported again: an event is gone after an hour,
-// and who reads an older one knows that it is over (package view).
+// refusalAgain is how often a continuing refusal is reported again. API servers delete events after an hour, and
+// package view takes a refusal to be over when its last event is old.
 const refusalAgain = 10 * time.Minute
 
-// fresh reports whether a refusal has not been reported yet, or not for long.
+// fresh reports whether a refusal is new or was last reported more than refusalAgain ago.
 func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,8 +81,7 @@ func (f *refusals) fresh(denied *permission.Error, now time.Duration) bool {
 	return true
 }
 
-// refused reports a missing permission, by an event and in the log. It returns false if err is about something
-// else.
+// refused reports a missing permission as an event and in the log. It returns false if err is a different error.
 func (r *Engine) refused(what string, err error) bool {
 	var denied *permission.Error
 	if !errors.As(err, &denied) {

@@ -10,13 +10,13 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 )
 
-// Adapt is Rota.Adapt.
+// Adapt implements rota.Rota.Adapt.
 func (r *Engine) Adapt(access adapter.Access) adapter.Parts {
 	access.Require()
 	return r.adapted
 }
 
-// adaptable returns what Adapt does.
+// adaptable returns the parts for Adapt.
 func (r *Engine) adaptable() adapter.Parts {
 	return adapter.Parts{
 		Share: r.share, Gate: r.gate, Slots: r.cfg.Slots, Key: r.cfg.Key, Election: r.opts.electionLease(),
@@ -39,7 +39,7 @@ func (r *Engine) adaptable() adapter.Parts {
 		},
 		Keep: func(k controllers.Keeper) {
 			r.keeper = k
-			r.cfg.Outlives = true // workers count on their takes, whatever happens to the dispatcher
+			r.cfg.Outlives = true // workers rely on their takes even if the dispatcher dies
 		},
 	}
 }

@@ -1,3 +1,4 @@
-// Package engine puts a member together: replica, gate, delivery, controllers, duties, writes and reports. Package rota
-// is its face for users and documents what they call; ctrlrt and dispatchers get its parts by Engine.Adapt.
+// Package engine assembles a member from its parts: replica, gate, delivery, controllers, duties, writes and reports.
+// Package rota is its public API and documents the methods. Package ctrlrt and dispatchers get the parts from
+// Engine.Adapt.
 package engine

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Duty is Rota.Duty.
+// Duty implements rota.Rota.Duty.
 func (r *Engine) Duty(name string, run func(ctx context.Context) error) error {
 	if table.OwnDuty(name) {
 		return fmt.Errorf("duty %s: names that begin with %q are the rota's own", name, table.OwnDuties)
@@ -33,8 +33,8 @@ func (r *Engine) Duty(name string, run func(ctx context.Context) error) error {
 	return err
 }
 
-// declareOwnDuties declares the rota's own duties: the coverage scrub, and the labelling of each kind. Those for which
-// there is no room, since a table may have slot.MaxDuties, go by hash slots (ownSlot).
+// declareOwnDuties declares the rota's own duties: the coverage scrub, and labeling for each kind. A table may have
+// only slot.MaxDuties duties; those that do not fit run by hash slot (see ownSlot).
 func (r *Engine) declareOwnDuties() {
 	var names []string
 	if r.reports != nil {
@@ -52,18 +52,18 @@ func (r *Engine) declareOwnDuties() {
 	}
 }
 
-// ownSlot returns the slot whose gate says whether this member does one of the rota's own duties: the duty's, or while
-// nobody has the duty a hash slot. That is so while not every member reads of duties, while they are suspended, and
-// where the table has no room for them. The hash slot is the one by which releases without duties go, so that the duty
-// is done in a rollout from one of these, too. For a moment two members may do it, by different versions of the table.
-// Neither labelling nor comparing is harmed by that.
+// ownSlot returns the slot whose owner runs one of the rota's own duties: the duty's slot, or a hash slot while the
+// duty has no owner. A duty has no owner while some member is too old to support duties, while duties are suspended, or
+// if the table has no room for it. The hash slot is the one that releases without duties use, so the duty is also done
+// during a rollout from such a release. Two members may briefly run the duty because they have seen different versions
+// of the table, which is harmless for labeling and comparing.
 func (r *Engine) ownSlot(name string) (s slot.Slot, ok bool) {
 	if s, here := r.duties.SlotOf(name); here {
 		return s, true
 	}
 	t := r.tableOf()
 	if s, known := t.DutySlot(name); known && t.At(s).Owner != "" {
-		return 0, false // it is another member's, or about to come
+		return 0, false // another member owns it or is about to
 	}
 	namespace := ""
 	if kind, labels := strings.CutPrefix(name, labelDuties); labels {
@@ -72,14 +72,14 @@ func (r *Engine) ownSlot(name string) (s slot.Slot, ok bool) {
 	return r.cfg.Slots.Of(slot.HashName(namespace, name)), true
 }
 
-// doesOwn says whether this member does one of the rota's own duties.
+// doesOwn reports whether this member runs one of the rota's own duties.
 func (r *Engine) doesOwn(name string) bool {
 	s, ok := r.ownSlot(name)
 	return ok && r.gate.Owns(s)
 }
 
-// label starts the labellers, which work until end is called. If a permission is missing that this member needs, for
-// them or anything else, it starts nothing and returns an error.
+// label starts the labelers, which run until end is called. If this member lacks a permission, for the labelers or
+// anything else, label starts nothing and returns an error.
 func (r *Engine) label(ctx context.Context) (end func(), err error) {
 	if r.rest == nil {
 		return func() {}, nil
@@ -90,7 +90,7 @@ func (r *Engine) label(ctx context.Context) (end func(), err error) {
 	if err := r.access(ctx); err != nil {
 		return nil, err
 	}
-	// They go on while this member leaves, since others still need the labels.
+	// They keep running while this member leaves, since other members still need the labels.
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
@@ -100,12 +100,12 @@ func (r *Engine) label(ctx context.Context) (end func(), err error) {
 	return func() { stop(); <-ended }, nil
 }
 
-// labelDuties begin the names of the duties of labelling a kind.
+// labelDuties is the name prefix of labeling duties; the kind follows.
 const labelDuties = table.OwnDuties + "label/"
 
 func labelDuty(kind schema.GroupKind) string { return labelDuties + kind.String() }
 
-// permit lets the labeller of a kind work while this member has the duty and its gate is open.
+// permit returns a Permit that lets the labeler of a kind work while this member has the duty and its gate is open.
 func (r *Engine) permit(kind schema.GroupKind) labeller.Permit {
 	name, key := labelDuty(kind), gate.Key{Queue: labeller.Queue, Name: kind.String()}
 	return func(ctx context.Context) (context.Context, func(), bool) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 )
 
-// checkElection returns an error for options that cannot work.
+// checkElection returns an error if the leader election options contradict each other or are invalid.
 func (o *Options) checkElection() error {
 	switch {
 	case o.LeaderElectionID != "" && o.NoStockReplicas:
@@ -38,12 +38,12 @@ func (o *Options) checkElection() error {
 	return nil
 }
 
-// electionLease is the Lease of leader election; empty: there is none to hold.
+// electionLease returns the name of the leader election Lease, empty if the rota takes no part in leader election.
 func (o *Options) electionLease() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.LeaderElectionNamespace, Name: o.LeaderElectionID}
 }
 
-// candidacy is the rota's in leader election; nil: there is none.
+// candidacy returns the rota's part in leader election, or nil if it takes none.
 func (r *Engine) candidacy() *replica.Election {
 	if r.opts.Solo || r.opts.LeaderElectionID == "" {
 		return nil

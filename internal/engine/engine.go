@@ -32,21 +32,21 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Engine is the machine behind a rota.Rota: it wires the parts of a member. Its methods may be called concurrently.
+// Engine implements rota.Rota: it connects the parts of a member. Its methods may be called concurrently.
 type Engine struct {
 	opts  Options
-	cfg   member.Config // of the incarnation; only Self.ID and Seed differ between incarnations
+	cfg   member.Config // of the current incarnation; incarnations differ only in Self.ID and Seed
 	log   logr.Logger
 	store store.Store
-	// process is the ID of the first incarnation, which names the process.
+	// process is the ID of the process's first incarnation and identifies the process.
 	process string
-	rest    *rest.Config // nil: there is no API server
+	rest    *rest.Config // nil if there is no API server
 	// fakes is true if the program uses fake clients, which cannot be wrapped.
 	fakes bool
 	// parts returns the holders of an incarnation's slots.
 	parts   func(*replica.Calls) []replica.Part
 	account report.Account
-	// reports is nil where there is no API server.
+	// reports is nil if there is no API server.
 	reports  report.Store
 	reporter *report.Reporter
 	gate     *gate.Gate
@@ -59,13 +59,13 @@ type Engine struct {
 	// present is the current incarnation, or nil.
 	present atomic.Pointer[incarnation]
 	state   *replica.State
-	// hasStopped says that an informer has stopped since the last checkEnded.
+	// hasStopped is true if an informer has stopped since the last checkEnded.
 	hasStopped atomic.Bool
-	working    atomic.Bool // it has an incarnation, so informers must run
-	ending     atomic.Bool // the process ends, so informers may stop before the member leaves
+	working    atomic.Bool // there is an incarnation, so informers must run
+	ending     atomic.Bool // the process is ending, so informers may stop before the member leaves
 	faults     *controllers.Faults
 	labels     *labeller.Kinds
-	// refusals are reported once each.
+	// refusals makes sure that each missing permission is reported once.
 	refusals refusals
 
 	writes      *writes.Writes
@@ -77,11 +77,11 @@ type Engine struct {
 	setup        setup
 	denied       chan error // a permission is missing
 	bypassed     chan error // an informer of ShareInformer reads through a client that was not wrapped
-	loggedUnseen sync.Map   // kinds for which that was logged
+	loggedUnseen sync.Map   // kinds for which unseen has logged
 	declared     sync.Map   // kinds for which Shard was called
 }
 
-// New is rota.New.
+// New implements rota.New.
 func New(cfg *rest.Config, opts Options) (*Engine, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -119,11 +119,11 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 	return r, nil
 }
 
-// newEngine returns an Engine without a store. cfg is nil for a program whose clients are fakes.
+// newEngine returns an Engine without a store. cfg is nil if the program uses fake clients.
 func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	fakes := cfg == nil
 	if !fakes {
-		cfg = rest.CopyConfig(cfg) // the caller may go on to change his
+		cfg = rest.CopyConfig(cfg) // the caller may change its own
 	}
 	log := opts.Logger.WithName("rota").WithValues("rota", opts.Namespace+"/"+opts.Name)
 	r := &Engine{
@@ -171,34 +171,34 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	return r
 }
 
-// now is the monotonic time since New.
+// now returns the monotonic time since New.
 func (r *Engine) now() time.Duration { return r.clock.Mono() }
 
-// Name is Rota.Name.
+// Name implements rota.Rota.Name.
 func (r *Engine) Name() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.opts.Namespace, Name: r.opts.Name}
 }
 
-// ID is Rota.ID.
+// ID implements rota.Rota.ID.
 func (r *Engine) ID() string { return r.state.ID() }
 
-// Owns is Rota.Owns.
+// Owns implements rota.Rota.Owns.
 func (r *Engine) Owns(kind schema.GroupKind, name types.NamespacedName) bool {
 	locate := r.share.Locate
 	if r.cfg.Key == slot.KeyUID {
-		locate = r.share.Stored // a namesake of one that was deleted may be another member's
+		locate = r.share.Stored // a new object that reuses the name of a deleted one may belong to another member
 	}
 	n, ok := locate(kind, r.share.KeyOf(kind, name))
 	return ok && r.gate.Owns(n) && !r.share.Lacks(kind, n)
 }
 
-// Joined is Rota.Joined.
+// Joined implements rota.Rota.Joined.
 func (r *Engine) Joined() <-chan struct{} { return r.state.Joined() }
 
-// wall is the time by this machine's clock, in whole seconds, as reports have it.
+// wall returns the wall clock in whole seconds, for reports.
 func (r *Engine) wall() time.Time { return time.Unix(r.clock.Now().Wall, 0) }
 
-// report logs an error, or reports a missing permission. The member decides what to do about it.
+// report logs an error or reports a missing permission. The member decides how to handle it.
 func (r *Engine) report(what string, err error) {
 	if r.refused(what, err) {
 		return
@@ -206,7 +206,7 @@ func (r *Engine) report(what string, err error) {
 	r.log.Error(err, what, "member", r.ID())
 }
 
-// wantLong asks the present incarnation to allow long writes.
+// wantLong asks the current incarnation to allow long writes.
 func (r *Engine) wantLong(until time.Duration) bool {
 	i := r.present.Load()
 	if i == nil {
@@ -216,13 +216,13 @@ func (r *Engine) wantLong(until time.Duration) bool {
 	return true
 }
 
-// untilDeadline is negative after the deadline.
+// untilDeadline returns the time until the deadline, negative once it has passed.
 func (r *Engine) untilDeadline() time.Duration {
 	at, _, _ := r.state.Deadline()
 	return at - r.clock.Late()
 }
 
-// Run is Rota.Run.
+// Run implements rota.Rota.Run.
 func (r *Engine) Run(ctx context.Context) error {
 	if !r.setup.begin() {
 		return fmt.Errorf("rota %s: Run was called before", r.Name())
@@ -288,7 +288,7 @@ func (r *Engine) Run(ctx context.Context) error {
 // closeTimeout bounds the wait for events in flight when a member ends.
 const closeTimeout = 3 * time.Second
 
-// closeStore waits for events in flight and closes the connections.
+// closeStore waits for unsent events and closes the connections.
 func (r *Engine) closeStore() {
 	closed := make(chan struct{})
 	go func() {
@@ -302,10 +302,11 @@ func (r *Engine) closeStore() {
 	}
 }
 
-// maxFormer is how many earlier incarnations are remembered. Those before them are in no table any more.
+// maxFormer is how many earlier incarnations are remembered. Older ones are no longer in any table.
 const maxFormer = 16
 
-// idle waits until nothing is in flight (rule R13). It gives up after LeaseDuration, in which every write has ended.
+// idle waits until nothing is in flight (rule R13). It gives up after LeaseDuration, by which time every write has
+// ended.
 func (r *Engine) idle(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.LeaseDuration)
 	defer cancel()

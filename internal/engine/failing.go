@@ -13,10 +13,10 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// failingPeriod is the time between two looks.
+// failingPeriod is the time between two checks.
 const failingPeriod = 5 * time.Second
 
-// Failing is rota.Failing.
+// Failing implements rota.Failing.
 type Failing struct {
 	Controller, Duty string
 	For              time.Duration
@@ -43,7 +43,7 @@ func (f Failing) String() string {
 	return s
 }
 
-// Failing is Rota.Failing.
+// Failing implements rota.Rota.Failing.
 func (r *Engine) Failing() []Failing {
 	var out []Failing
 	for _, c := range r.controllers.All() {
@@ -63,8 +63,8 @@ func failingOf(controller, duty string, f work.Failing) Failing {
 	return Failing{Controller: controller, Duty: duty, For: f.For, Reconciles: f.Times, Never: f.Never, Err: f.Err}
 }
 
-// watchFailing reports controllers whose reconciles all fail, and kinds that cannot be listed or watched, once each
-// time, until ctx ends.
+// watchFailing reports controllers whose reconciles all fail and kinds that cannot be listed or watched, until ctx
+// ends. Each failure is reported once.
 func (r *Engine) watchFailing(ctx context.Context) {
 	tick := time.NewTicker(failingPeriod)
 	defer tick.Stop()
@@ -102,8 +102,8 @@ func (r *Engine) watchFailing(ctx context.Context) {
 	}
 }
 
-// refusedAfter is how long the lists or watches of a kind must have failed before that is reported: longer than it
-// takes to diagnose it.
+// refusedAfter is how long lists or watches of a kind must have failed before that is reported. Diagnosing the failure
+// takes less.
 const refusedAfter = 45 * time.Second
 
 // refusedKinds returns the kinds that cannot be listed or watched, each once.
@@ -118,7 +118,7 @@ func (r *Engine) refusedKinds() (out []coverage.Refused) {
 	return coverage.MergeRefused(out)
 }
 
-// reportRefused reports the kinds that have begun to be refused, and those that are not refused any more.
+// reportRefused reports the kinds that the API server has begun to refuse and those it no longer refuses.
 func (r *Engine) reportRefused(ctx context.Context, reported map[schema.GroupKind]bool) {
 	r.reportKinds(ctx, reported, r.refusedKinds(),
 		func(f coverage.Refused) member.Notify {
@@ -128,7 +128,8 @@ func (r *Engine) reportRefused(ctx context.Context, reported map[schema.GroupKin
 		})
 }
 
-// reportKinds reports the kinds that were not told of before, and those that are not refused any more.
+// reportKinds emits a notice for each kind that is newly refused and for each that is no longer refused. reported holds
+// the kinds reported so far.
 func (r *Engine) reportKinds(ctx context.Context, reported map[schema.GroupKind]bool, refused []coverage.Refused,
 	begins func(coverage.Refused) member.Notify, ends func(schema.GroupKind) member.Notify,
 ) {
@@ -148,14 +149,14 @@ func (r *Engine) reportKinds(ctx context.Context, reported map[schema.GroupKind]
 	}
 }
 
-// tell logs a notice and makes an event of it.
+// emit logs a notice and creates an event for it.
 func (r *Engine) emit(ctx context.Context, n member.Notify) {
 	r.note(n)
 	r.store.Notify(ctx, n)
 }
 
-// tellNow is tell for a process that may be about to end, which it names: a Pod's containers follow one another. It
-// blocks until the event was created or ctx ends.
+// emitNow is emit for a process that may be about to end. The message names the process, because the containers of a
+// Pod restart under the same name. emitNow blocks until the event was created or ctx ends.
 func (r *Engine) emitNow(ctx context.Context, n member.Notify) {
 	n.Message += fmt.Sprintf(" (process %s)", r.process)
 	r.note(n)

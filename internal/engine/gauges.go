@@ -12,21 +12,21 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// sampled is a metric that is computed when it is asked for.
+// sampled is a metric that is computed at each scrape.
 type sampled struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	take func(s sample, put func(v float64, by ...string))
 }
 
-// sample is what metrics are computed of.
+// sample is the state from which the sampled metrics are computed.
 type sample struct {
 	Status
 	rota  *Engine
 	table *table.Table
 }
 
-// declare adds a metric. by are its labels.
+// declare adds a metric. by lists its labels.
 func (m *metrics) declare(kind prometheus.ValueType, name, help string, by []string,
 	take func(s sample, put func(v float64, by ...string)),
 ) {
@@ -53,7 +53,7 @@ func one(yes bool) float64 {
 	return 0
 }
 
-// declareTable declares what tells of the table and the Lease.
+// declareTable declares the metrics of the table and the Lease.
 func (m *metrics) declareTable() {
 	m.gauges("rota_slots", "Slots of this member (owned, open, coming, going) and of the whole rota (unowned, "+
 		"all). Without a table all are unowned.", "state", func(s sample, put func(float64, ...string)) {
@@ -115,7 +115,7 @@ func (m *metrics) declareTable() {
 	m.declare(prometheus.GaugeValue, "rota_seconds_until_deadline", "Time until this member stops unless it "+
 		"renews its Lease. Negative once it has stopped, absent before the first renewal.", nil,
 		func(s sample, put func(float64, ...string)) {
-			if _, own, renewed := s.rota.state.Deadline(); renewed { // not negative because another one leads
+			if _, own, renewed := s.rota.state.Deadline(); renewed { // own: the other one is negative while another leads
 				put((own - s.rota.clock.Late()).Seconds())
 			}
 		})
@@ -128,11 +128,11 @@ func (m *metrics) declareTable() {
 		})
 }
 
-// declareWork declares what tells of reconciles and handovers.
+// declareWork declares the metrics of reconciles and handovers.
 func (m *metrics) declareWork() {
 	m.gauge("rota_in_flight", "Reconciles and writes of unknown outcome in flight.", func(s sample) float64 {
 		_, ending := s.rota.gate.Tasks()
-		return float64(s.rota.inFlight() - ending) // it says how busy the workers are
+		return float64(s.rota.inFlight() - ending) // show how busy the workers are
 	})
 	m.gauges("rota_go_functions", "Functions of rota.Go: running, and ending, which have to end and have not "+
 		"returned.", "state", func(s sample, put func(float64, ...string)) {
@@ -189,7 +189,7 @@ func (m *metrics) declareWork() {
 	})
 }
 
-// declareDuties declares what tells of duties.
+// declareDuties declares the metrics of duties.
 func (m *metrics) declareDuties() {
 	each := func(value func(s sample, d DutyStatus) float64) func(s sample, put func(float64, ...string)) {
 		return func(s sample, put func(float64, ...string)) {
@@ -220,7 +220,7 @@ func (m *metrics) declareDuties() {
 		}))
 }
 
-// declareReports declares what tells of reports and of what members hold.
+// declareReports declares the metrics of reports and of what members hold.
 func (m *metrics) declareReports() {
 	m.gauges("rota_coverage_findings", "Findings of the last comparison of what members hold with what exists. "+
 		"Only the member that compares has it.", "what",
@@ -272,7 +272,7 @@ func (m *metrics) declareReports() {
 		"many kinds and slots for a digest each.", func(_, _ time.Duration, _, fold int) float64 { return float64(fold) })
 }
 
-// declareDelivery declares what tells of informers and labels.
+// declareDelivery declares the metrics of informers and labels.
 func (m *metrics) declareDelivery() {
 	traffic := func(value func(delivery.Traffic) uint64) func(s sample, put func(float64, ...string)) {
 		return func(s sample, put func(float64, ...string)) {
@@ -319,8 +319,8 @@ func (m *metrics) declareDelivery() {
 		})
 }
 
-// lasting puts a number for each kind and request, 0 if all is well, so that alerts have something to compare. If
-// several informers of a kind fail, it is that of the longest failure.
+// lasting emits a value for each kind and request, 0 if it succeeds, so that alerts always have a series. If several
+// informers of a kind fail, the value is the longest failure.
 func lasting(s sample, put func(float64, ...string)) {
 	type series struct{ kind, request string }
 	all := map[series]time.Duration{}

@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// workers are the parts of a member that works. Duties come first: what ends them takes no time.
+// workers returns the parts of a member that works. Duties come first because ending their contexts takes no time.
 func (r *Engine) workers(calls *replica.Calls) []replica.Part {
 	return []replica.Part{
 		{Holder: replica.Wait(r.duties, calls), Slots: dutySlots(r.cfg.Slots)},
@@ -22,7 +22,7 @@ func (r *Engine) workers(calls *replica.Calls) []replica.Part {
 	}
 }
 
-// holder returns the holder of objects.
+// holder returns the holder of the slots of objects.
 func (r *Engine) holder() *controllers.Holder {
 	return controllers.NewHolder(controllers.HolderEnv{
 		Controllers: r.controllers, Keeper: r.keeper, HeldBackBy: r.heldBack, Abandoned: r.metrics.abandoned.Inc,
@@ -30,15 +30,15 @@ func (r *Engine) holder() *controllers.Holder {
 	})
 }
 
-// inFlight is how much is in flight.
+// inFlight returns how many reconciles, writes and dispatched keys are in flight.
 func (r *Engine) inFlight() int { return r.gate.InFlight() + len(r.keeper.Flights(0)) }
 
-// hashes returns those of the slots that have objects.
+// hashes returns the slots of set that contain objects, leaving out those of duties.
 func (r *Engine) hashes(set slot.Set) slot.Set {
 	return set.Intersect(r.cfg.Slots.All())
 }
 
-// dutySlots returns the slots that duties may have.
+// dutySlots returns the slots that duties may use.
 func dutySlots(count slot.Count) slot.Set {
 	first := slot.Slot(count)
 	return slot.SetOf(slot.Range{First: first, Last: first + slot.MaxDuties - 1})
@@ -54,7 +54,7 @@ func (r *Engine) ownerLeaves(n slot.Slot) bool {
 	return owner.Leaving
 }
 
-// stuck returns what the gate calls stuck. A duty counts from the end of its context only.
+// stuck returns what the gate reports as stuck. A duty counts only from the time its context ended.
 func (r *Engine) stuck(older time.Duration) []gate.Flight {
 	var out []gate.Flight
 	for _, f := range r.gate.Stuck(older) {
@@ -71,9 +71,9 @@ func (r *Engine) stuck(older time.Duration) []gate.Flight {
 	return out
 }
 
-// heldBack tells of what has been in flight in the slots for long, and once for each controller of functions.
+// heldBack describes what has held back the slots for long, with one line for all rota.Go functions of a controller.
 func (r *Engine) heldBack(set slot.Set) (out []string) {
-	tasks := map[string][]gate.Flight{} // by controller: there may be one for each object
+	tasks := map[string][]gate.Flight{} // by controller: each object may have one
 	for _, f := range r.stuck(replica.HeldBackAfter) {
 		switch {
 		case !set.Has(f.Slot):
@@ -82,7 +82,7 @@ func (r *Engine) heldBack(set slot.Set) (out []string) {
 		case f.Key.Queue == duty.Queue:
 			out = append(out, fmt.Sprintf("duty %s cannot move on: its context ended %v ago, and it has not returned; other "+
 				"duties and slots are not held back", f.Key.Name, f.For.Round(time.Second)))
-		default: // in a duty's slot it is a labeller's batch
+		default: // in a duty's slot it is a batch of the labeler
 			out = append(out, fmt.Sprintf("slot %d cannot move on: controller %s has been reconciling %s for %v; other "+
 				"objects and slots are not held back", f.Slot, f.Key.Queue, work.NameOfKey(f.Key), f.For.Round(time.Second)))
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/rota-dev/rota/internal/replica"
 )
 
-// incarnation is a replica with what observes it and what runs beside it.
+// incarnation is a replica together with its observers and background tasks.
 type incarnation struct {
 	*replica.Replica
 	rota  *Engine
 	moves *moves.Tracker
-	// plan is the serial of the last Swap that planned moves. One is under way at a time.
+	// plan is the serial of the last Swap that planned moves. Only one Swap is under way at a time.
 	plan uint64
 }
 
@@ -36,13 +36,13 @@ func newIncarnation(ctx context.Context, r *Engine) *incarnation {
 	return i
 }
 
-// run returns how the incarnation ended. ctx's end makes it leave.
+// run runs the incarnation until it ends and returns how it ended. When ctx ends, the incarnation leaves.
 func (i *incarnation) run(ctx context.Context) member.Stop {
 	defer i.rota.present.Store(nil)
 	return i.Run(ctx.Done())
 }
 
-// beside begins what tells others of this member.
+// beside starts the tasks that inform other members about this one.
 func (i *incarnation) beside() {
 	if i.rota.reports != nil {
 		i.Go(func() { i.rota.reporter.Publish(i, i.report) })
@@ -50,15 +50,15 @@ func (i *incarnation) beside() {
 	}
 }
 
-// setDeadline has the gate and the writes end at a time, on the clock of deadlines. own is that of the member's own
-// Lease.
+// setDeadline sets the time at which the gate and writes end, on the deadline clock. own is the deadline from the
+// member's own Lease.
 func (r *Engine) setDeadline(at, own time.Duration) {
 	r.state.SetDeadline(at, own)
 	r.gate.SetDeadline(at)
 	r.keeper.SetDeadline(at)
 }
 
-// Event counts what came of requests, and measures handovers.
+// Event counts the outcomes of requests and measures handovers.
 func (i *incarnation) Event(e member.Event) {
 	switch e := e.(type) {
 	case member.Renewed:
@@ -108,15 +108,15 @@ func (i *incarnation) Seen(s member.Snapshot) {
 
 func (i *incarnation) now() moves.Moment { return moves.Moment{Mono: i.rota.now(), Wall: time.Now()} }
 
-// trace tells of handovers in a goroutine of its own: this one renews the Lease.
+// trace records spans of handovers in a separate goroutine, because the caller's goroutine renews the Lease.
 func (i *incarnation) trace(record func(moves.Tracing)) {
 	if provider := i.rota.opts.TracerProvider; provider != nil {
 		i.Go(func() { record(moves.NewTracing(provider, i.rota.Name().String(), i.ID())) })
 	}
 }
 
-// plans says whether a table plans moves that the one before did not: it gives slots a next owner, or slots of nobody,
-// or of a member that is expelled, a new one.
+// plans reports whether next plans moves that old did not: it sets the next owner of slots, or gives a new owner to
+// slots that have none or whose owner is expelled.
 func plans(old, next *table.Table) bool {
 	return slices.ContainsFunc(next.Runs, func(r table.Run) bool {
 		for s := r.Slots.First; ; s++ {

@@ -14,25 +14,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Lister is rota.Lister.
+// Lister implements rota.Lister.
 type Lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// InformerFactory is rota.InformerFactory.
+// InformerFactory implements rota.InformerFactory.
 type InformerFactory[N any] interface {
 	InformerFor(example runtime.Object, newFunc N) cache.SharedIndexInformer
 }
 
-// Children is rota.Children.
+// Children implements rota.Children.
 type Children struct {
 	Of             schema.GroupKind
 	ClusterScoped  bool
 	WithoutOrphans bool
 }
 
-// ShareInformer is rota.ShareInformer.
+// ShareInformer implements rota.ShareInformer.
 func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndexInformer, C any](
 	r *Engine, factory InformerFactory[N], kind schema.GroupVersionKind, example runtime.Object, client Lister[L],
 	children ...Children,
@@ -67,7 +67,7 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	return made, nil
 }
 
-// NewInformer is Rota.NewInformer.
+// NewInformer implements rota.Rota.NewInformer.
 func (r *Engine) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object,
 	resync time.Duration, indexers cache.Indexers, children ...Children,
 ) cache.SharedIndexInformer {
@@ -77,7 +77,7 @@ func (r *Engine) NewInformer(kind schema.GroupKind, lw cache.ListerWatcher, exam
 	return r.share.NewInformer(kind, lw, example, resync, indexers)
 }
 
-// Shard is Rota.Shard.
+// Shard implements rota.Rota.Shard.
 func (r *Engine) Shard(kind schema.GroupKind, children ...Children) error {
 	if err := r.declare("Shard", kind, children); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (r *Engine) Shard(kind schema.GroupKind, children ...Children) error {
 	return nil
 }
 
-// declare sets how a kind is sharded. call is the name of the user's call, for errors.
+// declare sets how a kind is sharded. call is the name of the user's call, for error messages.
 func (r *Engine) declare(call string, kind schema.GroupKind, children []Children) error {
 	if r.setup.late() {
 		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
@@ -111,9 +111,9 @@ func (r *Engine) declare(call string, kind schema.GroupKind, children []Children
 	return nil
 }
 
-// checkFactory returns an error if a factory that client-gen made narrows what its informers list, by WithNamespace or
-// WithTweakListOptions, and the client is a generated one that does not. A factory tells nobody of its options, so they
-// are read from its fields. Clients of another make are trusted to list what they should.
+// checkFactory returns an error if a factory made by client-gen restricts what its informers list, by WithNamespace or
+// WithTweakListOptions, and the client is a generated one that does not. Factories do not expose their options, so they
+// are read from private fields. Clients that were not generated are trusted to list the right objects.
 func checkFactory(factory, client any) error {
 	of, generated := namespaceOf(client)
 	fields := reflect.Indirect(reflect.ValueOf(factory))
@@ -137,12 +137,12 @@ func checkFactory(factory, client any) error {
 	return nil
 }
 
-// namespaceOf returns the namespace of a client that client-gen made; ok is false for others.
+// namespaceOf returns the namespace of a client made by client-gen; ok is false for other clients.
 func namespaceOf(client any) (namespace string, ok bool) {
 	switch c := client.(type) {
 	case interface{ GetNamespace() string }:
 		return c.GetNamespace(), true
-	case interface{ Namespace() string }: // a fake
+	case interface{ Namespace() string }: // a fake client
 		return c.Namespace(), true
 	}
 	return "", false

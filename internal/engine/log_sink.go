@@ -7,19 +7,19 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// logSink writes to a program's logger once it is known, unless that drops everything, as controller-runtime's does
-// until it is set. Otherwise it writes to another one.
+// logSink writes to the program's logger once there is one that does not drop everything, as controller-runtime's does
+// until it is set. Until then it writes to a fallback.
 type logSink struct {
 	logr.LogSink
 	program *atomic.Pointer[logr.LogSink]
-	with    []func(logr.LogSink) logr.LogSink // makes this one of either
+	with    []func(logr.LogSink) logr.LogSink // derive this sink from either logger
 }
 
 func newLogSink(other logr.Logger) *logSink {
 	return &logSink{LogSink: other.WithCallDepth(1).GetSink(), program: &atomic.Pointer[logr.LogSink]{}}
 }
 
-// now returns the one to write to.
+// now returns the sink to write to.
 func (s *logSink) now() logr.LogSink {
 	out := s.LogSink
 	if program := s.program.Load(); program != nil && (*program).Enabled(0) {

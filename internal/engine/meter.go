@@ -14,19 +14,19 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/planner"
 )
 
-// collectAfter is how long after a member got or lost slots its garbage is collected, if that is needed to know what
-// they take.
+// collectAfter is how long after a change of its slots a member runs the garbage collector, if memory use cannot be
+// measured otherwise.
 const collectAfter = 5 * time.Second
 
-// meter measures what this process uses of its memory (rule R23). It may be used concurrently.
+// meter measures the memory that this process uses (rule R23). It may be used concurrently.
 type meter struct {
 	mu    sync.Mutex
-	limit int64 // 0: not known
-	// soft: the limit is GOMEMLIMIT, so garbage is collected before it is reached.
+	limit int64 // 0 if unknown
+	// soft is true if the limit is GOMEMLIMIT, so that garbage is collected before it is reached.
 	soft bool
 	base int64
-	// slots are how many the member had at the last report, changed is since when. collected: there was a garbage
-	// collection since.
+	// slots is the member's number of slots at the last report, and changed is when that number last changed. collected is
+	// true if there was a garbage collection since.
 	slots     int
 	changed   time.Time
 	collected bool
@@ -44,7 +44,7 @@ func newMeter() *meter {
 	return m
 }
 
-// report returns what the process uses while the member has so many slots.
+// report returns the memory in use while the member has the given number of slots.
 func (m *meter) report(slots int) planner.MemoryReport {
 	if m.limit == 0 {
 		return planner.MemoryReport{}
@@ -64,7 +64,7 @@ func (m *meter) report(slots int) planner.MemoryReport {
 		m.slots, m.changed, m.collected = slots, time.Now(), false
 	}
 	if m.soft && !m.collected && used > m.limit/2 && time.Since(m.changed) > collectAfter {
-		runtime.GC() // otherwise it may be minutes until it is known what of the heap is in use
+		runtime.GC() // otherwise it may take minutes until the size of the live heap is known
 		m.collected = true
 	}
 	if m.collected {
@@ -77,20 +77,20 @@ func (m *meter) report(slots int) planner.MemoryReport {
 	return m.reported
 }
 
-// last is the last report.
+// last returns the last report.
 func (m *meter) last() planner.MemoryReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reported
 }
 
-// memoryReport is what this member reports of its memory.
+// memoryReport measures this process's memory for the planner.
 func (r *Engine) memoryReport() planner.MemoryReport {
 	held := r.hashes(r.share.Held())
 	return r.meter.report(held.Len())
 }
 
-// garbage is how many bytes of the heap were not in use at the last garbage collection, or are free.
+// garbage returns how many bytes of the heap were unused at the last garbage collection or are free.
 func garbage() int64 {
 	samples := []runtimemetrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},

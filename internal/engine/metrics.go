@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// metrics are the metrics of Collector: those that count, which are kept, and those that are computed when they are
-// asked for.
+// metrics are the metrics of Collector: counters and histograms, which are kept, and gauges, which are computed at each
+// scrape.
 type metrics struct {
 	rota    *Engine
 	labels  prometheus.Labels
@@ -85,7 +85,7 @@ func (m *metrics) counter(name, help string) prometheus.Counter {
 	return c
 }
 
-// handoverBuckets are in seconds: from moves of an idle rota to those that a stuck reconcile holds back.
+// handoverBuckets are in seconds, from moves of an idle rota to moves held back by a stuck reconcile.
 var handoverBuckets = []float64{0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 120, 600}
 
 func (m *metrics) histogram(name, help, by string, values ...string) *prometheus.HistogramVec {
@@ -99,7 +99,7 @@ func (m *metrics) histogram(name, help, by string, values ...string) *prometheus
 	return h
 }
 
-// reasons returns the reasons of all events that members send, as they stand in the events and in rota_events_total.
+// reasons returns the reasons of all events that members send, as used in events and in rota_events_total.
 func reasons() []string {
 	return []string{
 		"CanaryBack", "CanaryBegins", "CanaryDone", "CanaryPromoted", "CanarySteps", "ClockSkew", "Coverage",
@@ -113,7 +113,7 @@ func reasons() []string {
 	}
 }
 
-// Collector is Rota.Collector.
+// Collector implements rota.Rota.Collector.
 func (r *Engine) Collector() prometheus.Collector { return r.metrics }
 
 func (m *metrics) verdict(v gate.Verdict)   { m.verdicts.WithLabelValues(v.String()).Inc() }
@@ -122,7 +122,7 @@ func (m *metrics) swap(o member.Outcome)    { m.swaps.WithLabelValues(o.String()
 func (m *metrics) event(reason string)      { m.events.WithLabelValues(reason).Inc() }
 func (m *metrics) renewed(o member.Outcome) { m.renewals.WithLabelValues(o.String()).Inc() }
 
-// landed counts moves that have ended.
+// landed records moves that have ended.
 func (m *metrics) landed(all []moves.Landed) {
 	for _, l := range all {
 		for phase, took := range l.Phases() {
@@ -155,7 +155,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 
 var _ prometheus.Collector = (*metrics)(nil)
 
-// tableOf returns the table, or an empty one.
+// tableOf returns the table, empty if there is none.
 func (r *Engine) tableOf() *table.Table {
 	if t := r.state.Table(); t != nil {
 		return t
@@ -163,7 +163,7 @@ func (r *Engine) tableOf() *table.Table {
 	return &table.Table{}
 }
 
-// oldestMove returns for how long the oldest handover to this member has been under way.
+// oldestMove returns the age of the oldest handover to this member that is under way.
 func (r *Engine) oldestMove() time.Duration {
 	if i := r.present.Load(); i != nil {
 		return i.moves.Oldest(r.now())
@@ -171,7 +171,7 @@ func (r *Engine) oldestMove() time.Duration {
 	return 0
 }
 
-// oldestWaiting returns for how long the oldest key of this member's slots has been waiting for a worker.
+// oldestWaiting returns how long the oldest key in this member's slots has been waiting for a worker.
 func (r *Engine) oldestWaiting() time.Duration {
 	since := r.controllers.Oldest()
 	open := r.gate.Working()
@@ -184,14 +184,14 @@ func (r *Engine) oldestWaiting() time.Duration {
 	return longest
 }
 
-// loads returns how many workers the keys of each hash slot keep busy, where it is a thousandth or more.
+// loads returns how many workers the keys of each hash slot keep busy. It leaves out slots below 0.001.
 func (r *Engine) loads() map[slot.Slot]float64 {
 	out, hashes := r.gate.Loads(), r.cfg.Slots.All()
 	maps.DeleteFunc(out, func(s slot.Slot, _ float64) bool { return !hashes.Has(s) })
 	return out
 }
 
-// load returns how many workers the keys of all hash slots keep busy, and those of the hottest one.
+// load returns how many workers the keys of all hash slots keep busy, and how many those of the hottest slot do.
 func (r *Engine) load() (all, hottest float64) {
 	for _, workers := range r.loads() {
 		all, hottest = all+workers, max(hottest, workers)

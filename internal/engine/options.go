@@ -25,7 +25,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Options is rota.Options, which documents the fields.
+// Options implements rota.Options, which documents the fields.
 type Options struct {
 	Name, Namespace string
 	Identity        Identity
@@ -49,10 +49,10 @@ type Options struct {
 	TracerProvider                            trace.TracerProvider
 	Logger                                    logr.Logger
 
-	shadow bool // NewShadow sets it
+	shadow bool // set by NewShadow
 }
 
-// Identity is rota.Identity.
+// Identity implements rota.Identity.
 type Identity struct {
 	Pod               string
 	PodUID, Container string
@@ -65,7 +65,7 @@ func (i Identity) withDefaults() Identity {
 	i.PodUID = cmp.Or(i.PodUID, os.Getenv("POD_UID"))
 	i.Container = cmp.Or(i.Container, os.Getenv("CONTAINER_NAME"))
 	if i.PodUID != "" && i.Container == "" {
-		i.Container = "main" // the same in every start of this Pod, unless it runs two members
+		i.Container = "main" // stable across restarts of the Pod, unless the Pod runs two members
 	}
 	i.Workload = cmp.Or(i.Workload, workloadOf(i.Pod))
 	if i.Pod == "" {
@@ -79,13 +79,13 @@ func (i Identity) withDefaults() Identity {
 	return i
 }
 
-// deploymentPod matches the names of a Deployment's Pods: name, hash of the template, random suffix.
+// deploymentPod matches the names of a Deployment's Pods: name, template hash, random suffix.
 var deploymentPod = regexp.MustCompile(`-([bcdf-hj-np-tv-xz2456789]{6,10})-[bcdf-hj-np-tv-xz2456789]{5}$`)
 
 // ordinalPod matches the names of a StatefulSet's Pods.
 var ordinalPod = regexp.MustCompile(`-(0|[1-9][0-9]*)$`)
 
-// workloadOf returns the name of the Pod's Deployment or StatefulSet, if the Pod's name shows it.
+// workloadOf returns the name of the Pod's Deployment or StatefulSet, empty if the Pod's name does not show it.
 func workloadOf(pod string) string {
 	for _, suffix := range []*regexp.Regexp{deploymentPod, ordinalPod} {
 		if at := suffix.FindStringIndex(pod); at != nil {
@@ -109,7 +109,7 @@ func buildOf(pod string) string {
 	return ""
 }
 
-// newID returns an identity that no other start of a process has: the Pod's name and five random characters.
+// newID returns an identity that is unique to this start of the process: the Pod's name and five random characters.
 func newID(pod string) string {
 	return pod + "-" + strings.ToLower(rand.Text()[:5])
 }
@@ -184,7 +184,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// validNames returns an error for names that the rota's objects cannot have. Otherwise each try to create one would
+// validNames returns an error if the names are invalid for the rota's objects, since every attempt to create one would
 // fail.
 func (o Options) validNames() error {
 	if reasons := validation.IsDNS1123Label(o.Name); len(reasons) > 0 {

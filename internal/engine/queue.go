@@ -15,22 +15,22 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// Queue is rota.Queue.
+// Queue implements rota.Queue.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
-	queue *controllers.Queue[T] // the same
+	queue *controllers.Queue[T] // the same queue
 	item  func(types.NamespacedName) T
 }
 
-// Admit is Queue.Admit of package rota.
+// Admit implements rota.Queue.Admit.
 func (q *Queue[T]) Admit(sync func(context.Context, T) error) func(context.Context, T) error {
 	return q.queue.Admit(sync)
 }
 
-// OnReset is Queue.OnReset of package rota.
+// OnReset implements rota.Queue.OnReset.
 func (q *Queue[T]) OnReset(f func(ctx context.Context, item T)) { q.queue.OnReset(f) }
 
-// OnLost is Queue.OnLost of package rota.
+// OnLost implements rota.Queue.OnLost.
 func (q *Queue[T]) OnLost(f func(ctx context.Context, item T)) {
 	if f == nil {
 		q.queue.Controller().OnLost(nil)
@@ -39,29 +39,29 @@ func (q *Queue[T]) OnLost(f func(ctx context.Context, item T)) {
 	q.queue.Controller().OnLost(func(ctx context.Context, key types.NamespacedName) { f(ctx, q.item(key)) })
 }
 
-// isQueue tells a queue of the rota from others.
+// isQueue marks a queue of the rota.
 func (q *Queue[T]) isQueue() {}
 
-// ObjectName is rota.ObjectName.
+// ObjectName implements rota.ObjectName.
 type ObjectName interface {
 	comparable
 	~string | ~struct{ Namespace, Name string }
 }
 
-// Items is rota.Items.
+// Items implements rota.Items.
 type Items[T comparable] struct {
 	Name func(T) (types.NamespacedName, error)
 	Item func(types.NamespacedName) T
 }
 
-// NewQueue is rota.NewQueue.
+// NewQueue implements rota.NewQueue.
 func NewQueue[T ObjectName](r *Engine, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T],
 ) (*Queue[T], error) {
 	return NewQueueOf(r, name, informer, inner, namesAsItems[T]())
 }
 
-// NewQueueOf is rota.NewQueueOf.
+// NewQueueOf implements rota.NewQueueOf.
 func NewQueueOf[T comparable](r *Engine, name string, informer cache.SharedIndexInformer,
 	inner workqueue.TypedRateLimitingInterface[T], items Items[T],
 ) (*Queue[T], error) {
@@ -97,7 +97,7 @@ func NewQueueOf[T comparable](r *Engine, name string, informer cache.SharedIndex
 	return &Queue[T]{TypedRateLimitingInterface: q, queue: q, item: items.Item}, nil
 }
 
-// newController shards a kind and adds a controller of it. informer is the one that its queue is made with, or nil.
+// newController shards a kind and adds a controller for it. informer is the one used to make its queue, or nil.
 func (r *Engine) newController(
 	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue controllers.Enqueue,
 ) (*controllers.Controller, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// holdings is the account of a member that works.
+// holdings is the report.Account of a member that works.
 type holdings struct{ rota *Engine }
 
 var _ report.Account = holdings{}
@@ -45,10 +45,10 @@ func (h holdings) Report(id string, setup map[string]string) *coverage.Report {
 	return out
 }
 
-// blockedAfter is how long an object must have waited for a worker: one that is free takes it at once.
+// blockedAfter is how long an object must have waited for a worker. A free worker would take it at once.
 const blockedAfter = 5 * time.Second
 
-// blocked returns the controllers of which all workers hang, while other objects wait.
+// blocked returns the controllers whose workers all hang while other objects wait.
 func (r *Engine) blocked() (out []coverage.Blocked) {
 	for _, c := range r.controllers.All() {
 		b, hang := coverage.Blocked{Controller: c.Name}, true
@@ -77,20 +77,20 @@ func (r *Engine) blocked() (out []coverage.Blocked) {
 	return out
 }
 
-// report returns the account's report, with the handovers.
+// report returns the account's report with the handovers added.
 func (i *incarnation) report() *coverage.Report {
 	r := i.rota.account.Report(i.ID(), i.rota.settings())
 	r.Handovers = i.moves.Handovers()
 	r.Refused, r.Unlabelled = i.rota.refusedKinds(), i.rota.unlabelledKinds()
 	if waits := i.Waiting(); waits != "" {
 		r.Waits = waits
-	} else { // otherwise nothing goes on, for as long as another one leads
+	} else { // otherwise all work is paused while another candidate leads
 		r.Moving = i.moves.Ages(i.rota.now())
 	}
 	return r
 }
 
-// outline is a report of holdings without the keys that wait for workers.
+// outline returns the report of holdings, without the keys that wait for workers.
 func (r *Engine) outline(id string, setup map[string]string) *coverage.Report {
 	open := r.hashes(r.gate.Working())
 	out := &coverage.Report{
@@ -144,7 +144,7 @@ func (r *Engine) settings() map[string]string {
 	return out
 }
 
-// memberLoads reads what members report of their loads.
+// memberLoads reads the loads that members report.
 func (r *Engine) memberLoads(ctx context.Context) ([]planner.LoadReport, error) {
 	if r.reports == nil {
 		return nil, nil
@@ -155,7 +155,7 @@ func (r *Engine) memberLoads(ctx context.Context) ([]planner.LoadReport, error) 
 	return report.Loads(reports), err
 }
 
-// balance is what this member's plans balance.
+// balance returns what this member's plans balance.
 func (o *Options) balance() string {
 	if o.ByLoad {
 		return coverage.BalanceLoad
@@ -163,8 +163,8 @@ func (o *Options) balance() string {
 	return coverage.BalanceNumber
 }
 
-// lacks logs an error of the comparison, or tells of the missing permission that it is about. Before the member has
-// joined, a missing permission would end it, and this one is not worth that.
+// scrubFailed logs an error of the comparison or reports the missing permission behind it. It does not use report: a
+// missing permission that is reported before the member has joined ends the member, and this one is not worth that.
 func (r *Engine) scrubFailed(what string, err error) {
 	if !r.state.HasJoined() || !r.refused(what, err) {
 		r.log.Error(err, what)

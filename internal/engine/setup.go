@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// setup is what is set up before a member joins: what it has to wait for, and until when something may be added. The
-// zero value is that of a Rota that was just made.
+// setup tracks what is set up before a member joins: what Run waits for, and whether more may be added. The zero value
+// is ready to use.
 type setup struct {
 	mu      sync.Mutex
 	started []start
-	inner   map[any]string // the work queues that belong to queues, with the queues' names
+	inner   map[any]string // underlying work queues, with the names of the queues that use them
 	ran     bool           // Run was called
-	// after is what JoinAfter was told. over says that nothing can be set up any more; finish is called then.
+	// after holds the prerequisites from JoinAfter. over is true once nothing more can be set up; finish is called then.
 	after  []prerequisite
 	over   bool
 	finish []func(context.Context) error
 }
 
-// begin notes that Run was called. It returns false if it was before.
+// begin records that Run was called. It returns false if it had been called before.
 func (s *setup) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *setup) begin() bool {
 // late reports whether it is too late to set something up.
 func (s *setup) late() bool { return !s.during(func() {}) }
 
-// during calls a function that sets something up, unless it is too late: it returns false then.
+// during calls f, which sets something up. If it is too late for that, it returns false instead.
 func (s *setup) during(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,14 +46,14 @@ func (s *setup) during(f func()) bool {
 	return true
 }
 
-// goesOn reports whether Run waits, or will wait, until something is set up.
+// goesOn reports whether Run waits, or will wait, for something to be set up.
 func (s *setup) goesOn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.over && len(s.after) > 0
 }
 
-// waits adds what Run waits for before it is over. It returns false if Run was called.
+// waits adds a prerequisite for which Run waits. It returns false if Run was called.
 func (s *setup) waits(p prerequisite) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,14 +70,14 @@ func (s *setup) prerequisites() []prerequisite {
 	return slices.Clone(s.after)
 }
 
-// atEnd has a function called when nothing can be set up any more.
+// atEnd has f called once nothing more can be set up.
 func (s *setup) atEnd(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finish = append(s.finish, f)
 }
 
-// end notes that nothing can be set up any more, and returns what has to be called.
+// end records that nothing more can be set up, and returns the functions to call.
 func (s *setup) end() []func(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *setup) informers() []start {
 	return s.started
 }
 
-// take notes which Queue a work queue belongs to. Two Queues would each believe that items taken by the other still
-// wait.
+// take records which Queue uses a work queue. Two Queues on one work queue would each believe that items the other took
+// are still waiting.
 func (s *setup) take(name string, inner any) error {
 	if !reflect.TypeOf(inner).Comparable() {
 		return nil

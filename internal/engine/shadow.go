@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// shadowLeave is the longest time in which Start returns when its context has ended: a leader's process should not end
-	// later because of a shadow.
+	// shadowLeave is the longest time until Start returns after its context has ended: a shadow should not delay the end
+	// of a leader's process.
 	shadowLeave = 2 * time.Second
 	// shadowRetry is how long a shadow that has failed waits before it joins again.
 	shadowRetry = time.Minute
 )
 
-// Shadow is rota.Shadow.
+// Shadow implements rota.Shadow.
 type Shadow struct {
 	cfg   *rest.Config
 	opts  Options
 	kinds []schema.GroupKind
 	log   logr.Logger
 	retry time.Duration
-	// from lists the objects; nil: the API server is asked. made is called with each member before it runs; nil: nothing
-	// is. Tests set them.
+	// from lists the objects; if nil, the API server does. made, unless nil, is called with each member before it runs.
+	// Tests set both.
 	from report.Objects
 	made func(*Engine)
 }
 
-// NewShadow is rota.NewShadow.
+// NewShadow implements rota.NewShadow.
 func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shadow, error) {
 	switch {
 	case opts.Name == "":
@@ -62,7 +62,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 			names.ShadowSuffix)
 	}
 	if opts.Delivery == sharding.ShardSelector {
-		opts.Key = cmp.Or(opts.Key, slot.KeyUID) // as New has it
+		opts.Key = cmp.Or(opts.Key, slot.KeyUID) // the default of New
 	}
 	opts.Name += names.ShadowSuffix
 	opts.Delivery, opts.Label, opts.shadow = sharding.Filter, false, true
@@ -70,7 +70,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	opts.LeaderElectionID, opts.LeaderElectionNamespace = "", ""
 	opts.LeaveTimeout = min(cmp.Or(opts.LeaveTimeout, shadowLeave), shadowLeave)
 	own := rest.CopyConfig(cfg)
-	own.RateLimiter = nil // the operator's
+	own.RateLimiter = nil // not the operator's rate limiter
 	s := &Shadow{cfg: own, opts: opts, kinds: kinds, retry: shadowRetry}
 	r, err := s.member()
 	if err != nil {
@@ -80,7 +80,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	return s, nil
 }
 
-// member returns an Engine that can do nothing but take part in the table and count.
+// member returns an Engine that only takes part in the table and counts objects.
 func (s *Shadow) member() (*Engine, error) {
 	r, err := New(s.cfg, s.opts)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Shadow) member() (*Engine, error) {
 	return r, nil
 }
 
-// Start is Shadow.Start of package rota.
+// Start implements rota.Shadow.Start.
 func (s *Shadow) Start(ctx context.Context) error {
 	s.log.Info("SHADOW: this process joins a rota of shadows, which works on nothing; the operator is not changed")
 	ended := make(chan struct{})
@@ -130,7 +130,7 @@ func (s *Shadow) Start(ctx context.Context) error {
 	return nil
 }
 
-// again takes part until ctx ends.
+// again takes part until ctx ends. It joins again after each failure.
 func (s *Shadow) again(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.run(ctx); ctx.Err() == nil {
@@ -150,5 +150,5 @@ func (s *Shadow) run(ctx context.Context) (err error) {
 	return r.Run(ctx)
 }
 
-// NeedLeaderElection says that it runs on every replica.
+// NeedLeaderElection returns false, so that the shadow runs on every replica.
 func (*Shadow) NeedLeaderElection() bool { return false }

@@ -17,7 +17,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// soloDefaults fills in what Solo needs nobody to say, and refuses it in a Pod.
+// soloDefaults fills in the options that Solo makes optional. It returns an error if the process runs in a Pod.
 func (o Options) soloDefaults() (Options, error) {
 	if !o.Solo {
 		return o, nil
@@ -29,20 +29,20 @@ func (o Options) soloDefaults() (Options, error) {
 	if o.Delivery == sharding.ShardSelector && o.Key == slot.KeyUnknown {
 		o.Key = slot.KeyUID
 	}
-	// There is nothing to select, and nobody to label for.
+	// Solo uses neither selectors nor labels.
 	o.Delivery, o.Label = sharding.Filter, false
 	o.Name, o.Namespace = cmp.Or(o.Name, "solo"), cmp.Or(o.Namespace, os.Getenv("POD_NAMESPACE"), "default")
 	return o, nil
 }
 
-// isTest reports whether go test built this program, as testing.Testing does, which would link package testing into
-// operators.
+// isTest reports whether this program was built by go test. It does what testing.Testing does without linking package
+// testing into operators.
 func isTest() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && strings.HasSuffix(info.Path, ".test")
 }
 
-// newSolo returns a Rota that needs neither table nor Lease. cfg is nil for programs whose clients are fakes.
+// newSolo returns an Engine that needs neither table nor Lease. cfg is nil if the program uses fake clients.
 func newSolo(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r := newEngine(cfg, opts, config)
 	r.store = replica.SoloStore{}
@@ -50,7 +50,7 @@ func newSolo(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	return r
 }
 
-// decide returns what steps for an incarnation.
+// decide returns the decision maker of an incarnation: a member, or a Solo.
 func (r *Engine) decide() replica.Member {
 	if !r.opts.Solo {
 		return member.New(r.cfg)
@@ -60,7 +60,7 @@ func (r *Engine) decide() replica.Member {
 	return s
 }
 
-// checkSolo returns an error for options that Solo does not go with.
+// checkSolo returns an error for options that cannot be combined with Solo.
 func (o Options) checkSolo() error {
 	if o.Solo && o.Group != nil {
 		return fmt.Errorf("rota %s: Options.Solo and Options.Group: a group needs the other groups; test with one of the two",

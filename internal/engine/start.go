@@ -15,24 +15,25 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
-// startPatience is how long a member waits to join before it reports what it waits for, and the time between log lines
-// about it.
+// startPatience is how long a member waits to join before it logs what it waits for, and the time between such log
+// lines.
 const startPatience = 10 * time.Second
 
-// startEvents is the time between two events about it: API servers keep events for an hour.
+// startEvents is the time between two events about the wait. API servers keep events for an hour.
 const startEvents = 30 * time.Minute
 
 // start is an informer that must run before the member joins.
 type start struct {
 	kind    schema.GroupKind
 	started <-chan struct{}
-	client  bool // it reads through a client that ShareInformer was given
+	client  bool // it uses a client passed to ShareInformer
 	owned   bool // by the objects' owners
 	// informer is what ShareInformer returned.
 	informer cache.SharedIndexInformer
 }
 
-// prerequisite is something without which a member does not join: it would take slots that nobody works on.
+// prerequisite is something that must be ready before a member joins. Without it, the member would take slots on which
+// it does not work.
 type prerequisite struct {
 	done <-chan struct{}
 	what func() string
@@ -50,7 +51,7 @@ func (r *Engine) prerequisites() []prerequisite {
 	return out
 }
 
-// waitsFor says what the member waits for before it joins.
+// waitsFor describes what the member waits for before it joins.
 func (r *Engine) waitsFor() []string {
 	var out []string
 	for _, p := range slices.Concat(r.setup.prerequisites(), r.prerequisites()) {
@@ -63,7 +64,7 @@ func (r *Engine) waitsFor() []string {
 	return append(out, r.reporter.Conflicts()...)
 }
 
-// Ready is Rota.Ready.
+// Ready implements rota.Rota.Ready.
 func (r *Engine) Ready(*http.Request) error {
 	if r.state.HasJoined() {
 		return errors.Join(r.tableErr(), r.faults.Err())
@@ -77,8 +78,8 @@ func (r *Engine) Ready(*http.Request) error {
 	return fmt.Errorf("rota %s: not joined yet", r.Name())
 }
 
-// awaitStart waits until informers and workers run. If slots opened before, their objects would look deleted, or nobody
-// would work on them. It returns false when ctx ends, and an error if the wiring can never work.
+// awaitStart waits until informers and workers run. If slots opened before, their objects would look deleted or no
+// worker would take them. It returns false when ctx ends, and an error if the wiring can never work.
 func (r *Engine) awaitStart(ctx context.Context) (bool, error) {
 	if !r.await(ctx, r.prerequisites()) {
 		return false, nil
@@ -86,7 +87,7 @@ func (r *Engine) awaitStart(ctx context.Context) (bool, error) {
 	return r.awaitWiring(ctx)
 }
 
-// tableErr says why nothing is worked on: the table is invalid.
+// tableErr returns an error if the table is invalid, so that nothing is worked on.
 func (r *Engine) tableErr() error {
 	if why := r.state.Invalid(); why != "" {
 		return fmt.Errorf("rota %s: %s", r.Name(), why)
@@ -94,7 +95,7 @@ func (r *Engine) tableErr() error {
 	return nil
 }
 
-// JoinAfter is Rota.JoinAfter.
+// JoinAfter implements rota.Rota.JoinAfter.
 func (r *Engine) JoinAfter(what string, done <-chan struct{}) error {
 	switch {
 	case what == "":
@@ -110,9 +111,10 @@ func (r *Engine) JoinAfter(what string, done <-chan struct{}) error {
 	return nil
 }
 
-// awaitSetup waits for what JoinAfter was told. It returns false when ctx ends. Afterwards nothing can be set up.
+// awaitSetup waits for the prerequisites from JoinAfter. After it has returned, nothing more can be set up. It returns
+// false when ctx ends.
 func (r *Engine) awaitSetup(ctx context.Context) (bool, error) {
-	if !r.await(ctx, r.setup.prerequisites()) { // JoinAfter adds no more
+	if !r.await(ctx, r.setup.prerequisites()) { // JoinAfter adds no more after this
 		return false, nil
 	}
 	var errs []error
@@ -122,12 +124,12 @@ func (r *Engine) awaitSetup(ctx context.Context) (bool, error) {
 	return true, errors.Join(errs...)
 }
 
-// await waits for all of what it is given. It reports what this member waits for if that takes long. It returns false
-// when ctx ends.
+// await waits for all prerequisites, and reports what this member waits for if that takes long. It returns false when
+// ctx ends.
 func (r *Engine) await(ctx context.Context, all []prerequisite) bool {
 	late := time.NewTicker(startPatience)
 	defer late.Stop()
-	skip := 0 // how often it is logged before the next event
+	skip := 0 // log lines left until the next event
 	for _, p := range all {
 		for waiting := true; waiting; {
 			select {

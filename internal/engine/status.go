@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Status is rota.Status.
+// Status implements rota.Status.
 type Status struct {
 	ID            string
 	Epoch         uint64
@@ -41,7 +41,7 @@ type Status struct {
 
 const stuckAfter = 10 * time.Second
 
-// Status is Rota.Status.
+// Status implements rota.Rota.Status.
 func (r *Engine) Status() Status {
 	t, id := r.tableOf(), r.ID()
 	s := Status{
@@ -76,7 +76,7 @@ func (r *Engine) Status() Status {
 	return s
 }
 
-// DutyStatus is rota.DutyStatus.
+// DutyStatus implements rota.DutyStatus.
 type DutyStatus struct {
 	Name        string
 	Owner, Next string
@@ -85,7 +85,7 @@ type DutyStatus struct {
 	Restarts    int
 }
 
-// dutyStatus returns the duties by name.
+// dutyStatus returns the status of all duties, sorted by name.
 func (r *Engine) dutyStatus(t *table.Table) []DutyStatus {
 	by := map[string]DutyStatus{}
 	for _, run := range t.Runs {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// unlabelledPeriod is the time between two looks for kinds of which some objects cannot be labelled.
+	// unlabelledPeriod is the time between two checks for kinds with objects that cannot be labeled.
 	unlabelledPeriod = 10 * time.Second
-	// narrowAfter is how long no member may have reported a kind before its objects are delivered by labels again. The
-	// duty of labelling moves, and its next owner has to meet the refusals first.
+	// narrowAfter is how long no member may have reported a kind before labels select its objects again. The labeling duty
+	// moves, and its next owner has to run into the refusals first.
 	narrowAfter = 5 * time.Minute
 )
 
-// unlabelledKinds returns the kinds of which this member cannot label some objects, each once.
+// unlabelledKinds returns the kinds with objects that this member cannot label, each once.
 func (r *Engine) unlabelledKinds() (out []coverage.Refused) {
 	for _, f := range r.labels.Refused() {
 		out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Slots,
@@ -29,8 +29,8 @@ func (r *Engine) unlabelledKinds() (out []coverage.Refused) {
 	return coverage.MergeRefused(out)
 }
 
-// reportUnlabelled reports the kinds of which this member has begun to fail to label objects, and those that it labels
-// again.
+// reportUnlabelled reports the kinds for which this member has begun to fail to label objects and those that it can
+// label again.
 func (r *Engine) reportUnlabelled(ctx context.Context, reported map[schema.GroupKind]bool) {
 	r.reportKinds(ctx, reported, r.unlabelledKinds(),
 		func(f coverage.Refused) member.Notify {
@@ -41,8 +41,8 @@ func (r *Engine) reportUnlabelled(ctx context.Context, reported map[schema.Group
 		})
 }
 
-// widenUnlabelled has this member receive all objects of the kinds of which some member reports that it cannot label
-// all, until ctx ends. It looks once before it returns.
+// widenUnlabelled makes this member receive all objects of each kind for which some member reports objects that it
+// cannot label, until ctx ends. It checks once before it returns.
 func (r *Engine) widenUnlabelled(ctx context.Context) {
 	if r.reports == nil || r.share.Delivery() == sharding.Filter {
 		return
@@ -63,7 +63,7 @@ func (r *Engine) widenUnlabelled(ctx context.Context) {
 	}()
 }
 
-// lookForUnlabelled is a look of widenUnlabelled. named is when each kind was last reported.
+// lookForUnlabelled is one check of widenUnlabelled. named is when each kind was last reported.
 func (r *Engine) lookForUnlabelled(ctx context.Context, named map[schema.GroupKind]time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, r.cfg.RenewDeadline/2)
 	defer cancel()

@@ -18,9 +18,8 @@ const (
 	startPeriod = 20 * time.Millisecond
 )
 
-// awaitWiring waits until an informer of the kind of each controller runs. It returns false when
-// ctx ends. It returns an error after startPatience; or at once if no client was wrapped, or nobody works on a shared
-// kind.
+// awaitWiring waits until each controller's kind has a running informer. It returns false when ctx ends. It returns an
+// error after startPatience, or at once if no client was wrapped or a shared kind has no controller.
 func (r *Engine) awaitWiring(ctx context.Context) (bool, error) {
 	late := time.NewTimer(startPatience)
 	defer late.Stop()
@@ -41,8 +40,7 @@ func (r *Engine) awaitWiring(ctx context.Context) (bool, error) {
 	}
 }
 
-// checkInformers returns an error for controllers without a running informer that holds this member's share of their
-// kind.
+// checkInformers returns an error for controllers whose kind has no running informer with this member's share.
 func (r *Engine) checkInformers() error {
 	var errs []error
 	for _, c := range r.controllers.All() {
@@ -61,8 +59,8 @@ func (r *Engine) checkInformers() error {
 	return errors.Join(errs...)
 }
 
-// checkClients returns an error if there are queues and no client was wrapped: writes of their workers would have no
-// deadline.
+// checkClients returns an error if there are queues but no client was wrapped, because writes of their workers would
+// have no deadline.
 func (r *Engine) checkClients() error {
 	if r.writes.Wrapped() {
 		select {
@@ -81,9 +79,9 @@ func (r *Engine) checkClients() error {
 	return nil
 }
 
-// unseen handles a request of an informer that did not go through a wrapped client. Then the rota does not see what
-// such clients watch, nor which resource is of which kind, so that writes might not be noted (rule R8). If
-// ShareInformer got the client, Run ends.
+// unseen handles a request that an informer sent through an unwrapped client. The rota cannot see what such clients
+// watch or which resource belongs to which kind, so it might miss writes (rule R8). If the client was passed to
+// ShareInformer, Run ends with an error.
 func (r *Engine) unseen(kind schema.GroupKind) {
 	shared := slices.ContainsFunc(r.setup.informers(), func(s start) bool { return s.client && s.kind == kind })
 	if r.fakes {
@@ -106,7 +104,7 @@ func (r *Engine) unseen(kind schema.GroupKind) {
 	}
 }
 
-// watchWiring checks for faults that show only while the member works.
+// watchWiring checks for wiring mistakes that show only while the member works.
 func (r *Engine) watchWiring(ctx context.Context) {
 	tick := time.NewTicker(startPatience)
 	defer tick.Stop()
@@ -128,13 +126,13 @@ func (r *Engine) watchWiring(ctx context.Context) {
 	}
 }
 
-// strandedPeriod is after how many checks children that are stranded are looked for.
+// strandedPeriod is how many checks pass between two searches for stranded children.
 const strandedPeriod = 6
 
-// strandedAfter is how long children may wait for their finalizers before that is told.
+// strandedAfter is how long children may wait for their finalizers before that is logged.
 const strandedAfter = time.Minute
 
-// logStranded logs, once for each kind, that children whose owners are gone wait for their finalizers.
+// logStranded logs, once for each kind, that children without owners wait for their finalizers.
 func (r *Engine) logStranded(reported map[schema.GroupKind]bool) {
 	for kind, names := range r.share.Stranded(time.Now().Add(-strandedAfter)) {
 		if reported[kind] {
@@ -148,9 +146,9 @@ func (r *Engine) logStranded(reported map[schema.GroupKind]bool) {
 	}
 }
 
-// askForResets asks, for each informer of children with handlers, whether a controller counts the events that these
-// get, as those of Kubernetes do. That cannot be known, nor to which of the owners' controllers the handlers belong. So
-// it does not ask if one of these has a function of OnReset.
+// askForResets asks, for each informer of children with handlers, whether a controller counts the events that the
+// handlers get, as Kubernetes' controllers do. The rota cannot know that, nor to which of the owners' controllers the
+// handlers belong. So it does not ask if one of those controllers has an OnReset function.
 func (r *Engine) askForResets() {
 	for _, s := range r.setup.informers() {
 		if !s.owned || !r.share.Heard(s.informer) {
@@ -178,10 +176,10 @@ func (r *Engine) askForResets() {
 	}
 }
 
-// checkUnworked returns an error for informers of ShareInformer whose handlers are all that would work on their kinds.
-// Handlers hear nothing of the objects of a slot that comes: these go to the controllers of the kind. With key Name or
-// UID, an object that a handler enqueues for another one is mostly on another member than that one. A call of Shard for
-// the kind says that this is wanted.
+// checkUnworked returns an error for informers made with ShareInformer whose kind has handlers but no controller. When
+// a slot arrives, its objects go to the controllers of the kind and not to the handlers. With key Name or UID, an
+// object that a handler enqueues on behalf of another one is mostly on a different member. A call of Shard for the kind
+// confirms that the handlers are enough.
 func (r *Engine) checkUnworked() error {
 	started := r.setup.informers()
 	controllers := r.controllers.All()
@@ -210,8 +208,8 @@ func (r *Engine) checkUnworked() error {
 	return errors.Join(errs...)
 }
 
-// checkOwners returns an error for a kind with Children.Of that nobody works on: the objects of that owner are in slots
-// that nobody hears of. It is mostly a group that was forgotten, which worked has then.
+// checkOwners returns an error for an owner kind in Children.Of that has no controller: no one works on the slots of
+// these owners. Usually the group was forgotten; worked then has a kind of the same name.
 func (r *Engine) checkOwners(
 	kind schema.GroupKind, worked []schema.GroupKind, works func(schema.GroupKind) bool,
 ) error {
@@ -229,7 +227,7 @@ func (r *Engine) checkOwners(
 	return errors.Join(errs...)
 }
 
-// unworkedOwner is the error for children of a kind that no queue is about.
+// unworkedOwner returns the error for children whose owner kind has no queue.
 func unworkedOwner(kind, owner schema.GroupKind, worked []schema.GroupKind) error {
 	hint := ""
 	for _, w := range worked {
@@ -262,9 +260,9 @@ func (r *Engine) informerStopped(kind schema.GroupKind) {
 	r.stopped(kind)
 }
 
-// stopped reports an informer that has stopped and that nothing has replaced. While the member works, its informers
-// must run: their caches would be old, and what is reconciled by them wrong. So controllers that need the kind do not
-// work (delivery.Share.Lacks).
+// stopped reports an informer that has stopped and was not replaced. While the member works, its informers must run;
+// otherwise caches are stale and reconciles go wrong. So controllers that need the kind do not work
+// (delivery.Share.Lacks).
 func (r *Engine) stopped(kind schema.GroupKind) {
 	if r.working.Load() && !r.ending.Load() && slices.Contains(r.share.Ended(), kind) {
 		r.faults.Note("informer of "+kind.String(), "stopped", "it stopped before the member left, so that nothing is "+
@@ -273,8 +271,8 @@ func (r *Engine) stopped(kind schema.GroupKind) {
 	}
 }
 
-// checkEnded reports informers that have stopped as long as none takes their place, and returns whether there are any.
-// If there were and are no more, it enqueues what waited.
+// checkEnded reports informers that have stopped and were not replaced, and returns whether there are any. If there
+// were and all have been replaced, it enqueues the keys that waited.
 func (r *Engine) checkEnded(were bool) (are bool) {
 	were = r.hasStopped.Swap(false) || were // it may have been replaced since the last check
 	ended := r.share.Ended()

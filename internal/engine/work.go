@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Work is Rota.Work.
+// Work implements rota.Rota.Work.
 func (r *Engine) Work(ctx context.Context, run func(ctx context.Context)) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -18,7 +18,7 @@ func (r *Engine) Work(ctx context.Context, run func(ctx context.Context)) error 
 		defer close(done)
 		run(inner)
 		early = inner.Err() == nil
-		leave() // nobody works here any more
+		leave() // there are no workers any more
 	}()
 	err := r.Run(joined)
 	stop()

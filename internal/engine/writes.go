@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// WrapConfig is Rota.WrapConfig.
+// WrapConfig implements rota.Rota.WrapConfig.
 func (r *Engine) WrapConfig(cfg *rest.Config) *rest.Config { return r.writes.WrapConfig(cfg) }
 
-// WrapTransport is Rota.WrapTransport.
+// WrapTransport implements rota.Rota.WrapTransport.
 func (r *Engine) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	return r.writes.WrapTransport(next)
 }
 
-// Wrote is Rota.Wrote.
+// Wrote implements rota.Rota.Wrote.
 func (r *Engine) Wrote(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
 	r.writes.Wrote(ctx, kind, obj)
 }

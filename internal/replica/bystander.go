@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Bystander is the holder of slots in which nothing is done, as those of a shadow.
+// Bystander holds slots without working on them, as in a shadow.
 type Bystander struct{}
 
 var _ Blocking = Bystander{}

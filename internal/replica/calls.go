@@ -12,7 +12,7 @@ import (
 
 // Calls are the goroutines of an incarnation. Its methods may be called concurrently.
 type Calls struct {
-	ctx    context.Context //nolint:containedctx // of all of them
+	ctx    context.Context // of all goroutines
 	cancel context.CancelFunc
 	log    logr.Logger
 	all    sync.WaitGroup
@@ -24,19 +24,19 @@ func newCalls(ctx context.Context, log logr.Logger) *Calls {
 	return c
 }
 
-// Go runs do, which has to return soon after Context has ended.
+// Go runs do, which must return soon after Context has ended.
 func (c *Calls) Go(do func()) { c.all.Go(do) }
 
 // Context ends with the incarnation.
 func (c *Calls) Context() context.Context { return c.ctx }
 
-// end ends the context and waits until all have returned.
+// end ends the context and waits until all goroutines have returned.
 func (c *Calls) end() {
 	c.cancel()
 	c.all.Wait()
 }
 
-// After runs do after a while, unless the incarnation ends before.
+// After calls do after a delay, unless the incarnation ends first.
 func (c *Calls) After(wait time.Duration, do func()) {
 	c.Go(func() {
 		if c.sleep(wait) {
@@ -45,7 +45,7 @@ func (c *Calls) After(wait time.Duration, do func()) {
 	})
 }
 
-// sleep returns false if the incarnation has ended.
+// sleep waits. It returns false if the incarnation has ended.
 func (c *Calls) sleep(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -57,8 +57,8 @@ func (c *Calls) sleep(wait time.Duration) bool {
 	}
 }
 
-// retry repeats do until it succeeds, with the slots that it returned before. Then it calls done with these, unless the
-// incarnation has ended.
+// retry calls do until it succeeds, each time with the slots that it returned before. Then it calls done with these
+// slots, unless the incarnation has ended.
 func (c *Calls) retry(what string, set slot.Set, do func(context.Context, slot.Set) (slot.Set, error),
 	done func(slot.Set),
 ) {

@@ -7,16 +7,16 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
-// Clock gives a member the time. Its methods may be called concurrently.
+// Clock is a member's source of time. Its methods may be called concurrently.
 type Clock interface {
-	// Now is the time of an event.
+	// Now returns the time of an event.
 	Now() member.Time
-	// Mono is the monotonic time, and Late the latest time that it can be (rule R2): deadlines are measured by it.
+	// Mono returns the monotonic time, and Late the latest time that it can be (rule R2), which deadlines use.
 	Mono() time.Duration
 	Late() time.Duration
 }
 
-// machine is a clock of the machine: its monotonic one, with how much that may be behind.
+// machine is the machine's monotonic clock, together with how far that may lag.
 type machine struct{ *elapsed.Clock }
 
 // NewClock returns a Clock that starts when of did.

@@ -16,96 +16,96 @@ import (
 )
 
 const (
-	// reviewPeriod is the time between two looks at drains under way.
+	// reviewPeriod is the time between two reviews of drains under way.
 	reviewPeriod = 100 * time.Millisecond
-	// HeldBackAfter is the time until what holds slots of a drain back is reported.
+	// HeldBackAfter is how long a drain takes before the driver reports what holds it back.
 	HeldBackAfter = 5 * time.Second
 )
 
-// Member decides what is done. A *member.Member does.
+// Member makes the decisions. A *member.Member implements it.
 type Member interface {
 	Step(now member.Time, e member.Event) []member.Action
-	// Wake is when the next member.Tick is due, on the monotonic clock.
+	// Wake returns when the next member.Tick is due, on the monotonic clock.
 	Wake() time.Duration
 }
 
-// Observer is told of a member's events before it is stepped with them, and of its actions after they were begun. It
+// Observer sees a member's events before the member is stepped with them, and its actions after they were begun. It
 // must not block.
 type Observer interface {
 	Event(e member.Event)
 	Action(a member.Action)
-	// Seen tells of a version of the table that is newer than the one before, and comes before the Event that told it.
+	// Seen reports a newer version of the table. It comes before the Event that contains the version.
 	Seen(s member.Snapshot)
 }
 
-// LongWrites counts the writes that may take longer than WriteTimeout (rule R2). A *gate.LongWrites does.
+// LongWrites counts the writes that may take longer than WriteTimeout (rule R2). A *gate.LongWrites implements it.
 type LongWrites interface {
 	Allow()
-	// Withdraw calls ended once none is under way any more, unless Allow is called first.
+	// Withdraw calls ended once no long write is under way, unless Allow is called first.
 	Withdraw(ended func())
 }
 
-// DriverEnv is what a Driver is handed. Its functions must not block.
+// DriverEnv is the environment of a Driver. Its functions must not block.
 type DriverEnv struct {
 	Config member.Config
 	Member Member
 	Clock  Clock
 	State  *State
-	// Parts are who has which slots. Each slot is in one of them.
+	// Parts are the holders with their slots. Each slot belongs to one holder.
 	Parts []Part
 	Turns Turns
 	Send  Requests
 	Watch Observer
-	// Expire has the gate look at its deadline, and says that it has just lapsed.
+	// Expire makes the gate check its deadline, and reports whether the gate has just lapsed.
 	Expire func() bool
-	// Long are the writes that may take longer than WriteTimeout.
+	// Long controls the writes that may take longer than WriteTimeout.
 	Long LongWrites
-	// Versions are those that the next owner of slots has to reach (rule R8), once Settle has called then: in any
-	// goroutine, or before it returns.
+	// Versions returns the versions that the slots' next owner has to reach (rule R8). They are known once Settle has
+	// called then, which it does in any goroutine, possibly before it returns.
 	Versions func(set slot.Set) table.Versions
 	Settle   func(s slot.Slot, then func())
-	// After calls do after a while, unless the incarnation ends before.
+	// After calls do after a delay, unless the incarnation ends first.
 	After func(wait time.Duration, do func())
-	// Emit tells people.
+	// Emit logs a notice and creates an event for it.
 	Emit func(member.Notify)
 	// LeaveTimeout is how long a member may take to leave.
 	LeaveTimeout time.Duration
 }
 
-// Driver carries out what a member decides. It has no goroutines, and time only from its clock: what takes time is done
-// by what it is handed, which calls it back, in any goroutine. Post and Leave may be called concurrently. Next, Ready,
-// Pending, Stopped, Tick and Look are called by one goroutine at a time.
+// Driver carries out a member's decisions. It has no goroutines and gets the time only from its clock. Functions of its
+// environment do what takes time and call back, in any goroutine. Post and Leave may be called concurrently. Next,
+// Ready, Pending, Stopped, Tick and Look must be called by one goroutine at a time.
 type Driver struct {
 	env DriverEnv
 	box *mailbox
-	// events are those that were taken from the mailbox, todo is what the member wants done after the last one, and told
-	// says that this was Lapsed.
+	// events were taken from the mailbox and not stepped yet. todo holds the remaining actions of the last step, and
+	// lapsed is true if that step's event was Lapsed.
 	events []member.Event
 	todo   []member.Action
 	lapsed bool
-	// stop is how the incarnation ends; nil: it goes on.
+	// stop is how the incarnation ended, nil while it goes on.
 	stop *member.Stop
-	// leaving is when it began to leave, on the monotonic clock; 0: it does not.
+	// leaving is when the member began to leave, on the monotonic clock, 0 if it is not leaving.
 	leaving atomic.Int64
-	// leaseUID is the UID of this incarnation's Lease, once there is one.
+	// leaseUID is the UID of this incarnation's Lease, nil before there is one.
 	leaseUID atomic.Pointer[string]
 
 	mu sync.Mutex
-	// draining are the rounds of drains that were not called off.
+	// draining holds the rounds of drains that were not called off.
 	draining map[slot.Slot]uint64
 }
 
-// NewDriver returns the driver of an incarnation, which begins with the first Tick.
+// NewDriver returns the driver of an incarnation, which starts with the first Tick.
 func NewDriver(env DriverEnv) *Driver {
 	return &Driver{env: env, box: newMailbox(), draining: map[slot.Slot]uint64{}}
 }
 
-// Post hands an event to the member.
+// Post queues an event for the member.
 func (d *Driver) Post(e member.Event) { d.box.put(e) }
 
-// Next does the next thing of what has come: it carries out an action, or steps the member with an event, of which the
-// actions are carried out before the next one. It returns whether more is left of what had come when Next was last
-// called with nothing left.
+// Next does one thing: it carries out an action, or steps the member with an event. All actions of an event are carried
+// out before the next event. more is true while something is left of the current batch; events that arrive meanwhile go
+// into the next batch.
 func (d *Driver) Next() (more bool) {
 	switch {
 	case len(d.todo) > 0:
@@ -128,12 +128,12 @@ func (d *Driver) Next() (more bool) {
 	return len(d.todo) > 0 || len(d.events) > 0 && d.stop == nil
 }
 
-// Ready reports whether there is something to do for Next.
+// Ready reports whether Next has something to do.
 func (d *Driver) Ready() bool {
 	return len(d.todo) > 0 || d.stop == nil && (len(d.events) > 0 || !d.box.empty())
 }
 
-// Pending returns the action that Next carries out; nil: none.
+// Pending returns the action that Next would carry out, or nil.
 func (d *Driver) Pending() member.Action {
 	if len(d.todo) == 0 {
 		return nil
@@ -141,7 +141,7 @@ func (d *Driver) Pending() member.Action {
 	return d.todo[0]
 }
 
-// Stopped says how the incarnation ends; nil: it goes on.
+// Stopped returns how the incarnation ended, or nil while it goes on.
 func (d *Driver) Stopped() *member.Stop { return d.stop }
 
 // Tick posts a member.Tick if one is due, and reports whether it was.
@@ -152,16 +152,16 @@ func (d *Driver) Tick() (due bool) {
 	return due
 }
 
-// Look has the gate look at its deadline, unless actions wait to be carried out: it is done after these. The deadline
-// may have passed between an event and its actions, or while the machine slept. Then the gate has lapsed and the member
-// does not know it yet (rule R13). Call it now and then, also while nothing comes.
+// Look makes the gate check its deadline, unless actions are waiting; it is then done after these. The deadline may
+// pass between an event and its actions, or while the machine sleeps, and the member does not notice that the gate has
+// lapsed (rule R13). Call Look regularly, even if no events arrive.
 func (d *Driver) Look() {
 	if len(d.todo) == 0 && d.stop == nil && d.env.Expire() {
 		d.deliver(member.Lapsed{})
 	}
 }
 
-// step steps the member with an event that has come.
+// step steps the member with an event from the mailbox.
 func (d *Driver) step(e member.Event) {
 	if e, ok := d.answered(e); ok {
 		d.observe(e)
@@ -169,8 +169,8 @@ func (d *Driver) step(e member.Event) {
 	}
 }
 
-// answered returns the event to step for one that has come; false: none. If somebody else may have worked since slots
-// were loaded, they are loaded again, and no owner can be told how new its informers must be.
+// answered returns the event to step with in place of e, or false for none. If others may have worked since slots were
+// loaded, it loads them again. If slots were drained after that, it marks the versions for the next owner as stale.
 func (d *Driver) answered(e member.Event) (member.Event, bool) {
 	switch e := e.(type) {
 	case member.Drained:
@@ -195,7 +195,7 @@ func (d *Driver) deliver(e member.Event) {
 	}
 }
 
-// observe takes from an event what others than the member have to know.
+// observe passes on the parts of an event that concern State, the observer and the turns.
 func (d *Driver) observe(e member.Event) {
 	var s member.Snapshot
 	watched := false
@@ -220,12 +220,13 @@ func (d *Driver) observe(e member.Event) {
 	d.env.Turns.Seen(s.Table, s.UID)
 }
 
-// reads says that a table is one for members with the options of this one. The member goes by no other (rule R4).
+// reads reports whether a table has the slots and the key of this member's options. The member ignores others (rule
+// R4).
 func (d *Driver) reads(t *table.Table) bool {
 	return t != nil && t.Slots == d.env.Config.Slots && t.Key == d.env.Config.Key
 }
 
-// do carries out an action. It takes effect at once, except for what takes time.
+// do carries out an action. It takes effect at once, except for operations that take time.
 func (d *Driver) do(a member.Action) {
 	switch a := a.(type) {
 	case member.CreateLease:
@@ -281,7 +282,7 @@ func (d *Driver) do(a member.Action) {
 	d.env.Watch.Action(a)
 }
 
-// shut shuts all slots, for an incarnation that has ended.
+// shut shuts all slots after the incarnation has ended.
 func (d *Driver) shut() {
 	d.env.Long.Withdraw(func() {})
 	for _, p := range d.env.Parts {
@@ -290,14 +291,14 @@ func (d *Driver) shut() {
 	}
 }
 
-// release drops what all slots have. Call it after shut, when nothing calls back any more.
+// release drops the contents of all slots. Call it after shut, when there are no more callbacks.
 func (d *Driver) release() {
 	for _, p := range d.env.Parts {
 		p.Release(p.Slots)
 	}
 }
 
-// each calls do for every part that has some of the slots, with these.
+// each calls do for every part that has some of the slots, with these slots.
 func (d *Driver) each(set slot.Set, do func(p Part, its slot.Set)) {
 	for _, p := range d.env.Parts {
 		if its := set.Intersect(p.Slots); !its.Empty() {
@@ -306,7 +307,7 @@ func (d *Driver) each(set slot.Set, do func(p Part, its slot.Set)) {
 	}
 }
 
-// renewed returns what takes the answer to a renewal that is sent now.
+// renewed returns the callback for a renewal that is sent now.
 func (d *Driver) renewed() func(member.Lease, member.Outcome) {
 	start := d.env.Clock.Late()
 	return func(l member.Lease, o member.Outcome) {
@@ -334,12 +335,12 @@ func (d *Driver) swapped(serial uint64) func(member.Snapshot, member.Outcome) {
 	}
 }
 
-// notify tells people. It may be called concurrently.
+// notify emits a notice. It may be called concurrently.
 func (d *Driver) notify(n member.Notify) {
 	switch n.Reason {
-	case "Lapsed": // the member knows nothing of leader election's Lease
+	case "Lapsed": // the member does not know about leader election's Lease
 		_, own, _ := d.env.State.Deadline()
-		renews := own > d.env.Clock.Late()+2*d.env.Config.RetryPeriod // its own Lease
+		renews := own > d.env.Clock.Late()+2*d.env.Config.RetryPeriod // the member's own Lease
 		if why := d.env.Turns.Waiting(); why != "" && renews {
 			n.Message = why
 		}
@@ -366,15 +367,15 @@ func (d *Driver) load(a member.Load) {
 	})
 }
 
-// loaded is a member.Loaded with what the driver has to know before it steps the member with it.
+// loaded is a member.Loaded that the driver checks before it steps the member with it.
 type loaded struct {
 	member.Loaded
-	// again loads them once more: somebody else may have worked since.
+	// again repeats the load, for when others may have worked since.
 	again func()
 }
 
-// bring loads slots once this member may work. If somebody else may have worked since that turn, it is done as after an
-// expel, and again if that happens meanwhile.
+// bring loads slots once this member may work. If others may have worked since turn, it loads as after an expel, and it
+// repeats that if they may have worked meanwhile.
 func (d *Driver) bring(p Part, a member.Load, turn uint64) {
 	d.env.Turns.Await(func(now uint64) {
 		if now != turn {
@@ -403,7 +404,7 @@ func (d *Driver) drain(a member.Drain) {
 	})
 }
 
-// beginDrain drains those slots of a drain that was not called off meanwhile.
+// beginDrain drains the slots whose drain was not called off meanwhile.
 func (d *Driver) beginDrain(p Part, a member.Drain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -411,14 +412,14 @@ func (d *Driver) beginDrain(p Part, a member.Drain) {
 	look := p.Drain(Drain{
 		Slots: set, Room: a.Room, LeaveBy: d.leaveBy, Cut: d.cut,
 		Idle: func(s slot.Slot, gone []table.Gone) {
-			d.env.Settle(s, func() { d.box.idle(a.Round, s, gone) }) // the member ignores a drain that was called off meanwhile
+			d.env.Settle(s, func() { d.box.idle(a.Round, s, gone) }) // the member ignores drains that were called off
 		},
 	})
 	d.review(look)
 	d.env.After(HeldBackAfter, func() { d.heldBack(p, a) })
 }
 
-// review looks at a drain until it has ended.
+// review calls look regularly until it returns false.
 func (d *Driver) review(look func() (more bool)) {
 	d.env.After(reviewPeriod, func() {
 		if look() {
@@ -427,13 +428,13 @@ func (d *Driver) review(look func() (more bool)) {
 	})
 }
 
-// Leave has the member leave.
+// Leave makes the member leave.
 func (d *Driver) Leave() {
 	d.leaving.Store(int64(d.env.Clock.Mono()))
 	d.Post(member.Leave{})
 }
 
-// lease is the UID of the incarnation's Lease; empty: there is none yet. It may be called concurrently.
+// lease returns the UID of the incarnation's Lease, empty before there is one. It may be called concurrently.
 func (d *Driver) lease() string {
 	if uid := d.leaseUID.Load(); uid != nil {
 		return *uid
@@ -441,13 +442,13 @@ func (d *Driver) lease() string {
 	return ""
 }
 
-// handoverTime is how much of LeaveTimeout a leaving member keeps for the handover, but at most half. What runs longer
-// is cut short then: a reconcile whose context has ended takes a moment to return, and the write that it waits for up
-// to a few seconds. Then come a change of the table, and the deletion of the Lease.
+// handoverTime is how much of LeaveTimeout a leaving member reserves for the handover, at most half of it. Reconciles
+// that run longer are cut short then. The reserve covers the moment until they return, writes that take a few seconds,
+// a change of the table and the deletion of the Lease.
 const handoverTime = 6 * time.Second
 
-// leaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on the monotonic
-// clock. Without a leave that is math.MaxInt64.
+// leaveBy returns the time, on the monotonic clock, from which only the given fraction of the handover time is left. It
+// is math.MaxInt64 while the member is not leaving.
 func (d *Driver) leaveBy(part float64) time.Duration {
 	since := d.leaving.Load()
 	if since == 0 {
@@ -473,7 +474,7 @@ func (d *Driver) cut(keys []gate.Key) {
 		len(keys), d.env.Clock.Mono()-time.Duration(d.leaving.Load()), strings.Join(names, ", "))})
 }
 
-// stillDraining needs the lock.
+// stillDraining returns the slots of a drain that was not called off. d.mu is held.
 func (d *Driver) stillDraining(a member.Drain) slot.Set {
 	var set slot.Set
 	for _, s := range a.Slots.Slots() {
@@ -484,7 +485,7 @@ func (d *Driver) stillDraining(a member.Drain) slot.Set {
 	return set
 }
 
-// callOff ends drains that have not begun yet.
+// callOff cancels drains that have not begun yet.
 func (d *Driver) callOff(set slot.Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -493,7 +494,7 @@ func (d *Driver) callOff(set slot.Set) {
 	}
 }
 
-// heldBack reports what keeps slots of a drain from moving on.
+// heldBack reports what keeps the slots of a drain from moving.
 func (d *Driver) heldBack(p Part, a member.Drain) {
 	d.mu.Lock()
 	set := d.stillDraining(a)

@@ -21,24 +21,24 @@ import (
 // Election is the Lease of a leader election in which the rota is one candidate.
 type Election struct {
 	Lease types.NamespacedName
-	// Holder is what the Lease has while the rota holds it.
+	// Holder is the Lease's holderIdentity while the rota holds it.
 	Holder string
 	Store  store.Elections
-	// LedElsewhere is told whether another one has the Lease and renews it, so that deletions are its business. Expire has
-	// the gate look at its deadline. Both must not block, and are called often.
+	// LedElsewhere reports whether another candidate holds the Lease and renews it, so that it handles deletions. Expire
+	// makes the gate check its deadline. Both are called often and must not block.
 	LedElsewhere func(bool)
 	Expire       func() bool
 }
 
-// elector drives an election.Candidate for an incarnation (rule R20). The member itself knows nothing of it. To the
-// member, a load takes long while the Lease is another's, and the gate lapses when the Lease is lost.
+// elector drives an election.Candidate for an incarnation (rule R20). The member does not know about it. To the member,
+// a load takes long while another candidate holds the Lease, and the gate lapses when the Lease is lost.
 type elector struct {
 	Election
 	id     string
 	config member.Config
 	clock  Clock
 	log    logr.Logger
-	// set sets the deadline, tell tells people. complain is told of errors of requests.
+	// set sets the deadline, emit emits notices, and complain logs errors of requests.
 	set      func(at, own time.Duration)
 	emit     func(member.Notify)
 	complain func(what string, err error)
@@ -47,38 +47,38 @@ type elector struct {
 
 	mu   sync.Mutex
 	core *election.Candidate
-	// table is the UID of the table that names this member.
+	// table is the UID of the table that lists this member.
 	table string
-	// own is the member's own deadline, on the clock of deadlines.
+	// own is the member's own deadline, on the deadline clock.
 	own time.Duration
 	// changed is closed and replaced when the candidate's Until becomes later.
 	changed chan struct{}
 	until   time.Duration
-	emitted string // what was last told of the Lease
-	// worked is when the rota was last elected, or when this member began.
+	emitted string // the last message about the Lease
+	// worked is when the rota was last elected, or when this member started.
 	worked time.Duration
-	// version is that of the Lease that was last seen, and renewed when it was first seen.
+	// version is the version of the Lease that was last seen, and renewed is when it was first seen.
 	version string
 	renewed time.Duration
-	// pace is the time between the last two renewals that were seen of the same leader; 0: none is known.
+	// pace is the time between the last two renewals seen from the current leader, 0 if unknown.
 	pace   time.Duration
 	leader string
-	// frozen is the serial of the change of the table that removes this member, the last one; 0: none was sent.
+	// frozen is the serial of the change of the table that removes this member as the last one, 0 if none was sent.
 	frozen uint64
-	last   bool // that change was made
-	// lapses counts how often the right to work was lost, and turns is that and the candidate's Turns.
+	last   bool // that change succeeded
+	// lapses counts how often the right to work was lost. turns is lapses plus the candidate's Turns.
 	lapses, turns uint64
-	lapsed        bool // it was lost, and that is counted
-	// loaded has, by slot, what turns was when the slot's last load began that was completed.
+	lapsed        bool // the right to work is lost, and lapses counts it
+	// loaded maps each slot to the value of turns at the start of its last completed load.
 	loaded map[slot.Slot]uint64
 }
 
-// leaderSilence is for how many of its own periods, or of this rota's RetryPeriods if those are longer, a leader may be
-// silent before deletions are no longer taken for its business. After what its Lease lasts it leads no more.
+// leaderSilence is how many renewal periods a leader may be silent before the rota handles deletions in its place. The
+// period is the leader's or, if longer, the rota's RetryPeriod. A leader leads no more once its Lease has expired.
 const leaderSilence = 3
 
-// waitingPatience is for how long the rota must not have been elected before that is told. A member that joins takes up to
-// a second to renew the Lease.
+// waitingPatience is how long the rota must not have been elected before that is reported. A member that joins takes up
+// to a second to renew the Lease.
 const waitingPatience = 5 * time.Second
 
 func newElector(of Election, env *Env) *elector {
@@ -94,14 +94,14 @@ func newElector(of Election, env *Env) *elector {
 	}
 }
 
-// run looks at the Lease, and renews it, until the calls end. It hears of others that take it, or clear it.
+// run reads and renews the Lease until the calls end. It also watches for other candidates that take or clear it.
 func (e *elector) run(calls *Calls) {
 	e.calls = calls
 	calls.Go(func() { e.renew(calls.ctx) })
 	calls.Go(func() { e.follow(calls.ctx) })
 }
 
-// renew looks at the Lease, and renews it, until ctx ends.
+// renew reads and renews the Lease until ctx ends.
 func (e *elector) renew(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -130,7 +130,7 @@ func (e *elector) renew(ctx context.Context) {
 	}
 }
 
-// follow hears of others that take the Lease, or clear it, until ctx ends.
+// follow watches for other candidates that take or clear the Lease, until ctx ends.
 func (e *elector) follow(ctx context.Context) {
 	_ = e.Store.WatchElection(ctx, e.Lease, func(version string, r election.Record) {
 		e.mu.Lock()
@@ -167,7 +167,7 @@ func (e *elector) call(ctx context.Context, req election.Request) (member.Outcom
 	return member.OutcomeDone, record, nil
 }
 
-// settle makes the gate's deadline, and what people are told, follow the candidate. e.mu is held.
+// settle updates the gate's deadline and emits notices after the candidate's state has changed. e.mu is held.
 func (e *elector) settle() {
 	before := e.until
 	e.until = e.core.Until()
@@ -181,7 +181,7 @@ func (e *elector) settle() {
 		e.setDeadline()
 	}
 	if e.until < before {
-		e.Expire() // what is in flight ends now; the incarnation finds the lapse at its next look
+		e.Expire() // cancel what is in flight; the incarnation finds the lapse at its next Look
 	}
 	if e.until > before {
 		close(e.changed)
@@ -208,8 +208,8 @@ func (e *elector) settle() {
 	}
 }
 
-// noteLeader tells whether another one has the Lease and renews it, so that deletions are its business. A leader that
-// has not renewed for longer than usual may have died: what is deleted then, the rota reconciles. e.mu is held.
+// noteLeader reports whether another candidate holds the Lease and renews it, so that it handles deletions. A leader
+// that has not renewed for longer than usual may have died; the rota then reconciles deleted objects. e.mu is held.
 func (e *elector) noteLeader(seen election.Record) {
 	if seen.Version != e.version {
 		e.pace = 0
@@ -226,7 +226,7 @@ func (e *elector) noteLeader(seen election.Record) {
 	e.LedElsewhere(other && e.clock.Mono()-e.renewed < silence)
 }
 
-// setDeadline has the gate shut at the earlier one of the two deadlines. e.mu is held.
+// setDeadline shuts the gate at the earlier of the two deadlines. e.mu is held.
 func (e *elector) setDeadline() { e.set(min(e.own, e.until), e.own) }
 
 func (e *elector) waitsFor(seen election.Record) string {
@@ -236,7 +236,7 @@ func (e *elector) waitsFor(seen election.Record) string {
 		who = fmt.Sprintf("which does not exist; the rota creates it after %v unless a leader does; if one works now, it "+
 			"holds another Lease, so LeaderElectionID or LeaderElectionNamespace is wrong", cfg.LeaseDuration+cfg.FenceDelay)
 	case seen.Holder == "":
-		who = "held by nobody"
+		who = "which has no holder"
 	case seen.Holder == e.Holder:
 		who = "which the rota has to renew"
 	case strings.HasPrefix(seen.Holder, names.ElectionHolder):
@@ -260,7 +260,7 @@ func (e *elector) Seen(t *table.Table, uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.table != uid {
-		e.core.Quit() // what was seen by another table does not count
+		e.core.Quit() // what was seen under another table does not count
 	}
 	e.table = uid
 	if t == nil {
@@ -318,14 +318,14 @@ func (e *elector) end() {
 	e.log.Info("The last member of the rota has released leader election's Lease", "lease", e.Lease.String())
 }
 
-// Afresh makes a load wait for everything that there is, as after an expel, if another one may have held the Lease:
-// that one's writes were not those of the slots' former owner in the table. turn is what turns is now.
+// Afresh makes a load wait for everything that exists, as after an expel, if another candidate may have held the Lease:
+// the table's versions do not include that candidate's writes. turn is the current value of turns.
 func (e *elector) Afresh(a member.Load) (load member.Load, waits bool, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	waits = !e.elected()
 	turned := e.core.Turned()
-	// With Held the gate has lapsed. Another one may have worked since, and be gone again, between two looks at the Lease.
+	// Held means that the gate has lapsed. Another candidate may have worked between two reads of the Lease.
 	if a.Held || waits || turned > 0 && e.clock.Mono()-turned < e.config.LeaseDuration {
 		a.Held, a.Cause = false, table.CauseExpelled
 	}
@@ -340,7 +340,7 @@ func (e *elector) Await(do func(turn uint64)) {
 	})
 }
 
-// turn waits until this member may work, and returns what turns is then. It returns false when ctx ends.
+// turn waits until this member may work and returns the current value of turns. It returns false when ctx ends.
 func (e *elector) turn(ctx context.Context) (turns uint64, ok bool) {
 	for {
 		e.mu.Lock()

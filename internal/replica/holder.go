@@ -10,88 +10,88 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Owner has something of slots: objects, the keys of a dispatcher, or duties. The driver tells it what becomes of the
-// slots. Its methods must not block: who calls them renews the Lease. For what takes time there are Holder, and
-// Blocking, which wait for it in different ways.
+// Owner holds what belongs to slots: cached objects, a dispatcher's keys, or duties. The driver calls it when a slot
+// changes state. Its methods must not block, because the same goroutine renews the Lease. Holder and Blocking add the
+// operations that take time; they differ in how they report the end of one.
 //
-// For one slot, Hold and Warm may come first, or not at all. Expect comes before Load, and Load before Open. CatchUp
-// and Drain may come at any time, and so may Shut and Release, also while others run. After any of them the slot may
-// begin anew, and each may come more than once.
+// The calls for a slot come in this order: Hold and Warm, which may be left out; Expect; Load; Open. CatchUp, Drain,
+// Shut and Release may come at any time, even while other calls run. After any of these four the sequence may start
+// again. Each method may be called more than once.
 type Owner interface {
-	// Hold says that slots may come here: what they have is fetched from now on.
+	// Hold announces that slots may come here. The owner fetches their contents from now on.
 	Hold(set slot.Set)
-	// Expect says that slots were given to this member, so that Load comes. later says that something else comes before
-	// that: what is fetched now may be old by then.
+	// Expect announces that slots were given to this member and that Load follows. later is true if Load has to wait for
+	// something else first, so that data fetched now may be stale by then.
 	Expect(a member.Load, later bool)
-	// Drain ends work on slots: nothing is begun that can be left to the next owner. look is called every reviewPeriod, in
-	// a goroutine of its own, as long as it returns true.
+	// Drain ends work on slots. It starts no work that can be left to the next owner. look is called every reviewPeriod,
+	// in a separate goroutine, as long as it returns true.
 	Drain(d Drain) (look func() (more bool))
-	// Shut says that others may work on the slots from now on.
+	// Shut announces that other members may work on the slots from now on.
 	Shut(set slot.Set)
-	// Release drops what the slots have.
+	// Release drops the slots' contents.
 	Release(set slot.Set)
-	// HeldBack says what keeps some of the slots from moving on, in sentences.
+	// HeldBack describes, in sentences, what keeps some of the slots from moving.
 	HeldBack(set slot.Set) []string
-	// Abandon tells of what nobody may do, because this member ends before it has drained the slots.
+	// Abandon logs work that no member will do, because this member ends before it has drained the slots.
 	Abandon(set slot.Set)
 }
 
-// Holder is an Owner that calls done once, when something is done: in any goroutine, or before it returns. It never
-// does if the incarnation ends before.
+// Holder is an Owner that calls done once when an operation has finished, in any goroutine, possibly before the method
+// returns. It does not call done if the incarnation ends first.
 type Holder interface {
 	Owner
-	// Warm is done when what the slots have is here, but for the latest changes (rule R8). held are those of the slots
-	// that were not released meanwhile.
+	// Warm fetches the slots' contents except for the latest changes (rule R8). held are the slots that were not released
+	// meanwhile.
 	Warm(set slot.Set, done func(held slot.Set))
-	// Load is done when what the slots have is complete (rule R8). It is called again, with another cause, if somebody
-	// else may have worked meanwhile. held is as with Warm.
+	// Load makes the slots' contents complete (rule R8). It is called again with another cause if another member may have
+	// worked meanwhile. held is as for Warm.
 	Load(a member.Load, done func(held slot.Set))
-	// Open begins work on the slots, owned since epoch. It calls off a drain.
+	// Open begins work on the slots, owned since epoch. It cancels a drain.
 	Open(set slot.Set, epoch uint64)
-	// CatchUp is done when everything is known that happened in the slots before the call, or after a while.
+	// CatchUp waits until all changes that were made in the slots before the call have arrived, or for a limited time.
 	CatchUp(set slot.Set, done func())
 }
 
-// Blocking is an Owner whose methods return when something is done. Warm, Load, CatchUp and what Open returns are
-// called in goroutines of their own.
+// Blocking is an Owner whose methods return when an operation has finished. Warm, Load, CatchUp and the function that
+// Open returns are called in separate goroutines.
 type Blocking interface {
 	Owner
 	// Warm and Load are called again if they fail.
 	Warm(ctx context.Context, set slot.Set) (held slot.Set, err error)
 	Load(ctx context.Context, a member.Load) (held slot.Set, err error)
-	// Open is as with Holder. rest does what takes longer; nil: nothing does.
+	// Open is like Holder.Open. rest does what takes longer; it is nil if there is nothing left to do.
 	Open(ctx context.Context, set slot.Set, epoch uint64) (rest func())
-	// CatchUp is as with Holder. If it fails, the slots are drained all the same.
+	// CatchUp is like Holder.CatchUp. If it fails, the slots are drained anyway.
 	CatchUp(ctx context.Context, set slot.Set) error
 }
 
-// Part is those of the slots that a holder has.
+// Part is a holder with its slots.
 type Part struct {
 	Holder
 	Slots slot.Set
 }
 
-// Drain is a drain of some of a holder's slots.
+// Drain is the drain of some slots of a holder.
 type Drain struct {
 	Slots slot.Set
-	// Room is for how many bytes of deletions there is room in the table, as counted by table.GoneSize.
+	// Room is how many bytes of deletions fit into the table, as counted by table.GoneSize.
 	Room int
-	// Idle is called once for each slot in which nothing is in flight any more, with the deletions left to its next owner.
-	// It does not block.
+	// Idle is called once for each slot that has nothing in flight any more, with the deletions left to its next owner. It
+	// does not block.
 	Idle func(s slot.Slot, gone []table.Gone)
-	// LeaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on its monotonic
-	// clock. Without a leave that is math.MaxInt64.
+	// LeaveBy returns the time, on the monotonic clock, from which only the given fraction of a leaving member's handover
+	// time is left. It is math.MaxInt64 while the member is not leaving.
 	LeaveBy func(part float64) time.Duration
 	// Cut is called with keys whose reconciles were cut short. It does not block.
 	Cut func(keys []gate.Key)
 }
 
 // cutAfter is how long a reconcile must have been in flight before a leaving member cuts it short to let its slot move.
-// Most end by themselves sooner.
+// Most end sooner.
 const cutAfter = time.Second
 
-// Review has the gate look at the drain. A leaving member that has left no more time than the handover needs cuts short
-// what has been in flight for long. The slot's next owner repeats the reconcile. parked is as with gate.Review.
+// Review updates the gate's drains. If a leaving member has only the handover time left, Review cuts short reconciles
+// that have been in flight for long; the slot's next owner repeats them. parked is as for gate.Review.
 func (d Drain) Review(g *gate.Gate, now time.Duration) (parked []gate.Key, more bool) {
 	if now >= d.LeaveBy(1) {
 		if cut := g.Cut(d.Slots, cutAfter); len(cut) > 0 {
@@ -101,18 +101,18 @@ func (d Drain) Review(g *gate.Gate, now time.Duration) (parked []gate.Key, more 
 	return g.Review(d.Slots)
 }
 
-// patience bounds how long a Blocking's CatchUp may take before its slots are drained. They are open meanwhile. A watch
-// has caught up when its next event comes, or for a kind without traffic a bookmark, which can take longer than this.
-// If it does, a deletion is missed only if the watch of its kind lags by more.
+// patience bounds how long the CatchUp of a Blocking may take before its slots are drained. They stay open meanwhile. A
+// watch has caught up at its next event or, for a kind without traffic, at its next bookmark, which may take longer
+// than this. A deletion is missed only if the kind's watch lags by more than patience.
 const patience = 10 * time.Second
 
-// waits has goroutines wait for a Blocking.
+// waits adapts a Blocking to Holder by goroutines.
 type waits struct {
 	Blocking
 	calls *Calls
 }
 
-// Wait returns a Holder that calls of's methods in goroutines of calls, and until the calls end.
+// Wait returns a Holder that calls the methods of a Blocking in goroutines of calls, until these end.
 func Wait(of Blocking, calls *Calls) Holder { return waits{of, calls} }
 
 func (w waits) Warm(set slot.Set, done func(held slot.Set)) {

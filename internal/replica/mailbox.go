@@ -10,18 +10,18 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// mailbox collects events for the one goroutine that steps the member. put never blocks. Events that fit into one are
+// mailbox collects events for the goroutine that steps the member. put never blocks. Events that can be merged are
 // merged, so that a burst takes one step.
 type mailbox struct {
 	mu     sync.Mutex
 	events []member.Event
-	// drained are the slots reported idle, by round.
+	// drained holds the slots reported idle, by round.
 	drained map[uint64]*idle
-	// filled is sent to by what comes. By then it may have been taken.
+	// filled receives a value after a put. The event may already have been taken by then.
 	filled chan struct{}
 }
 
-// idle are slots that were drained, with the deletions left in them.
+// idle holds drained slots and the deletions left in them.
 type idle struct {
 	slots slot.Set
 	gone  []table.Gone
@@ -68,7 +68,7 @@ func (b *mailbox) empty() bool {
 	return len(b.events) == 0 && len(b.drained) == 0
 }
 
-// take empties the mailbox. versions returns the versions that the drained slots' next owner has to reach.
+// take empties the mailbox. versions returns the versions that the next owner of drained slots has to reach.
 func (b *mailbox) take(versions func(slot.Set) table.Versions) []member.Event {
 	b.mu.Lock()
 	events, drained := b.events, b.drained
@@ -94,7 +94,7 @@ func mergeLeases(a, b member.Event) (member.Event, bool) {
 	for _, l := range second.Leases {
 		for _, before := range first.Leases {
 			if before.ID == l.ID {
-				return nil, false // both count: each is a sign of life
+				return nil, false // both must be stepped: each is a sign of life
 			}
 		}
 	}

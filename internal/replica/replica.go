@@ -1,5 +1,6 @@
-// Package replica drives one member.Member: it steps it with events and carries out its actions. The Driver never
-// waits, and knows only what it is handed. A Replica hands it goroutines, a store and timers; the simulator its world.
+// Package replica drives one member.Member: it steps the member with events and carries out its actions. A Driver never
+// waits and uses only what its environment provides: goroutines, a store and timers in a Replica, and fakes in the
+// simulator.
 package replica
 
 import (
@@ -17,56 +18,57 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// LookEvery is how often the deadline is checked, whatever else is due: timers stop while a machine sleeps and only go
-// on once it is awake.
+// LookEvery is how often the deadline is checked even if nothing else is due. Timers do not count while a machine
+// sleeps, so they may fire late.
 const LookEvery = 250 * time.Millisecond
 
-// Writes is what is known of this process's writes. A delivery.Share knows it.
+// Writes tracks this process's writes. A delivery.Share implements it.
 type Writes interface {
-	// Versions are those that the next owner of slots has to reach (rule R8).
+	// Versions returns the versions that the slots' next owner has to reach (rule R8).
 	Versions(set slot.Set) table.Versions
-	// Unsettled says that the versions of some writes in a slot are not known yet. Settle waits for those.
+	// Unsettled reports whether the versions of some writes in a slot are still unknown. Settle waits for them.
 	Unsettled(s slot.Slot) bool
 	Settle(ctx context.Context, set slot.Set)
 }
 
-// Env is what a Replica is handed. Functions must not block, unless they say so.
+// Env is the environment of a Replica. Its functions must not block unless noted.
 type Env struct {
 	Config member.Config
-	// Member returns what decides. It is called once, when State has the incarnation's identity.
+	// Member returns the decision maker. It is called once, after State has the incarnation's identity.
 	Member func() Member
 	Clock  Clock
 	State  *State
 	Store  store.Store
-	// Election is nil unless the rota has to hold the Lease of a leader election.
+	// Election is nil unless the rota has to hold a leader election Lease.
 	Election *Election
-	// Parts are who has which slots. Each slot is in one of them.
+	// Parts returns the holders with their slots. Each slot belongs to one holder.
 	Parts  func(*Calls) []Part
 	Gate   *gate.Gate
 	Long   LongWrites
 	Writes Writes
 	Watch  Observer
 	Log    logr.Logger
-	// SetDeadline has gate and writes end at a time, on the clock of deadlines. own is that of the member's own Lease.
+	// SetDeadline sets when the gate and writes end, on the deadline clock. own is the deadline from the member's own
+	// Lease.
 	SetDeadline func(at, own time.Duration)
-	// Loads reads what members report of their slots' loads. It blocks.
+	// Loads reads the slot loads that members report. It blocks.
 	Loads func(ctx context.Context) ([]planner.LoadReport, error)
 	// Memory measures the process's memory. It does not block for long.
 	Memory func() planner.MemoryReport
-	// Emit tells people.
+	// Emit logs a notice and creates an event for it.
 	Emit func(ctx context.Context, n member.Notify)
-	// Failed is told of errors of requests. The member decides what to do about them.
+	// Failed logs errors of requests. The member decides how to handle them.
 	Failed func(what string, err error)
-	// Denied gets errors that end a member which has not joined, Fatal those that end any.
+	// Denied delivers errors that end a member that has not joined. Fatal delivers errors that end any member.
 	Denied, Fatal <-chan error
-	// Beside begins what runs beside the incarnation, in goroutines of its calls.
+	// Beside starts the incarnation's background tasks in goroutines of its calls.
 	Beside func()
-	// LeaveTimeout is how long a member may take to leave. InFlight is what it names when it gives up then.
+	// LeaveTimeout is how long a member may take to leave. InFlight lists what is in flight, for the error after that.
 	LeaveTimeout time.Duration
 	InFlight     func() []gate.Flight
 }
 
-// Replica is an incarnation. Its methods but Run may be called concurrently.
+// Replica is an incarnation. Its methods except Run may be called concurrently.
 type Replica struct {
 	*Calls
 	env      Env
@@ -77,7 +79,7 @@ type Replica struct {
 	term     term
 }
 
-// New begins an incarnation.
+// New prepares an incarnation.
 func New(ctx context.Context, env Env) *Replica {
 	r := &Replica{env: env, Calls: newCalls(ctx, env.Log)}
 	env.State.Begin(env.Config.Self.ID, env.Clock.Late())
@@ -99,28 +101,28 @@ func New(ctx context.Context, env Env) *Replica {
 	return r
 }
 
-// ID is the incarnation's identity.
+// ID returns the incarnation's identity.
 func (r *Replica) ID() string { return r.env.Config.Self.ID }
 
-// LeaseUID is the UID of its Lease; empty: there is none yet.
+// LeaseUID returns the UID of the incarnation's Lease, empty before there is one.
 func (r *Replica) LeaseUID() string { return r.driver.lease() }
 
-// WantLong asks the member to allow writes that take longer than WriteTimeout, until a time by the monotonic clock. It
-// may be called concurrently, and does not block.
+// WantLong asks the member to allow writes that take longer than WriteTimeout, until the given time on the monotonic
+// clock. It does not block.
 func (r *Replica) WantLong(until time.Duration) { r.driver.Post(member.LongWrites{Until: until}) }
 
-// Waiting says what all work waits for; "": for nothing.
+// Waiting describes what all work waits for, empty if work goes on.
 func (r *Replica) Waiting() string { return r.term.Waiting() }
 
-// Notify tells people.
+// Notify emits a notice.
 func (r *Replica) Notify(n member.Notify) { r.driver.notify(n) }
 
 func (r *Replica) emit(n member.Notify) { r.env.Emit(r.ctx, n) }
 
-// Run returns how the incarnation ended. leave's end makes it leave.
+// Run runs the incarnation and returns how it ended. It leaves when leave is closed.
 func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 	defer r.end()
-	r.driver.Post(member.Tick{}) // is the first event
+	r.driver.Post(member.Tick{}) // the first event
 	r.requests.watchTable()
 	r.Go(func() { r.settler.run(r.ctx) })
 	r.term.run(r.Calls)
@@ -142,7 +144,7 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 			r.driver.Leave()
 		case err := <-r.env.Denied:
 			if r.env.State.HasJoined() {
-				continue // it worked before, so the permission may come back
+				continue // it was granted before, so it may come back
 			}
 			return member.Stop{Err: err}
 		case err := <-r.env.Fatal:
@@ -162,10 +164,10 @@ func (r *Replica) Run(leave <-chan struct{}) member.Stop {
 	}
 }
 
-// end stops everything that the incarnation started, and gives up all slots.
+// end stops everything that the incarnation started and gives up all slots.
 func (r *Replica) end() {
 	r.driver.shut()
 	r.Calls.end()
 	r.term.end()
-	r.driver.release() // a load may have gone on until now
+	r.driver.release() // a load may have continued until now
 }

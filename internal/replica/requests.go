@@ -9,32 +9,32 @@ import (
 	"github.com/rota-dev/rota/internal/store"
 )
 
-// Requests sends what a driver asks for. Its methods do not block, and call answer once, or never if the incarnation
-// ends before. timeout is as with store.Store.
+// Requests sends a driver's requests. Its methods do not block. They call answer once, or never if the incarnation ends
+// first. timeout is as in store.Store.
 type Requests interface {
 	CreateLease(l member.Lease, timeout time.Duration, answer func(member.Lease, member.Outcome))
 	RenewLease(l member.Lease, timeout time.Duration, answer func(member.Lease, member.Outcome))
 	DeleteLease(a member.DeleteLease, answer func(member.Outcome))
-	// ReadTable answers with ok false if it could not be read.
+	// ReadTable answers with ok false if the table could not be read.
 	ReadTable(answer func(s member.Snapshot, ok bool))
 	CreateTable(a member.CreateTable, answer func(member.Snapshot, member.Outcome))
 	SwapTable(a member.Swap, answer func(member.Snapshot, member.Outcome))
 	// ReadLoads answers without reports if they could not be read.
 	ReadLoads(answer func([]planner.LoadReport))
-	// WatchLeases has the events come to the member, in place of those that an earlier call asked for.
+	// WatchLeases delivers the events to the member and replaces an earlier call.
 	WatchLeases(a member.WatchLeases)
 }
 
-// requests sends requests to a store, each in a goroutine of its own.
+// requests sends requests to a store, each in a separate goroutine.
 type requests struct {
 	store store.Store
 	calls *Calls
 	post  func(member.Event)
-	// loads reads the members' reports of loads. It blocks.
+	// loads reads the loads that members report. It blocks.
 	loads func(ctx context.Context) ([]planner.LoadReport, error)
 	// memory measures the process's memory.
 	memory func() planner.MemoryReport
-	// failed tells of an error. The member decides what to do about it.
+	// failed logs an error. The member decides how to handle it.
 	failed  func(what string, err error)
 	unwatch context.CancelFunc
 }
@@ -125,7 +125,7 @@ func (r *requests) WatchLeases(a member.WatchLeases) {
 	})
 }
 
-// watchTable has the versions of the table come to the member.
+// watchTable delivers the versions of the table to the member.
 func (r *requests) watchTable() {
 	r.calls.Go(func() {
 		_ = r.store.WatchTable(r.calls.ctx, func(s member.Snapshot, listed bool) {

@@ -7,8 +7,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// settler waits for the versions of writes that are not known yet, deletions among them: a slot's next owner has to
-// know how new its informers must be (rule R8).
+// settler waits until the versions of writes and deletions are known: a slot's next owner needs them to see when its
+// informers are new enough (rule R8).
 type settler struct {
 	writes Writes
 	filled chan struct{}
@@ -17,7 +17,7 @@ type settler struct {
 	waiting []settling
 }
 
-// settling is a drained slot, with what is done once its versions are known.
+// settling is a drained slot with the function to call once its versions are known.
 type settling struct {
 	slot slot.Slot
 	then func()
@@ -42,7 +42,7 @@ func (w *settler) settle(s slot.Slot, then func()) {
 	}
 }
 
-// run waits, for all slots that have come meanwhile at once, until ctx ends.
+// run waits for all slots that have arrived so far together, until ctx ends.
 func (w *settler) run(ctx context.Context) {
 	for {
 		select {

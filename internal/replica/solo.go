@@ -11,8 +11,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// SoloStore is the store of a rota that shares nothing: there is no table to follow, and nobody reads events. A Solo
-// asks for nothing else.
+// SoloStore is the store of a rota with a single member: there is no table to watch, and events are dropped. A Solo
+// makes no other requests.
 type SoloStore struct{ store.Store }
 
 // WatchTable implements store.Store.
@@ -35,15 +35,15 @@ var (
 	_ Member = (*Solo)(nil)
 )
 
-// Solo owns all slots as long as it runs. It takes the place of a member.Member.
+// Solo owns all slots as long as it runs. It replaces a member.Member.
 type Solo struct {
 	table *table.Table
 	begun bool
-	// shut are slots whose drain is over.
+	// shut holds the slots whose drain has ended.
 	shut, all slot.Set
 }
 
-// NewSolo returns the member, and the table that tells of it.
+// NewSolo returns the member and a table that lists it.
 func NewSolo(cfg member.Config, wall time.Time) (*Solo, *table.Table) {
 	self := cfg.Self
 	self.Joined = wall.Unix()
@@ -61,7 +61,7 @@ func NewSolo(cfg member.Config, wall time.Time) (*Solo, *table.Table) {
 	return s, t
 }
 
-// Wake is never: nothing here depends on time.
+// Wake returns a time that never comes, since a Solo does not depend on time.
 func (*Solo) Wake() time.Duration { return math.MaxInt64 / 2 }
 
 // Step loads all slots and opens them, and drains them to leave.

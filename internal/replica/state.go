@@ -9,25 +9,25 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// State is what a process knows of its rota, in whichever incarnation it is. Its methods may be called concurrently.
+// State is what a process has learned about its rota across its incarnations. Its methods may be called concurrently.
 type State struct {
 	joined chan struct{}
 
 	mu       sync.Mutex
 	id       string
 	snapshot member.Snapshot
-	gone     bool   // the watch shows no table
-	invalid  string // what the member said of a table that it cannot go by; empty: there is none
-	// deadline is the time after which nothing may be written, own that of the member's own Lease: deadline is earlier
-	// while another one leads.
+	gone     bool   // the watch shows that there is no table
+	invalid  string // why the member rejects the table, empty if it accepts it
+	// deadline is the time after which nothing may be written. own is the deadline from the member's own Lease; deadline
+	// is earlier while another candidate leads.
 	deadline, own time.Duration
-	renewed       bool // there is a deadline
+	renewed       bool // a deadline has been set
 }
 
 // NewState returns the state of a process that has not joined.
 func NewState() *State { return &State{joined: make(chan struct{})} }
 
-// Begin begins an incarnation. now is the time by which deadlines are measured: that of the former one is over.
+// Begin begins an incarnation. now is the time on the deadline clock; the former incarnation's deadline has passed.
 func (s *State) Begin(id string, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,21 +35,21 @@ func (s *State) Begin(id string, now time.Duration) {
 	s.deadline = min(s.deadline, now)
 }
 
-// ID returns the identity of the present incarnation; empty: there was none.
+// ID returns the identity of the current incarnation, empty before the first.
 func (s *State) ID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
 }
 
-// Snapshot returns the last version of the table that members with these options go by, though it may be gone.
+// Snapshot returns the last valid version of the table. The table may be gone by now.
 func (s *State) Snapshot() member.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.snapshot
 }
 
-// Table returns that version; nil: there is no table.
+// Table returns the table of Snapshot, or nil if there is none.
 func (s *State) Table() *table.Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *State) Table() *table.Table {
 	return s.snapshot.Table
 }
 
-// Gone says that the watch shows no table.
+// Gone reports whether the watch shows that there is no table.
 func (s *State) Gone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *State) setGone(gone bool) {
 	s.gone = gone
 }
 
-// See keeps a version of the table, unless a newer one is known. It says whether it did. The process has joined if that
-// version names its incarnation.
+// See stores a version of the table unless a newer one is stored, and reports whether it did. The process has joined
+// once a stored version lists its incarnation.
 func (s *State) See(of member.Snapshot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,10 +87,10 @@ func (s *State) See(of member.Snapshot) bool {
 	return true
 }
 
-// Joined is closed when a table names the process for the first time.
+// Joined returns a channel that is closed when a table lists the process for the first time.
 func (s *State) Joined() <-chan struct{} { return s.joined }
 
-// HasJoined says whether a table has named the process.
+// HasJoined reports whether a table has listed the process.
 func (s *State) HasJoined() bool {
 	select {
 	case <-s.joined:
@@ -100,7 +100,7 @@ func (s *State) HasJoined() bool {
 	}
 }
 
-// Invalid says why nothing is worked on: the table is invalid. Empty: it is not.
+// Invalid returns why the table is invalid, so that nothing is worked on, or an empty string.
 func (s *State) Invalid() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +113,14 @@ func (s *State) setInvalid(why string) {
 	s.invalid = why
 }
 
-// SetDeadline sets the time after which nothing may be written, and that of the member's own Lease.
+// SetDeadline sets the time after which nothing may be written, and the deadline from the member's own Lease.
 func (s *State) SetDeadline(at, own time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline, s.own, s.renewed = at, own, true
 }
 
-// Deadline returns what SetDeadline was told last; renewed says whether it ever was.
+// Deadline returns the arguments of the last SetDeadline; renewed is false if there was none.
 func (s *State) Deadline() (at, own time.Duration, renewed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,39 +8,39 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Turns is what a rota that shares the right to work with others knows of it (rule R20). The member itself knows
-// nothing of that. Its methods may be called concurrently, and do not block unless they say so.
+// Turns tracks whether the rota may work, for a rota that takes turns with others (rule R20). The member does not know
+// about turns. Methods may be called concurrently. They do not block unless noted.
 type Turns interface {
-	// Deadline tells of the member's own deadline.
+	// Deadline sets the member's own deadline.
 	Deadline(at time.Duration)
-	// Seen tells of a version of the table, or that it is gone (nil).
+	// Seen reports a version of the table, nil if the table is gone.
 	Seen(t *table.Table, uid string)
-	// Swapping tells of a change of the table that is about to be sent, swapped how it ended.
+	// Swapping reports a change of the table that is about to be sent, and Swapped its outcome.
 	Swapping(a member.Swap)
 	Swapped(a member.Swapped)
 
-	// Afresh prepares a load. waits says that it must not end before this rota may work. turn is whose it is
-	// now, for bring.
+	// Afresh prepares a load. waits is true if the load must not end before this rota may work. turn is the current turn,
+	// for bring.
 	Afresh(a member.Load) (load member.Load, waits bool, turn uint64)
-	// Await calls do once this member may work, with whose turn it is, in any goroutine, or before it returns. It never
-	// does if the incarnation ends before.
+	// Await calls do with the current turn once this member may work, in any goroutine, possibly before Await returns. It
+	// does not call do if the incarnation ends first.
 	Await(do func(turn uint64))
-	// Complete notes that slots were loaded. It returns false if somebody else may have worked since turn.
+	// Complete records that slots were loaded. It returns false if another rota or a leader may have worked since turn.
 	Complete(set slot.Set, turn uint64) bool
-	// UpToDate says that what others wrote, when they might work, is in the caches for these slots. If not, their next owner
-	// must list them.
+	// UpToDate reports whether the caches show, for these slots, everything that others wrote while they might work. If
+	// not, the slots' next owner must list them.
 	UpToDate(set slot.Set) bool
-	// Waiting says what all work waits for; "": for nothing.
+	// Waiting describes what all work waits for, empty if work goes on.
 	Waiting() string
 }
 
-// Always is for a rota that may work whenever its members may.
+// Always is the Turns of a rota that may work whenever its members may.
 type Always struct {
-	// Set has gate and writes end at a time, on the clock of deadlines. own is that of the member's own Lease.
+	// Set sets when the gate and writes end, on the deadline clock. own is the deadline from the member's own Lease.
 	Set func(at, own time.Duration)
 }
 
-// Deadline sets it.
+// Deadline calls Set.
 func (a Always) Deadline(at time.Duration) { a.Set(at, at) }
 
 // Seen does nothing.
@@ -52,31 +52,31 @@ func (Always) Swapping(member.Swap) {}
 // Swapped does nothing.
 func (Always) Swapped(member.Swapped) {}
 
-// Afresh returns the load as it is.
+// Afresh returns the load unchanged.
 func (Always) Afresh(a member.Load) (member.Load, bool, uint64) { return a, false, 0 }
 
-// Await calls do.
+// Await calls do at once.
 func (Always) Await(do func(uint64)) { do(0) }
 
-// Complete is true.
+// Complete returns true.
 func (Always) Complete(slot.Set, uint64) bool { return true }
 
-// UpToDate is true.
+// UpToDate returns true.
 func (Always) UpToDate(slot.Set) bool { return true }
 
-// Waiting is empty.
+// Waiting returns an empty string.
 func (Always) Waiting() string { return "" }
 
-// term is the turns of a Replica.
+// term is Turns with a life cycle, as a Replica uses it.
 type term interface {
 	Turns
-	// run does what it takes to get the right to work, in goroutines of the calls.
+	// run acquires and keeps the right to work, in goroutines of the calls.
 	run(calls *Calls)
-	// end gives up the right to work where this member was the last one. Nothing of it is in flight. It blocks.
+	// end gives up the right to work if this member was the last one. Nothing is in flight any more. It blocks.
 	end()
 }
 
-// unlimited needs nothing to be done for the right to work.
+// unlimited always has the right to work.
 type unlimited struct{ Always }
 
 func (unlimited) run(*Calls) {}
