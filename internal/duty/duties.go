@@ -1,5 +1,5 @@
 // Package duty runs work that cannot be sharded: functions that one member of a rota runs at a time, each as long as
-// the member has the duty's slot. Rota.Duty says how they begin and end.
+// the member has the duty's slot. See Rota.Duty for how they begin and end.
 package duty
 
 import (
@@ -19,45 +19,45 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Env is what Duties are handed. Its functions may be called concurrently, and do not block.
+// Env is the environment of Duties. Its functions may be called concurrently and do not block.
 type Env struct {
 	Gate *gate.Gate
 	Log  logr.Logger
-	// Now is the monotonic time. After calls a function after a while, AfterFunc when a context has ended.
+	// Now returns the monotonic time. After calls a function after a delay, and AfterFunc when a context has ended.
 	Now       func() time.Duration
 	After     func(wait time.Duration, do func())
 	AfterFunc func(ctx context.Context, do func())
 	Caches    Caches
-	// HeldBack says what holds slots back.
+	// HeldBack describes what holds slots back.
 	HeldBack func(slot.Set) []string
 }
 
-// Caches are those in which duties read.
+// Caches are the caches that duties read.
 type Caches interface {
-	// LoadDuties returns when they show what the duties' former owners wrote, by the versions that these left, or
-	// when ctx ends.
+	// LoadDuties returns when the caches show what the duties' former owners wrote, as given by the versions that these
+	// left, or when ctx ends.
 	LoadDuties(ctx context.Context, cause table.Cause, versions table.Versions)
 	ReleaseDuties(slot.Set)
 }
 
-// Duties are those that this process has declared. It is the holder of their slots. Its methods may be called
+// Duties holds the duties that this process has declared, and is the holder of their slots. Its methods may be called
 // concurrently.
 type Duties struct {
 	env Env
 
 	mu sync.Mutex
 	of map[string]*Duty
-	at map[slot.Slot]*Duty // by slot, from expect to shut or release
+	at map[slot.Slot]*Duty // by slot, from Expect to Shut or Release
 }
 
 var _ replica.Blocking = (*Duties)(nil)
 
-// New returns no duties.
+// New returns an empty Duties.
 func New(env Env) *Duties {
 	return &Duties{env: env, of: map[string]*Duty{}, at: map[slot.Slot]*Duty{}}
 }
 
-// Declare adds a duty. begin is nil for one of the rota's own, which ask the gate each time.
+// Declare adds a duty. begin is nil for the rota's own duties, which ask the gate each time.
 func (d *Duties) Declare(name string, begin Begin) error {
 	if err := table.ValidDuty(name); err != nil {
 		return err
@@ -74,14 +74,14 @@ func (d *Duties) Declare(name string, begin Begin) error {
 	return nil
 }
 
-// Names returns the names in the form of table.Member.Duties.
+// Names returns the duties' names in the form of table.Member.Duties.
 func (d *Duties) Names() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return table.JoinDuties(slices.Collect(maps.Keys(d.of))...)
 }
 
-// Named returns the duty of that name; nil: there is none.
+// Named returns the duty of that name, or nil.
 func (d *Duties) Named(name string) *Duty {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,13 +99,13 @@ func (d *Duties) All() []*Duty {
 	return out
 }
 
-// Hold has nothing to do: what duties have is in informers that do not depend on slots.
+// Hold does nothing: duties read informers that do not depend on slots.
 func (*Duties) Hold(slot.Set) {}
 
 // Warm implements replica.Blocking.
 func (*Duties) Warm(_ context.Context, set slot.Set) (slot.Set, error) { return set, nil }
 
-// Expect notes which duties have which slots.
+// Expect records which duty each slot belongs to.
 func (d *Duties) Expect(a member.Load, _ bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *Duties) Expect(a member.Load, _ bool) {
 	}
 }
 
-// Load returns when caches show what the duties' former owners wrote. The rota's own duties do not work on caches.
+// Load returns when the caches show what the duties' former owners wrote. The rota's own duties do not read caches.
 func (d *Duties) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	waits := slices.ContainsFunc(a.Slots.Slots(), func(s slot.Slot) bool {
 		one := d.in(s)
@@ -128,14 +128,14 @@ func (d *Duties) Load(ctx context.Context, a member.Load) (slot.Set, error) {
 	return a.Slots, nil
 }
 
-// in returns the duty of a slot that this member has; nil if it has none.
+// in returns the duty of a slot of this member, or nil.
 func (d *Duties) in(s slot.Slot) *Duty {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.at[s]
 }
 
-// SlotOf returns the slot of the duty of that name, if this member has it.
+// SlotOf returns the slot of the named duty, if this member has it.
 func (d *Duties) SlotOf(name string) (slot.Slot, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -161,7 +161,7 @@ func (d *Duties) Open(ctx context.Context, set slot.Set, epoch uint64) (rest fun
 // CatchUp implements replica.Blocking.
 func (*Duties) CatchUp(context.Context, slot.Set) error { return nil }
 
-// Drain ends the contexts of duties, and waits until they have returned.
+// Drain ends the contexts of duties and waits until they have returned.
 func (d *Duties) Drain(of replica.Drain) (look func() (more bool)) {
 	d.stop(of.Slots, gate.ErrHandover)
 	d.env.Gate.Drain(of.Slots, func(slot.Slot) bool { return false }, func(s slot.Slot) { of.Idle(s, nil) })
@@ -199,7 +199,7 @@ func (d *Duties) stop(set slot.Set, cause error) {
 	}
 }
 
-// forget takes back expect.
+// forget undoes Expect.
 func (d *Duties) forget(set slot.Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 // Queue is the queue name of duties in the gate's reports.
 const Queue = "rota.dev/duty"
 
-// Begin begins a run of a duty, and returns. done is called once, in any goroutine, when the run has ended. It returns
-// when what the run started has ended, too.
+// Begin begins a run of a duty and returns. done is called once, in any goroutine, when the run and everything it
+// started have ended.
 type Begin func(ctx context.Context, done func(error))
 
-// Function returns a Begin that calls run in a goroutine of its own.
+// Function returns a Begin that calls run in a separate goroutine.
 func Function(run func(context.Context) error) Begin {
-	// A panic ends the process, so nothing is to be undone then.
+	// A panic ends the process, so nothing needs to be undone then.
 	return func(ctx context.Context, done func(error)) { go func() { done(run(ctx)) }() }
 }
 
@@ -28,21 +28,21 @@ func Function(run func(context.Context) error) Begin {
 type Duty struct {
 	env   *Env
 	name  string
-	begin Begin // nil: it is one of the rota's own, which ask the gate each time
+	begin Begin // nil for the rota's own duties, which ask the gate each time
 
 	mu sync.Mutex
-	// term is the present term; nil: this member does not have the duty, or gives it up.
+	// term is the current term, nil if this member does not have the duty or is giving it up.
 	term *term
-	// busy says that a run is under way, in the present term or a former one.
+	// busy is true while a run is under way, in the current term or an earlier one.
 	busy bool
-	// epoch is that of the last term, finished the one for which a run has returned nil.
+	// epoch is the epoch of the last term. finished is the epoch for which a run has returned nil.
 	epoch, finished uint64
-	// goesOn says that a run went on until its context ended.
+	// goesOn is true if a run continued until its context ended.
 	goesOn bool
-	// ctx is that of the present run, and cancel ends it; nil: there is none.
+	// ctx is the context of the current run, nil if there is none, and cancel ends it.
 	ctx    context.Context //nolint:containedctx // the duty is the context's life
 	cancel context.CancelCauseFunc
-	// stopped is when that context ended; 0: it has not.
+	// stopped is when ctx ended, 0 if it has not.
 	stopped  time.Duration
 	restarts int
 	outcomes runs
@@ -50,18 +50,18 @@ type Duty struct {
 
 // term is the time from an Open of a duty's slot to its Drain or Shut.
 type term struct {
-	base  context.Context //nolint:containedctx // that of the incarnation
+	base  context.Context //nolint:containedctx // the incarnation's context
 	slot  slot.Slot
 	epoch uint64
-	delay time.Duration // of the next restart
+	delay time.Duration // before the next restart
 }
 
-// open begins a term. A run that is under way from a former one ends first.
+// open begins a term. A run from an earlier term ends first.
 func (d *Duty) open(t *term) {
 	t.delay = restartFirst
 	d.mu.Lock()
 	d.term = t
-	if d.epoch != t.epoch { // it was elsewhere: what failed here before says nothing now
+	if d.epoch != t.epoch { // it was elsewhere: earlier failures here do not count
 		d.epoch, d.outcomes.failures, d.outcomes.err, d.outcomes.reported = t.epoch, 0, nil, false
 	}
 	idle := !d.busy
@@ -86,7 +86,7 @@ func (d *Duty) stop(cause error) {
 	}
 }
 
-// run runs the duty once in a term. Its caller has made the duty busy.
+// run runs the duty once in a term. Its caller has set busy.
 func (d *Duty) run(t *term) {
 	entered, leave, verdict := d.env.Gate.Enter(t.base, t.slot, gate.Key{Queue: Queue, Name: d.name}, false)
 	if verdict != gate.Admitted {
@@ -112,13 +112,13 @@ func (d *Duty) run(t *term) {
 		started.end()
 		wait, again := d.end(ctx, t, err)
 		over()
-		if again { // a restart must not come before this run is over
+		if again { // a restart must not come before this run has ended
 			d.env.After(wait, func() { d.restart(t) })
 		}
 	})
 }
 
-// next goes on after a run in a term: with another term that has begun meanwhile.
+// next continues after a run in a term, with a newer term if one has begun meanwhile.
 func (d *Duty) next(served *term) {
 	d.mu.Lock()
 	t := d.term
@@ -130,7 +130,7 @@ func (d *Duty) next(served *term) {
 	}
 }
 
-// restart runs the duty again in a term, unless that is over.
+// restart runs the duty again in a term, unless the term is over.
 func (d *Duty) restart(t *term) {
 	d.mu.Lock()
 	due := d.term == t
@@ -144,7 +144,7 @@ func (d *Duty) restart(t *term) {
 	}
 }
 
-// begins notes that a run begins, unless the term is over or the duty has finished in it.
+// begins records that a run begins, unless the term is over or the duty has finished in it.
 func (d *Duty) begins(ctx context.Context, t *term, cancel context.CancelCauseFunc) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,7 +156,7 @@ func (d *Duty) begins(ctx context.Context, t *term, cancel context.CancelCauseFu
 	return true
 }
 
-// ends notes when the context of the present run ends.
+// ends records when the context of the current run ends.
 func (d *Duty) ends(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +165,7 @@ func (d *Duty) ends(ctx context.Context) {
 	}
 }
 
-// end notes that a run has ended, and says whether it has to be repeated, and after how long.
+// end records that a run has ended. It returns whether the run has to be repeated, and after what delay.
 func (d *Duty) end(ctx context.Context, t *term, err error) (wait time.Duration, again bool) {
 	log := d.env.Log.WithValues("duty", d.name)
 	d.mu.Lock()
@@ -205,17 +205,17 @@ func (d *Duty) end(ctx context.Context, t *term, err error) (wait time.Duration,
 	return wait, true
 }
 
-// Name is the duty's name.
+// Name returns the duty's name.
 func (d *Duty) Name() string { return d.name }
 
-// Runs says whether it runs, and how often it was started again after it had failed.
+// Runs returns whether the duty runs, and how often it was restarted after failures.
 func (d *Duty) Runs() (running bool, restarts int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ctx != nil, d.restarts
 }
 
-// StoppedAt is when the context of the present run ended; 0: it has not, or there is no run.
+// StoppedAt returns when the context of the current run ended, 0 if it has not or there is no run.
 func (d *Duty) StoppedAt() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

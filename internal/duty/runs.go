@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// A duty that failed starts again after restartFirst, and after twice the time with each failure, up to restartMost. A
-	// run as long as restartMost counts as a success.
+	// A failed duty restarts after restartFirst, and after twice the time with each further failure, up to restartMost. A
+	// run that lasts restartMost counts as a success.
 	restartFirst = time.Second
 	restartMost  = 5 * time.Minute
 )
@@ -18,10 +18,10 @@ const failingRuns = 3
 
 // runs sums up how the runs of a duty ended.
 type runs struct {
-	// running is since when the present run goes on; 0: there is none.
+	// running is when the current run began, 0 if there is none.
 	running  time.Duration
-	worked   bool          // one did, ever
-	since    time.Duration // of the first failure after the last success
+	worked   bool          // true if a run has ever succeeded
+	since    time.Duration // the first failure after the last success
 	failures int
 	err      error
 	reported bool
@@ -36,7 +36,7 @@ func (o *runs) fail(now time.Duration, err error) {
 	o.err = err
 }
 
-// Failing says whether the duty keeps failing on this member.
+// Failing reports whether the duty keeps failing on this member.
 func (d *Duty) Failing() (work.Failing, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,7 +50,7 @@ func (d *Duty) Failing() (work.Failing, bool) {
 	return work.Failing{For: now - o.since, Times: o.failures, Never: !o.worked, Err: o.err}, true
 }
 
-// Turn reports whether a change has to be reported: the duty keeps failing now, or does not any more.
+// Turn reports whether a change must be reported: the duty keeps failing now, or no longer does.
 func (d *Duty) Turn(failing bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

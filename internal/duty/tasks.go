@@ -8,10 +8,10 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 )
 
-// tasks are the functions of Go that one run of a duty has started.
+// tasks are the functions of rota.Go that one run of a duty has started.
 type tasks struct {
-	run  context.Context //nolint:containedctx // that of the run
-	ctx  context.Context //nolint:containedctx // they end with it; it ends with run, and when run returns
+	run  context.Context //nolint:containedctx // the run's context
+	ctx  context.Context //nolint:containedctx // the tasks' context; it ends with run, and when run returns
 	stop context.CancelCauseFunc
 
 	mu   sync.Mutex
@@ -19,7 +19,7 @@ type tasks struct {
 	all  sync.WaitGroup
 }
 
-// start is Go in a duty.
+// start implements rota.Go for a duty.
 func (d *tasks) start(ctx context.Context, f func(context.Context)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,12 +36,12 @@ func (d *tasks) start(ctx context.Context, f func(context.Context)) error {
 	return nil
 }
 
-// end ends them, and returns when all have returned.
+// end ends the tasks and waits until all have returned.
 func (d *tasks) end() {
 	d.mu.Lock()
 	d.over = true
 	d.mu.Unlock()
-	cause := context.Cause(d.run) // which may not have reached d.ctx yet
+	cause := context.Cause(d.run) // run's cause may not have reached d.ctx yet
 	if cause == nil {
 		cause = context.Canceled
 	}

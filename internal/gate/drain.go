@@ -7,43 +7,42 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// moment is about how long a drain may shut out keys at a time. The drain shuts the gate when all that is in flight is
-// expected to end within a moment, and opens it again if that takes more than twice as long.
+// moment is roughly how long a drain may shut out keys at a time. A drain becomes hard when everything in flight is
+// expected to end within a moment, and soft again if that takes more than twice as long.
 const moment = 250 * time.Millisecond
 
-// settling is how long a drain waits for whatever is in flight. After that it waits only for what was in flight when it
-// began. If reconciles of unpredictable length follow each other, there is always one in flight that takes long.
+// settling is how long a drain waits for everything in flight. After that it waits only for what was in flight when it
+// began. With a series of reconciles of unpredictable length, there would always be a long one in flight.
 const settling = 5 * time.Second
 
 // longMax bounds how many keys of a slot are remembered because their reconciles take longer than a moment.
 const longMax = 1024
 
-// drain is a drain under way. At first it is soft: it still admits keys, except those whose reconciles are known to
-// take longer than what is in flight anyway. So a reconcile that takes minutes holds up only its own key. The drain
-// becomes hard once everything in flight is expected to end within a moment, and soft again if it does not.
+// drain is a drain under way. At first it is soft: it admits keys unless their reconciles are known to take longer than
+// what is in flight anyway. So a reconcile that takes minutes holds up only its own key. The drain becomes hard once
+// everything in flight is expected to end within a moment, and soft again if it does not.
 //
-// Keys that are admitted meanwhile may take long in their turn. So a drain that is older than settling counts only what
-// was in flight when it began. It becomes hard when that has ended, and waits for the rest. If this takes too long, it
-// starts again, with more patience. So it ends whatever comes. A single unknown key that takes minutes stops the others
-// for half a second.
+// Keys that are admitted meanwhile may also take long. So a drain older than settling counts only what was in flight
+// when it began. It becomes hard when that has ended, and waits for the rest. If this takes too long, it starts again
+// with more patience, so every drain ends. A single unknown key that takes minutes stops the others for half a second.
 type drain struct {
 	pending func(slot.Slot) bool
 	idle    func(slot.Slot)
 	hard    bool
-	// since is when it last became hard. begun is when it last began.
+	// since is when it last became hard, and begun when it last began.
 	since, begun time.Duration
-	// patience is how long it stays hard once it has settled. It is four times as long with each new start.
+	// patience is how long it stays hard once it has settled. Each new start makes it four times as long.
 	patience time.Duration
-	// cut says that long reconciles are cut short (see Cut), so the drain has settled at once.
+	// cut is true if long reconciles are cut short (see Cut). The drain has then settled at once.
 	cut bool
-	// leaves says that deletions are left to the slot's next owner: see LeaveGone.
+	// leaves is true if deletions are left to the slot's next owner (see LeaveGone).
 	leaves bool
 }
 
-// settled says whether the drain counts only what was in flight when it began.
+// settled reports whether the drain counts only what was in flight when it began.
 func (d *drain) settled(now time.Duration) bool { return d.cut || now-d.begun >= settling }
 
-// soften makes a drain soft that has been hard for too long for what is still in flight.
+// soften makes a drain soft that has been hard for too long.
 func (d *drain) soften(now time.Duration) {
 	settled, patience := d.settled(now), 2*moment
 	if settled {
@@ -58,18 +57,18 @@ func (d *drain) soften(now time.Duration) {
 	}
 }
 
-// Drain prepares the slots for a transfer (rule R6). pending says whether a key is waiting whose object is gone (rule
-// R15).
+// Drain prepares the slots for a transfer (rule R6). pending reports whether a key whose object is gone is waiting
+// (rule R15).
 //
-//   - The drain is soft while something in flight takes long, or while pending says so. Other keys are admitted as
+//   - The drain is soft while something in flight takes long, or while pending returns true. Other keys are admitted as
 //     before, unless their own reconciles are known to take longer.
 //   - Otherwise new keys are parked until nothing is in flight, except keys whose object is gone. Tasks end (Extend).
-//   - When nothing is in flight in a slot, and pending says no, idle is called once for the slot. From then on nothing
-//     is admitted in it until it is opened again.
+//   - When nothing is in flight in a slot and pending returns false, idle is called once for the slot. From then on
+//     nothing is admitted in it until it is opened again.
 //
-// Shut, Open and a lapse end a drain without a call of idle. Another Drain of the slot replaces it. Call Review now and
-// then while drains are under way. A slot that is not open drains as well: it only waits for what is still in flight,
-// and pending is not asked.
+// Shut, Open and a lapse end a drain without calling idle. Another Drain of the slot replaces it. Call Review regularly
+// while drains are under way. A slot that is not open also drains: it only waits for what is still in flight, and
+// pending is not called.
 //
 // Both functions are called without locks of the gate, from Drain itself or from the goroutine that made the slot idle.
 // They must not block. pending may be called often.
@@ -90,16 +89,16 @@ func (g *Gate) Drain(set slot.Set, pending func(slot.Slot) bool, idleFn func(slo
 	}
 }
 
-// Recheck tells the gate that the answer of a drain's pending may have changed for slot s.
+// Recheck makes the gate call pending again for the drain of slot s, because its answer may have changed.
 func (g *Gate) Recheck(s slot.Slot) {
 	st := &g.slots[s]
 	g.mu.Lock()
 	// pending takes the queue's lock, and the queue may call the gate under that lock. So it is called without the gate's
-	// lock. If something changes meanwhile, its answer is void.
+	// lock, and its answer is dropped if something changes meanwhile.
 	st.changes++
 	for st.drain != nil {
 		if st.state == draining && g.now() >= g.deadline {
-			break // the slot has lapsed, which ends the drain as soon as somebody looks
+			break // the slot has lapsed; the next check ends the drain
 		}
 		d, busy := st.drain, st.inFlight > 0
 		if busy && (d.hard || st.state != draining || g.horizon(st) > moment) {
@@ -130,7 +129,7 @@ func (g *Gate) Recheck(s slot.Slot) {
 			st.state = idle
 		}
 		st.drain = nil
-		st.changes++ // another goroutine may have asked pending of the same drain meanwhile
+		st.changes++ // another goroutine may have called pending for the same drain meanwhile
 		g.mu.Unlock()
 		d.idle(s)
 		return
@@ -138,8 +137,8 @@ func (g *Gate) Recheck(s slot.Slot) {
 	g.mu.Unlock()
 }
 
-// Review updates the drains of the slots as time passes. It returns the parked keys that may be admitted now, and the
-// caller enqueues them again. Call it about every 100 ms while left says that some of the slots still drain.
+// Review updates the drains of the slots as time passes. It returns the parked keys that may be admitted now, which the
+// caller enqueues again. Call it about every 100 ms while left is true: then some of the slots still drain.
 func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -171,8 +170,8 @@ func (g *Gate) Review(set slot.Set) (parked []Key, left bool) {
 	return parked, len(slots) > 0
 }
 
-// LeaveGone tells the drains of the slots to leave deletions to the next owner. They no longer wait for keys whose
-// object is gone, and park those too. The caller tells the slots' next owner of them.
+// LeaveGone makes the drains of the slots leave deletions to the next owner. They no longer wait for keys whose object
+// is gone, and park those as well. The caller passes them to the slots' next owner.
 func (g *Gate) LeaveGone(set slot.Set) {
 	var slots []slot.Slot
 	g.mu.Lock()
@@ -189,10 +188,10 @@ func (g *Gate) LeaveGone(set slot.Set) {
 	}
 }
 
-// Cut cancels with ErrHandover what has been in flight for at least the given time, in those of the slots that drain,
-// and all tasks. These drains count as settled from now on. The cancelled keys are parked when they leave. Keys whose
-// object is gone go on, unless the drain leaves deletions to the next owner: nobody else would know of them. It returns
-// the keys whose contexts this call ended.
+// Cut cancels, with ErrHandover, all tasks and the reconciles that have been in flight for at least the given time, in
+// those slots that drain. Their drains count as settled from now on. The canceled keys are parked when they leave. Keys
+// whose object is gone continue unless the drain leaves deletions to the next owner, which would not learn about them
+// otherwise. Cut returns the keys whose contexts it ended.
 func (g *Gate) Cut(set slot.Set, older time.Duration) (cut []Key) {
 	g.mu.Lock()
 	var entries []*entry
@@ -216,7 +215,7 @@ func (g *Gate) Cut(set slot.Set, older time.Duration) (cut []Key) {
 	return cut
 }
 
-// horizon is how much longer the drain of a slot is expected to wait for what is in flight before it becomes hard.
+// horizon returns how much longer a soft drain of a slot is expected to wait for what is in flight.
 func (g *Gate) horizon(st *slotState) time.Duration {
 	if st.drain != nil && st.drain.settled(g.now()) {
 		return g.longest(st, st.drain.begun)
@@ -224,8 +223,8 @@ func (g *Gate) horizon(st *slotState) time.Duration {
 	return g.longest(st, math.MaxInt64)
 }
 
-// longest is how much longer the keys in flight since before the given time are expected to take. A key is expected to
-// take as long as the last time, or else twice as long as it has already taken.
+// longest returns how much longer the keys in flight since before the given time are expected to take. A key is
+// expected to take as long as last time or, if that is unknown, twice as long as it has already taken.
 func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 	var longest time.Duration
 	now := g.now()
@@ -243,8 +242,8 @@ func (g *Gate) longest(st *slotState, before time.Duration) time.Duration {
 	return longest
 }
 
-// fits says that a soft drain admits a key: it is not in flight, and it is expected to end before something that is. If
-// most reconciles take long, those of unknown keys are expected to take long too.
+// fits reports whether a soft drain admits a key: the key is not in flight and is expected to end before something that
+// is. If most reconciles take long, unknown keys are expected to take long as well.
 func (g *Gate) fits(st *slotState, key Key) bool {
 	takes := st.long[key]
 	if takes == 0 && st.slow > 0 {
@@ -278,5 +277,5 @@ func (st *slotState) learn(key Key, took time.Duration) {
 	st.long[key] = took
 }
 
-// slowMax is how many reconciles of the other kind it takes, at most, until a slot counts as fast or slow.
+// slowMax bounds how many fast reconciles it takes until a slow slot counts as fast, or the reverse.
 const slowMax = 8

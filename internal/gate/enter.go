@@ -12,7 +12,7 @@ import (
 
 // entry is a key in flight, and the context that its reconciler gets.
 type entry struct {
-	context.Context //nolint:containedctx // it is the reconciler's context
+	context.Context //nolint:containedctx // the reconciler's context
 	cancel          context.CancelCauseFunc
 	gate            *Gate
 	key             Key
@@ -21,11 +21,10 @@ type entry struct {
 	since           time.Duration
 	prev, next      *entry
 	left            atomic.Bool
-	// lost is why its slot is not this member's any more; nil: it is. The context may have ended before that, for another
-	// reason.
+	// lost is why its slot no longer belongs to this member, nil while it does. The context may have ended earlier for
+	// another reason.
 	lost atomic.Pointer[error]
-	// hold says that it has no key and no context. task says that it is one (Extend). gone says that the key's object was
-	// gone.
+	// hold is true for an entry without key and context, task for a task (Extend), and gone if the key's object was gone.
 	hold, task, gone bool
 }
 
@@ -34,7 +33,7 @@ type (
 	entryKey struct{}
 )
 
-// Value answers EpochFrom, Ended and Extend.
+// Value implements context.Context. It also serves EpochFrom, Ended and Extend.
 func (e *entry) Value(key any) any {
 	switch key.(type) {
 	case epochKey:
@@ -46,18 +45,18 @@ func (e *entry) Value(key any) any {
 }
 
 // EpochFrom returns the epoch for which the slot of the key being reconciled was activated. It is a fencing token for
-// systems outside Kubernetes (rule R12): a higher one always belongs to a later owner. ok is false if ctx is neither
-// the context of an admitted key or a duty, nor derived from one.
+// systems outside Kubernetes (rule R12): a higher epoch always belongs to a later owner. ok is false unless ctx is, or
+// is derived from, the context of an admitted key or a duty.
 func EpochFrom(ctx context.Context) (epoch uint64, ok bool) {
 	epoch, ok = ctx.Value(epochKey{}).(uint64)
 	return epoch, ok
 }
 
-// Ended says why nothing may be written any more for the key that ctx, or a context that it was made of, was admitted
-// for: its slot was lost (ErrLost), the deadline passed (ErrExpired), or leave was called (context.Canceled). Otherwise
-// it is nil, also when the context has ended for another reason, such as a timeout or a handover: the slot does not
-// move before leave. Ended is meant for contexts of context.WithoutCancel. It is nil for contexts that are neither from
-// Enter nor from Extend.
+// Ended returns why nothing may be written any more for the admitted key of ctx: its slot was lost (ErrLost), the
+// deadline passed (ErrExpired), or leave was called (context.Canceled). It returns nil if writes are still allowed,
+// even if the context has ended for another reason such as a timeout or a handover, because the slot does not move
+// before leave. Ended is meant for contexts made by context.WithoutCancel. It returns nil for contexts that do not stem
+// from Enter or Extend.
 func Ended(ctx context.Context) error {
 	e, ok := ctx.Value(entryKey{}).(*entry)
 	if !ok {
@@ -72,7 +71,7 @@ func Ended(ctx context.Context) error {
 	return nil
 }
 
-// Enter asks whether a key of slot s may be reconciled now. gone says that the key's object is gone from the cache.
+// Enter asks whether a key of slot s may be reconciled now. gone is true if the key's object is gone from the cache.
 // While the slot drains, such keys are admitted until LeaveGone is called, and other keys while the drain is soft (see
 // Drain).
 //
@@ -126,7 +125,7 @@ func (g *Gate) judge(s slot.Slot, key Key, gone bool) Verdict {
 	return Parked
 }
 
-// park remembers a key. left says that Review does not return it.
+// park remembers a key. left is true if Review must not return it.
 func (st *slotState) park(key Key, left bool) {
 	if st.parked == nil {
 		st.parked = map[Key]bool{}
@@ -135,7 +134,7 @@ func (st *slotState) park(key Key, left bool) {
 	st.changes++
 }
 
-// admits says whether a key enters a slot that drains.
+// admits reports whether a key may enter a slot that drains.
 func (d *drain) admits(g *Gate, st *slotState, key Key, gone bool) bool {
 	if gone {
 		return !d.leaves
@@ -159,7 +158,7 @@ func (e *entry) leave() {
 		st.learn(e.key, g.now()-e.since)
 	}
 	if cut && st.state == draining {
-		st.park(e.key, e.gone) // if the slot stays after all, the key is reconciled again
+		st.park(e.key, e.gone) // if the slot stays, the key is reconciled again
 	}
 	g.take(st, e)
 	drains := st.drain != nil
@@ -188,7 +187,7 @@ func (g *Gate) take(st *slotState, e *entry) {
 	}
 }
 
-// Has reports whether something is in flight for a key in slot s, or a task of it goes on.
+// Has reports whether a key has a reconcile in flight or a running task in slot s.
 func (g *Gate) Has(s slot.Slot, key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,8 +205,9 @@ func (g *Gate) count(st *slotState, n int) {
 	g.inFlight += n
 }
 
-// Hold counts something without a key as in flight in slot s until release is called: a write of unknown outcome, or a
-// wait for the fence (rules R6, R7). Further calls do nothing. A hold works in every state and is never cancelled.
+// Hold counts something without a key as in flight in slot s until release is called, such as a write of unknown
+// outcome or a wait for the fence (rules R6, R7). Further calls do nothing. A hold is possible in every state and is
+// never canceled.
 func (g *Gate) Hold(s slot.Slot) (release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

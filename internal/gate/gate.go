@@ -16,31 +16,31 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// ErrHandover is the cause of contexts that end because the slot is handed over: that of a duty, or that of a reconcile
-// which takes so long that a member that leaves cannot wait for it.
+// ErrHandover is the cause of contexts that end because the slot is handed over: contexts of duties, and of reconciles
+// that take too long for a leaving member to wait.
 var ErrHandover = errors.New("the slot of this key is handed over to another member")
 
-// CutShort says whether the context of an admitted key ended because its slot was lost or is handed over, or because
+// CutShort reports whether the context of an admitted key ended because its slot was lost or is handed over, or because
 // the Lease was not renewed in time. The slot's next owner reconciles the key again, so the error need not be reported.
 func CutShort(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
 }
 
-// Key is what waits for admission.
+// Key is what the gate admits: the key of an object, or a duty.
 type Key struct {
-	// Queue names the queue that the key came from, such as a controller's name. The gate does not look at it.
+	// Queue is the name of the queue the key came from, such as a controller's name. The gate does not interpret it.
 	Queue string
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 }
 
-// Verdict says what becomes of a key.
+// Verdict is the gate's answer for a key.
 type Verdict uint8
 
 // Verdicts.
 const (
-	// Unknown is no verdict.
+	// Unknown is the zero value: no verdict.
 	Unknown Verdict = iota
 	// Admitted keys are in flight until leave is called.
 	Admitted
@@ -48,7 +48,7 @@ const (
 	Refused
 	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open or Review returns them.
 	Parked
-	// Expired keys came after the deadline: drop them. They are parked too.
+	// Expired keys came after the deadline: drop them. They are also parked.
 	Expired
 )
 
@@ -91,47 +91,47 @@ type Gate struct {
 	slots    []slotState
 	inFlight int
 	hottest  hottest
-	// tasks are those that go on. ending counts those that are in flight because their contexts have ended.
+	// tasks are the running tasks. ending counts the tasks in flight because their contexts have ended.
 	tasks  map[Key][]*entry
 	ending int
-	// mayLapsed is false if no slot is lapsed: members ask often, and there may be many slots.
+	// mayLapsed is false if no slot is lapsed. It saves a look at every slot, since members ask often.
 	mayLapsed bool
 }
 
 type slotState struct {
 	state state
 	epoch uint64
-	// inFlight counts the entries in the list first, holds included, and what Join admitted.
+	// inFlight counts the entries in the list first, including holds, and the writes that Join admitted.
 	inFlight int
 	first    *entry
-	// tasks are those that go on. They are in flight from the moment in which their contexts end.
+	// tasks are the running tasks. They are in flight from the moment their contexts end.
 	tasks map[*entry]struct{}
-	// parked are keys that were not admitted. The value says whether Review leaves them parked.
+	// parked holds keys that were not admitted. The value is true if Review leaves them parked.
 	parked map[Key]bool
-	// drain is not nil while the state is draining.
+	// drain is nil unless the state is draining.
 	drain *drain
-	// long has the keys whose last reconcile took longer than a moment, and how long it took. lately is the latest of
-	// these times. slow is above 0 if most reconciles take long.
+	// long maps the keys whose last reconcile took longer than a moment to the time it took. lately is the latest of these
+	// times. slow is above 0 if most reconciles take long.
 	long   map[Key]time.Duration
 	lately time.Duration
 	slow   int
 	// changes counts everything that may change whether the slot is idle.
 	changes uint64
 	// workers is how many keys in flight keep a worker busy: holds and tasks do not. load is its average since the slot
-	// came.
+	// arrived.
 	workers int
 	load    average
 }
 
-// New returns a gate with every slot shut and a deadline of 0. slots counts those of duties, too. now is called under
+// New returns a gate with every slot shut and a deadline of 0. slots includes the slots of duties. now is called under
 // the gate's lock. It must never fall and must count while the machine sleeps: it is the clock of member.Time.Late, not
 // the plain monotonic clock.
 func New(slots slot.Count, now func() time.Duration) *Gate {
 	return &Gate{now: now, slots: make([]slotState, slots)}
 }
 
-// Open opens the slots, owned since epoch. It ends drains. It returns the keys that were parked in the slots, and the
-// caller enqueues them again. If the deadline has passed, the slots stay closed, and Expire says so.
+// Open opens the slots, owned since epoch, and ends their drains. It returns the keys that were parked in the slots,
+// which the caller enqueues again. If the deadline has passed, the slots stay closed, and Expire reports that.
 func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -157,8 +157,8 @@ func (g *Gate) Open(set slot.Set, epoch uint64) []Key {
 	return parked
 }
 
-// Shut refuses the slots' keys from now on. It cancels the contexts of keys in flight with ErrLost, forgets parked
-// keys, and ends drains without calling idle. What is in flight counts until it leaves.
+// Shut refuses the slots' keys from now on. It cancels the contexts of keys in flight with ErrLost, drops parked keys,
+// and ends drains without calling idle. Keys in flight count until they leave.
 func (g *Gate) Shut(set slot.Set) {
 	g.mu.Lock()
 	var lost []*entry
@@ -172,8 +172,8 @@ func (g *Gate) Shut(set slot.Set) {
 	lose(lost, ErrLost)
 }
 
-// SetDeadline moves the deadline: nothing is admitted from at on. If the former deadline has passed, that was a lapse
-// (rule R13). The slots then stay closed until they are opened again, and Expire says so.
+// SetDeadline moves the deadline: nothing is admitted from at on. If the former deadline has passed, the gate has
+// lapsed (rule R13). The slots then stay closed until they are opened again, and Expire reports that.
 func (g *Gate) SetDeadline(at time.Duration) {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -184,8 +184,9 @@ func (g *Gate) SetDeadline(at time.Duration) {
 
 // Expire cancels everything in flight with ErrExpired, and ends drains, if the deadline has passed.
 //
-// It says whether the deadline closed slots that were neither opened nor shut since. Time passes between a decision and
-// SetDeadline or Open, so the member that decided may not know. Tell it, or it takes these slots for open for ever.
+// It returns true if the deadline closed slots that were neither opened nor shut since. Time passes between a decision
+// and SetDeadline or Open, so the member that decided may not know. Report it to the member, or it takes these slots to
+// be open forever.
 func (g *Gate) Expire() (lapsed bool) {
 	g.mu.Lock()
 	lost := g.lapse()
@@ -200,7 +201,7 @@ func (g *Gate) hasLapsed() bool {
 	return g.mayLapsed
 }
 
-// lapse closes the slots if the deadline has passed. It returns what to cancel.
+// lapse closes the slots if the deadline has passed. It returns the entries to cancel.
 func (g *Gate) lapse() []*entry {
 	if g.now() < g.deadline {
 		return nil
@@ -236,7 +237,7 @@ func (st *slotState) entries(into []*entry) []*entry {
 	return into
 }
 
-// lose cancels entries whose slots this member has no longer.
+// lose cancels entries whose slots no longer belong to this member.
 func lose(entries []*entry, cause error) {
 	for _, e := range entries {
 		e.lost.CompareAndSwap(nil, &cause)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// hotKeys is how many keys are counted. A key that keeps more workers busy than 1/hotKeys of all is among them.
+	// hotKeys is how many keys are counted. A key that causes more than 1/hotKeys of the load is always among them.
 	hotKeys = 64
-	// hotRescale is after how many time constants sums are scaled down: they grow by e in each.
+	// hotRescale is after how many time constants the sums are scaled down. They grow by a factor of e in each.
 	hotRescale = 32
 )
 
@@ -20,17 +20,17 @@ const (
 type HotKey struct {
 	Key  Key
 	Slot slot.Slot
-	// Workers is at least how many it has kept busy on average, over some minutes, by reconciles that have ended.
+	// Workers is a lower bound for how many workers its finished reconciles have kept busy on average, over some minutes.
 	Workers float64
 }
 
-// hottest counts for how long keys have been in flight, of those that have been for longest: Space-Saving (Metwally,
-// Agrawal and El Abbadi, 2005), with weights that grow by exponential forward decay (Cormode and others, 2009), so that
-// what was long ago counts little. The zero value is ready.
+// hottest sums up the time in flight of the keys with the largest sums. It uses Space-Saving (Metwally, Agrawal and El
+// Abbadi, 2005) with weights from exponential forward decay (Cormode and others, 2009), so that old reconciles count
+// little. The zero value is ready to use.
 type hottest struct {
 	keys     []hotKey
 	at       map[Key]int   // index in keys
-	since    time.Duration // counts since then
+	since    time.Duration // start of counting
 	landmark time.Duration // time 0 of weights
 }
 
@@ -45,7 +45,7 @@ func (h *hottest) weight(at time.Duration) float64 {
 	return math.Exp(float64(at-h.landmark) / float64(loadTime))
 }
 
-// add counts a key that was in flight for so long.
+// add counts a key that was in flight for the given time.
 func (h *hottest) add(now time.Duration, key Key, s slot.Slot, took time.Duration) {
 	if h.keys == nil {
 		h.keys, h.at = make([]hotKey, 0, hotKeys), make(map[Key]int, hotKeys)
@@ -81,8 +81,8 @@ func (h *hottest) add(now time.Duration, key Key, s slot.Slot, took time.Duratio
 	h.at[key] = least
 }
 
-// Hottest returns the n keys that have kept most workers busy, over some minutes, the one with most first: of
-// reconciles that have ended in slots that are not shut.
+// Hottest returns the n keys that have kept the most workers busy over some minutes, hottest first. It counts finished
+// reconciles in slots that are not shut.
 func (g *Gate) Hottest(n int) []HotKey {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Join is Hold for a write whose key is not known. The verdict is
+// Join is like Hold, for a write whose key is unknown. The verdict is
 //   - Admitted if the slot is open or drains. The write counts as in flight until release is called. Further calls do
 //     nothing.
 //   - Parked if the slot has been drained. It may be on its way to another member.
 //   - Expired from the deadline on.
-//   - Refused if the slot was lost while something was in flight that still is, also if the slot has come back from
+//   - Refused if the slot was lost while something was in flight that still is, even if the slot has come back from
 //     another member since. The write may be part of that.
-//   - Unknown if the slot is shut and nothing is in flight. The write has nothing to do with this gate.
+//   - Unknown if the slot is shut and nothing is in flight. The write does not concern this gate.
 //
-// There is a release with Admitted only.
+// release is nil unless the verdict is Admitted.
 func (g *Gate) Join(s slot.Slot) (release func(), verdict Verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,9 +44,9 @@ func (g *Gate) Join(s slot.Slot) (release func(), verdict Verdict) {
 	}, Admitted
 }
 
-// HasLost reports whether a reconcile, a task or a duty goes on without its slot: the slot was lost, or the deadline
-// has passed. A write that is in none of this member's slots may be part of it. If the slot was opened again for the
-// same epoch, no other member has had it, and the reconcile counts no more.
+// HasLost reports whether a reconcile, a task or a duty continues without its slot: the slot was lost, or the deadline
+// has passed. A write outside this member's slots may be part of it. If the slot was opened again for the same epoch,
+// no other member has had it, and the reconcile no longer counts.
 func (g *Gate) HasLost() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,8 +59,8 @@ func (g *Gate) HasLost() bool {
 	return false
 }
 
-// hasLost reports whether something is in flight that was admitted for another epoch. all counts what was admitted for
-// this one, too.
+// hasLost reports whether something is in flight that was admitted for another epoch. all includes what was admitted
+// for this one.
 func (st *slotState) hasLost(all bool) bool {
 	for e := st.first; e != nil; e = e.next {
 		if !e.hold && (all || e.epoch != st.epoch) {

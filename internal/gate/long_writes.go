@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// LongWrites says whether this member's writes may take longer than WriteTimeout, and counts those under way (rule R2).
-// The zero value allows none. Its methods may be called concurrently, and do not block.
+// LongWrites controls whether this member's writes may take longer than WriteTimeout, and counts those under way (rule
+// R2). The zero value allows none. Its methods may be called concurrently and do not block.
 type LongWrites struct {
 	mu      sync.Mutex
 	allowed bool
 	// changed is closed when long writes are allowed. It is nil if no write waits for that.
 	changed  chan struct{}
 	underWay int
-	// ended is called when none is under way any more. It is nil unless they were withdrawn meanwhile.
+	// ended is called when no long write is under way any more. It is nil unless Withdraw waits for that.
 	ended func()
 }
 
@@ -28,8 +28,8 @@ func (l *LongWrites) Allow() {
 	}
 }
 
-// Withdraw allows no more long writes. It calls ended once none is under way, maybe before it returns, unless Allow is
-// called first.
+// Withdraw stops allowing long writes. It calls ended once none is under way, possibly before it returns, unless Allow
+// is called first.
 func (l *LongWrites) Withdraw(ended func()) {
 	l.mu.Lock()
 	l.allowed = false
@@ -43,8 +43,8 @@ func (l *LongWrites) Withdraw(ended func()) {
 	}
 }
 
-// Begin counts a long write as under way until end is called; further calls do nothing. Without an end, long writes are
-// not allowed now, and allowed is closed when they are.
+// Begin counts a long write as under way until end is called; further calls do nothing. If end is nil, long writes are
+// not allowed now, and the allowed channel is closed when they are.
 func (l *LongWrites) Begin() (end func(), allowed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Flight is something in flight.
+// Flight is a key, hold or task in flight.
 type Flight struct {
 	Key  Key
 	Slot slot.Slot
 	// For is how long it has been in flight.
 	For time.Duration
-	// Lost says that its context has been cancelled.
+	// Lost is true if its context has been canceled.
 	Lost bool
-	// Task says that it is one (Extend) whose context ended that long ago.
+	// Task is true for a task (Extend); For then counts from the end of its context.
 	Task bool
 }
 
-// InFlight returns how many keys and holds are in flight, lost ones included.
+// InFlight returns how many keys and holds are in flight, including lost ones.
 func (g *Gate) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,20 +45,20 @@ func (g *Gate) Parked() int {
 	return n
 }
 
-// OpenSet returns the slots that admit every key now. After the deadline there are none.
+// OpenSet returns the slots that currently admit every key. After the deadline it is empty.
 func (g *Gate) OpenSet() slot.Set {
 	return g.where(func(s *slotState) bool { return s.state == open })
 }
 
-// Working returns the slots in which keys are admitted: those of OpenSet, and those whose drain is soft, which may last
-// as long as a reconcile.
+// Working returns the slots in which keys are admitted: OpenSet and the slots whose drain is soft, which may last as
+// long as a reconcile.
 func (g *Gate) Working() slot.Set {
 	return g.where(func(s *slotState) bool {
 		return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard
 	})
 }
 
-// where returns the slots for which is says so. After the deadline there are none.
+// where returns the slots for which is returns true. After the deadline it returns none.
 func (g *Gate) where(is func(*slotState) bool) slot.Set {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +74,7 @@ func (g *Gate) where(is func(*slotState) bool) slot.Set {
 	return set
 }
 
-// Owns says whether slot s was opened and neither shut nor expired since. It may be draining.
+// Owns reports whether slot s was opened and has neither been shut nor expired since. It may be draining.
 func (g *Gate) Owns(s slot.Slot) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Gate) Owns(s slot.Slot) bool {
 	return g.now() < g.deadline && state != shut && state != lapsed
 }
 
-// AdmitsGone says whether a key of slot s whose object is gone would be admitted now.
+// AdmitsGone reports whether a key of slot s whose object is gone would be admitted now.
 func (g *Gate) AdmitsGone(s slot.Slot) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,14 +90,14 @@ func (g *Gate) AdmitsGone(s slot.Slot) bool {
 	return g.now() < g.deadline && (st.state == open || st.state == draining && !st.drain.leaves)
 }
 
-// Epoch returns the epoch for which slot s was last opened; 0: never.
+// Epoch returns the epoch for which slot s was last opened, 0 if never.
 func (g *Gate) Epoch(s slot.Slot) uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.slots[s].epoch
 }
 
-// Stuck returns the keys that have been in flight for at least the given time, longest first. It leaves out holds.
+// Stuck returns the keys that have been in flight for at least the given time, longest first. It omits holds.
 func (g *Gate) Stuck(older time.Duration) []Flight {
 	g.mu.Lock()
 	defer g.mu.Unlock()

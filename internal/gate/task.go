@@ -7,27 +7,28 @@ import (
 	"slices"
 )
 
-// ErrNotInFlight is the error of Extend if its context is not that of a key in flight.
+// ErrNotInFlight is returned by Extend if its context does not belong to a key in flight.
 var ErrNotInFlight = errors.New("the context is not that of a reconcile that goes on: it is another one, or the " +
 	"reconcile has returned")
 
-// ErrDeleted is the cause of contexts of Extend that end because the object of their key was deleted.
+// ErrDeleted is the cause of contexts from Extend that end because the key's object was deleted.
 var ErrDeleted = errors.New("the object of this key was deleted")
 
-// Extend is for a task: what goes on when the reconcile of ctx has returned, such as a goroutine that watches something
-// for its object. It returns a context with the values of ctx that does not end with ctx. The context ends when
+// Extend begins a task: work that continues after the reconcile of ctx has returned, such as a goroutine that watches
+// something for its object. It returns a context with the values of ctx that does not end with ctx. The context ends
+// when
 //
-//   - the slot's drain becomes hard, or is cut (ErrHandover): while it is soft it may last for long;
+//   - the slot's drain becomes hard or is cut (ErrHandover); a soft drain may last long;
 //   - the slot is lost (ErrLost), or the deadline passes (ErrExpired);
 //   - EndTasks is called (ErrDeleted).
 //
-// If it is so already, it has ended. From its end on it counts as in flight until leave is called, so that a drain
-// waits for it.
+// If one of these has already happened, the context has ended. After its context has ended, the task counts as in
+// flight until leave is called, so that a drain waits for it.
 //
-// Call leave when nothing more will be written for the key. Further calls do nothing. again says that the context had
-// to end but the slot is open: the caller enqueues the key. If the slot drains, Review or Open returns the key.
+// Call leave when nothing more will be written for the key. Further calls do nothing. again is true if the context had
+// to end but the slot is open; the caller then enqueues the key. If the slot drains, Review or Open returns the key.
 //
-// The error is ErrNotInFlight.
+// Extend returns ErrNotInFlight if ctx does not belong to a key in flight.
 func Extend(ctx context.Context) (task context.Context, leave func() (again bool), err error) {
 	by, ok := ctx.Value(entryKey{}).(*entry)
 	if !ok {
@@ -36,7 +37,7 @@ func Extend(ctx context.Context) (task context.Context, leave func() (again bool
 	g := by.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if by.left.Load() { // what leaves says so before it takes the lock
+	if by.left.Load() { // leave sets left before it takes the lock
 		return nil, nil, ErrNotInFlight
 	}
 	st := &g.slots[by.slot]
@@ -60,8 +61,8 @@ func Extend(ctx context.Context) (task context.Context, leave func() (again bool
 	return e, e.leaveTask, nil
 }
 
-// EndTasks ends the tasks of a key with ErrDeleted, but for those for whose contexts stays says so; nil: all of them.
-// Their object is not there any more. stays must not call the gate.
+// EndTasks ends the tasks of a key with ErrDeleted, because their object no longer exists. It spares tasks for which
+// stays returns true; stays may be nil and must not call the gate.
 func (g *Gate) EndTasks(key Key, stays func(task context.Context) bool) {
 	g.mu.Lock()
 	var ended []*entry
@@ -77,7 +78,7 @@ func (g *Gate) EndTasks(key Key, stays func(task context.Context) bool) {
 	cancel(ended, ErrDeleted)
 }
 
-// Tasks returns how many tasks go on, and how many have not returned although their contexts have ended.
+// Tasks returns how many tasks are running, and how many have not returned although their contexts have ended.
 func (g *Gate) Tasks() (running, ending int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +99,7 @@ func (g *Gate) begin(st *slotState, e *entry) {
 	g.tasks[e.key] = append(g.tasks[e.key], e)
 }
 
-// forget undoes begin. It says whether the task went on until now.
+// forget undoes begin. It reports whether the task was still running.
 func (g *Gate) forget(st *slotState, e *entry) bool {
 	if _, goesOn := st.tasks[e]; !goesOn {
 		return false
@@ -119,7 +120,7 @@ func (g *Gate) end(st *slotState, e *entry) {
 	g.put(st, e)
 }
 
-// endTasks is end for all tasks of a slot.
+// endTasks calls end for all tasks of a slot.
 func (g *Gate) endTasks(st *slotState) []*entry {
 	ended := slices.Collect(maps.Keys(st.tasks))
 	for _, e := range ended {

@@ -12,7 +12,7 @@ import (
 
 // Calls are the goroutines of an incarnation. Its methods may be called concurrently.
 type Calls struct {
-	ctx    context.Context // of all goroutines
+	ctx    context.Context //nolint:containedctx // of all goroutines
 	cancel context.CancelFunc
 	log    logr.Logger
 	all    sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// unlike are the reasons why this process does not join: live members that it cannot work together with.
+// unlike holds why this process does not join: it conflicts with live members.
 type unlike struct {
 	mu    sync.Mutex
 	found []coverage.Difference
@@ -35,25 +35,25 @@ func (u *unlike) texts() []string {
 	return out
 }
 
-// renewal is when a report was first seen.
+// renewal is a member's report and when it was first seen.
 type renewal struct {
 	serial uint64
 	at     time.Duration
 	again  bool // the member has renewed its report since the first look
 }
 
-// Conflicts describes the live members that this one cannot work together with; it waits for their end.
+// Conflicts describes the live members that conflict with this one. It waits until they end.
 func (r *Reporter) Conflicts() []string { return r.unlike.texts() }
 
-// AwaitAlike waits while there are live members that this one cannot work together with (rule R14). If it took slots
-// beside them, their objects would have no owner, or two. It returns false when ctx ends. A member counts as live while
-// it renews its report. self is what this one holds and how it is set up. If reports cannot be read, the member joins:
-// the member with the scrub duty compares them, too.
+// AwaitAlike waits while live members conflict with this one (rule R14). If this member took slots beside them, objects
+// would have no owner, or two. A member counts as live while it renews its report. self describes this member's
+// holdings and setup. If reports cannot be read, the member joins, since the member with the scrub duty also compares
+// them. AwaitAlike returns false when ctx ends.
 func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 	defer r.unlike.set(nil)
 	seen := map[string]renewal{}
 	begun := r.env.Now()
-	var emitted, logged time.Duration // 0: never
+	var emitted, logged time.Duration // 0 if never
 	for ; ; _ = await.Sleep(ctx, r.env.Config.RetryPeriod) {
 		if ctx.Err() != nil {
 			return false
@@ -95,7 +95,7 @@ func (r *Reporter) AwaitAlike(ctx context.Context, self *coverage.Report) bool {
 	}
 }
 
-// conflicts returns the differences between this member and live ones. certain says that one of those is known to be
+// conflicts returns the differences between this member and live ones. certain is true if one of those is known to be
 // alive: a dead member leaves its report behind.
 func (r *Reporter) conflicts(self *coverage.Report, reports []*coverage.Report,
 	seen map[string]renewal,

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// scrubShare limits the lists of all objects to 1/1000 of the time of the member with the duty. They cost the API
-	// server about the same. The longest time between two lists is scrubLatest.
+	// Lists of all objects take at most 1/scrubShare of the time of the member with the duty, and about the same of the
+	// API server's. The longest time between two lists is scrubLatest.
 	scrubShare  = 1000
 	scrubLatest = 10 * time.Minute
 	// scrubFirst bounds the time from getting the duty to the first list.
 	scrubFirst = time.Minute
-	// scrubNotices is how many findings are reported one by one.
+	// scrubNotices is how many findings are reported individually.
 	scrubNotices = 3
 )
 
-// scrubbed are the results of the last scrub of this member.
+// scrubbed holds the results of this member's last comparison.
 type scrubbed struct {
 	mu       sync.Mutex
 	scrubs   uint64
@@ -51,7 +51,7 @@ func (s *scrubbed) end() {
 	s.findings, s.on = nil, false
 }
 
-// Findings returns those of the last comparison, and how many comparisons there were. on is false while this member
+// Findings returns the findings of the last comparison and the number of comparisons. on is false while this member
 // does not compare.
 func (r *Reporter) Findings() (findings []coverage.Finding, scrubs uint64, on bool) {
 	s := &r.scrubbed
@@ -60,18 +60,18 @@ func (r *Reporter) Findings() (findings []coverage.Finding, scrubs uint64, on bo
 	return s.findings, s.scrubs, s.on
 }
 
-// Imbalance returns that of the last comparison.
+// Imbalance returns the imbalance found by the last comparison.
 func (r *Reporter) Imbalance() Imbalance {
 	r.scrubbed.mu.Lock()
 	defer r.scrubbed.mu.Unlock()
 	return r.scrubbed.uneven
 }
 
-// Compare compares what members hold with the table, and from time to time with what there is, while this member has
-// the scrub duty. It reports what is wrong. It returns when the incarnation ends.
+// Compare compares, while this member has the scrub duty, what members hold with the table and from time to time with
+// the existing objects. It reports findings. It returns when the incarnation ends.
 func (r *Reporter) Compare(m Member) {
 	env := r.env
-	// Not at once: members that come and go list enough.
+	// Not at once: members that come and go list enough already.
 	first := func() scrubber {
 		bounds := coverage.BoundsOf(env.Config.LeaseDuration, env.Config.FenceDelay)
 		return scrubber{tracker: coverage.NewTracker(bounds), due: env.Now() + r.period(scrubFirst/scrubShare)}
@@ -106,7 +106,7 @@ func (r *Reporter) Compare(m Member) {
 	}
 }
 
-// end forgets what was found: another member compares, or none.
+// end drops the findings: another member compares, or none.
 func (r *Reporter) end() {
 	r.scrubbed.end()
 	r.gaps.end()
@@ -115,15 +115,15 @@ func (r *Reporter) end() {
 // scrubber is the state of a member's comparisons.
 type scrubber struct {
 	tracker  *coverage.Tracker
-	due      time.Duration // of the next list of all objects
+	due      time.Duration // when all objects are listed next
 	reported map[coverage.Finding]bool
 	failing  bool
-	// failed are the kinds that could not be listed last time, unlisted those of the last two times.
+	// failed holds the kinds that could not be listed last time, and unlisted the findings about kinds that failed twice.
 	failed   map[schema.GroupKind]error
 	unlisted []coverage.Finding
 }
 
-// both returns findings about the kinds in both maps.
+// both returns findings for the kinds in both maps.
 func both(before, now map[schema.GroupKind]error) []coverage.Finding {
 	var out []coverage.Finding
 	for kind := range now {
@@ -134,7 +134,7 @@ func both(before, now map[schema.GroupKind]error) []coverage.Finding {
 	return out
 }
 
-// compare returns the findings that count.
+// compare returns the confirmed findings.
 func (r *Reporter) compare(m Member, s *scrubber) ([]coverage.Finding, error) {
 	env := r.env
 	t := env.Table()
@@ -166,7 +166,7 @@ func (r *Reporter) compare(m Member, s *scrubber) ([]coverage.Finding, error) {
 	return append(s.tracker.Look(env.Now(), t, reports, census), s.unlisted...), nil
 }
 
-// period returns the time to the next lists, by how long the last ones took.
+// period returns the time to the next lists, given how long the last ones took.
 func (r *Reporter) period(took time.Duration) time.Duration {
 	if r.env.Period > 0 {
 		return r.env.Period
@@ -174,7 +174,7 @@ func (r *Reporter) period(took time.Duration) time.Duration {
 	return min(scrubShare*took, scrubLatest)
 }
 
-// tell reports new findings.
+// publish reports new findings.
 func (r *Reporter) publish(m Member, findings []coverage.Finding, s *scrubber) {
 	now := map[coverage.Finding]bool{}
 	fresh := 0

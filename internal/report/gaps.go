@@ -15,7 +15,7 @@ import (
 // nothing stands for an empty list of controllers in a report.
 const nothing = "-"
 
-// Announce adds to the settings in a member's report which of its program's controllers it runs. g may be nil.
+// Announce adds the controllers that this member runs to the settings in its report. g may be nil.
 func Announce(g *group.Group, out map[string]string) {
 	if g == nil {
 		return
@@ -31,7 +31,7 @@ func Announce(g *group.Group, out map[string]string) {
 	out[coverage.SettingControllers] = list(g.Controllers())
 }
 
-// gaps are controllers of this member's program that are in no group or in several.
+// gaps tracks controllers of this member's program that are in no group or in several.
 type gaps struct {
 	mu       sync.Mutex
 	seen     map[string]renewal          // by rota and member
@@ -53,8 +53,8 @@ func (r *Reporter) Gaps() []group.Gap {
 	return slices.Clone(r.gaps.found)
 }
 
-// compareGroups looks at what the rotas of this member's program run. It reports controllers that are in no group or in
-// several, once that has lasted for as long as a crashed member is taken over, and for two looks: groups start and roll
+// compareGroups compares what the rotas of this member's program run. It reports controllers that are in no group or in
+// several, if two looks show that and it lasts longer than the takeover from a crashed member: groups start and roll
 // out one after the other.
 func (r *Reporter) compareGroups(m Member) {
 	env := r.env
@@ -63,7 +63,7 @@ func (r *Reporter) compareGroups(m Member) {
 	}
 	all, err := env.Store().ReadAll(m.Context())
 	if len(all) == 0 || err != nil && m.Context().Err() != nil {
-		return // compare says so
+		return // compare reports the error
 	}
 	bounds := coverage.BoundsOf(env.Config.LeaseDuration, env.Config.FenceDelay)
 	for _, gap := range r.gaps.look(env.Now(), env.Group.Program(), all, bounds) {
@@ -71,7 +71,7 @@ func (r *Reporter) compareGroups(m Member) {
 	}
 }
 
-// look returns what is to be reported anew.
+// look returns the gaps to report for the first time.
 func (g *gaps) look(now time.Duration, program string, all map[string][]*coverage.Report, bounds coverage.Bounds,
 ) (fresh []group.Gap) {
 	g.mu.Lock()

@@ -5,20 +5,20 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Imbalance is how much more the member with the largest load has than the mean, both divided by the members' weights.
+// Imbalance is the largest share of a member divided by the mean share, where each share is divided by the member's
+// weight.
 type Imbalance struct {
 	Slots float64
-	// Objects is 0 if it is not known: a member has not reported, or there are no objects.
+	// Objects is 0 if unknown: a member has not reported, or there are no objects.
 	Objects float64
-	// Load is of how many workers their reconciles keep busy. It is 0 if that is not known, or less than leastLoad for
-	// each member.
+	// Load is the imbalance of busy workers. It is 0 if unknown, or if there is less than leastLoad for each member.
 	Load float64
 }
 
-// leastLoad is how many workers of each member must be busy, on average, so that it is more than chance whose are.
+// leastLoad is how many workers must be busy per member on average, so that the imbalance is more than chance.
 const leastLoad = 0.1
 
-// imbalanceOf returns the imbalance of the members that stay. Slots without a working owner count for nobody.
+// imbalanceOf returns the imbalance of the members that stay. Slots without a working owner do not count.
 func imbalanceOf(t *table.Table, reports []*coverage.Report) Imbalance {
 	objects, loads := map[string]int{}, map[string]float64{}
 	for _, r := range reports {
@@ -59,7 +59,7 @@ func imbalanceOf(t *table.Table, reports []*coverage.Report) Imbalance {
 	return out
 }
 
-// ratio is that of the largest share to the mean one.
+// ratio computes the largest share divided by the mean.
 type ratio struct {
 	largest    float64
 	all, total float64

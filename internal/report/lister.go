@@ -16,14 +16,14 @@ import (
 	"github.com/rota-dev/rota/internal/labeller"
 )
 
-// Lister lists by the API server, in pages. It implements Objects.
+// Lister lists objects from the API server in pages. It implements Objects.
 type Lister struct {
 	find       *labeller.Finder
 	client     metadata.Interface
 	namespaces []string
 }
 
-// NewLister returns a Lister of the namespaces; none: of all.
+// NewLister returns a Lister for the namespaces, or for all if there are none.
 func NewLister(cfg *rest.Config, namespaces []string) (*Lister, error) {
 	find, err := labeller.NewFinder(cfg)
 	if err != nil {
@@ -37,7 +37,7 @@ func NewLister(cfg *rest.Config, namespaces []string) (*Lister, error) {
 }
 
 const (
-	// shadowPage is the number of objects in a page, and shadowPause the pause after one.
+	// shadowPage is the number of objects in a page, and shadowPause the pause after each page.
 	shadowPage  = 500
 	shadowPause = 20 * time.Millisecond
 	// shadowAnswer bounds the search for a kind's resource, and each page.
@@ -68,7 +68,7 @@ func (l *Lister) List(ctx context.Context, kind schema.GroupKind, each func(meta
 			for i := range page.Items {
 				each(&page.Items[i])
 			}
-			// The first list's is the earliest: an object that changes between two of them counts twice rather than never.
+			// Use the version of the first list: an object that changes between two lists is then counted twice, not never.
 			if version == "" {
 				version = page.ResourceVersion
 			}
@@ -81,7 +81,7 @@ func (l *Lister) List(ctx context.Context, kind schema.GroupKind, each func(meta
 	return version, nil
 }
 
-// look asks once: while one kind's group does not answer, the others are listed.
+// look tries only once. While the group of one kind does not answer, the other kinds are listed.
 func (l *Lister) look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, shadowAnswer, errNoAnswer)
 	defer cancel()
@@ -99,7 +99,7 @@ func (l *Lister) page(ctx context.Context, of schema.GroupVersionResource, names
 
 var errNoAnswer = fmt.Errorf("the API server did not answer within %v", shadowAnswer)
 
-// unanswered adds that to an error of a request that took too long.
+// unanswered adds errNoAnswer to the error of a request that took too long.
 func unanswered(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
 		return fmt.Errorf("%w: %w", errNoAnswer, err)

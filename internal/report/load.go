@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/planner"
 )
 
-// Loads returns what reports say of the slots' loads and of a canary, for planners (rules R21 and R22).
+// Loads returns the loads of slots and the canary results in reports, for planners (rules R21 and R22).
 func Loads(reports []*coverage.Report) []planner.LoadReport {
 	out := make([]planner.LoadReport, 0, len(reports))
 	for _, report := range reports {

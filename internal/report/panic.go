@@ -14,14 +14,14 @@ type crash struct {
 
 func (c *crash) Error() string { return fmt.Sprintf("panic: %v", c.value) }
 
-// Caught turns a panic of the function that defers it into its error.
+// Caught recovers from a panic and stores it as an error. Defer it.
 func Caught(err *error) {
 	if value := recover(); value != nil {
 		*err = &crash{value, string(debug.Stack())}
 	}
 }
 
-// StackOf returns keys and values for the log: the stack, if err is a panic.
+// StackOf returns the stack as keys and values for the log, if err is a panic.
 func StackOf(err error) []any {
 	var c *crash
 	if !errors.As(err, &c) {

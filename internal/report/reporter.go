@@ -1,7 +1,8 @@
-// Package report has a member tell the others what it holds, and look at what they tell (rule R14): before it joins,
-// whether it can work together with them, and while it has the scrub duty, whether every object is held by one member.
+// Package report publishes what a member holds and looks at the reports of other members (rule R14). Before a member
+// joins, it checks whether the member can work together with the others. While the member has the scrub duty, it checks
+// whether every object is held by exactly one member.
 //
-// Package coverage has the reports and how they are compared. This package decides when.
+// Package coverage defines the reports and compares them. This package decides when that happens.
 package report
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// ScrubDuty is the name of the scrub duty: comparing what members hold with what there is.
+// ScrubDuty is the name of the scrub duty, which compares what members hold with the existing objects.
 const ScrubDuty = table.OwnDuties + "scrub"
 
-// Store keeps the reports of all members; coverage.Reports implements it.
+// Store stores the reports of all members. A *coverage.Reports implements it.
 type Store interface {
 	Publish(ctx context.Context, report *coverage.Report, lease types.UID) error
 	Withdraw(ctx context.Context, member string) error
@@ -32,7 +33,7 @@ type Store interface {
 	ReadAll(ctx context.Context) (map[string][]*coverage.Report, error)
 }
 
-// Member is an incarnation of this member; replica.Replica implements it. Its context ends with it.
+// Member is an incarnation of this member, with a context that ends with it. A *replica.Replica implements it.
 type Member interface {
 	Context() context.Context
 	ID() string
@@ -40,36 +41,36 @@ type Member interface {
 	Notify(n member.Notify)
 }
 
-// Account is what a member knows of what it holds.
+// Account describes what a member holds.
 type Account interface {
-	// Duties are those of the rota's own duties that have to do with it.
+	// Duties returns the rota's own duties that the account needs.
 	Duties() []string
-	// Run looks at what there is until the incarnation ends.
+	// Run observes the existing objects until the incarnation ends.
 	Run(m Member)
-	// Report says what the member holds now, but for handovers. setup is what is set up in it.
+	// Report returns what the member holds now, except handovers. setup holds the member's settings.
 	Report(id string, setup map[string]string) *coverage.Report
 }
 
-// Env is what a Reporter works with.
+// Env is the environment of a Reporter.
 type Env struct {
 	Rota types.NamespacedName
-	// Config has the durations of the rota. Its identity is not used.
+	// Config provides the rota's durations. Its identity is not used.
 	Config member.Config
-	// Period is the time between two lists of all objects; 0: so long that they take 1/1000 of the time.
+	// Period is the time between two lists of all objects. If 0, it is chosen so that lists take 1/1000 of the time.
 	Period time.Duration
-	Group  *group.Group // nil: there is none
+	Group  *group.Group // may be nil
 	// Patience is the time between two log lines about what a member waits for before it joins, and how long it tries to
-	// read reports then. Again is the time between two events about it.
+	// read reports then. Again is the time between two events about the same.
 	Patience, Again time.Duration
 	Log             logr.Logger
 	Now             func() time.Duration // monotonic
 	Store           func() Store
 	Table           func() *table.Table
-	// Compares says whether this member has the scrub duty.
+	// Compares reports whether this member has the scrub duty.
 	Compares func() bool
-	// Census lists what there is. It returns the kinds that could not be listed.
+	// Census lists the existing objects. It also returns the kinds that could not be listed.
 	Census func(ctx context.Context) (coverage.Digests, map[schema.GroupKind]error, error)
-	// Lacks tells of an error because of which something is not reported or compared.
+	// Failed reports an error that prevents reporting or comparing.
 	Failed func(what string, err error)
 	Emit   func(ctx context.Context, n member.Notify)
 }
@@ -83,14 +84,14 @@ type Reporter struct {
 	unlike    unlike
 }
 
-// New returns a Reporter that has published nothing.
+// New returns a Reporter that has not published anything.
 func New(env Env) *Reporter { return &Reporter{env: env} }
 
 // withdrawTimeout bounds a member's last request.
 const withdrawTimeout = 2 * time.Second
 
-// A finding needs two looks, and a new report of the member between them (coverage.Tracker). An unchanged report is
-// published again every half lease, so that this takes less than one and a half leases.
+// A finding needs two looks with a new report of the member between them (coverage.Tracker). An unchanged report is
+// published again every half lease, so that a finding takes less than one and a half leases.
 func reportPeriod(lease time.Duration) time.Duration  { return lease / 4 }
 func renewalPeriod(lease time.Duration) time.Duration { return lease / 2 }
 func lookPeriod(lease time.Duration) time.Duration    { return lease * 7 / 20 }
@@ -98,7 +99,7 @@ func lookPeriod(lease time.Duration) time.Duration    { return lease * 7 / 20 }
 // published describes the last report of this member.
 type published struct {
 	mu    sync.Mutex
-	since time.Duration // of the last report, or of the start
+	since time.Duration // when the last report was published, or the start
 	bytes int
 	fold  int
 }
@@ -115,22 +116,22 @@ func (p *published) get() (at time.Duration, bytes, fold int) {
 	return p.since, p.bytes, p.fold
 }
 
-// Published describes the last report: when it was published, its bytes, and how many slots share a digest. bytes is 0
-// before the first one, and fold before there was anything to publish.
+// Published returns when the last report was published, its size, and how many slots share a digest. bytes is 0 before
+// the first report, and fold is 0 until there was something to publish.
 func (r *Reporter) Published() (at time.Duration, bytes, fold int) { return r.published.get() }
 
-// firstReport is how often a member tries to publish its first report. Dispatchers hand out nothing before.
+// firstReport is how often a member tries to publish its first report. Dispatchers hand out nothing before that.
 const firstReport = 250 * time.Millisecond
 
 // Publish publishes the report until the incarnation ends, and then withdraws it. A changed report is published every
-// reportPeriod at most, one that is alike every renewalPeriod.
+// reportPeriod at most, an unchanged one every renewalPeriod.
 func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 	env, store := r.env, r.env.Store()
 	period := reportPeriod(env.Config.LeaseDuration)
 	tick := time.NewTicker(min(firstReport, period))
 	defer tick.Stop()
 	r.published.set(env.Now(), 0, 1)
-	var last map[string]string // but for its serial
+	var last map[string]string // without its serial
 	var serial uint64
 	var at time.Duration
 	denied := false
@@ -141,7 +142,7 @@ func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 			if last != nil {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), withdrawTimeout)
 				defer cancel()
-				_ = store.Withdraw(ctx, m.ID()) // if it fails, the report goes with the Lease that owns it
+				_ = store.Withdraw(ctx, m.ID()) // if this fails, the report is deleted with the Lease that owns it
 			}
 			return
 		}
@@ -161,7 +162,7 @@ func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 		}
 		if err != nil {
 			if m.Context().Err() == nil && !denied {
-				// A new API server may refuse what it allows a moment later.
+				// A new API server may refuse at first what it allows a moment later.
 				env.Failed("Cannot tell what this member holds, so that nobody can check it; trying again", err)
 			}
 			denied = true

@@ -23,14 +23,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// shadowText is what the work of a shadow waits for, in reports.
+// shadowText is the reason in a shadow's report why the shadow does not work.
 const shadowText = "this member is a shadow, which works on nothing"
 
-// shadowSpread is the longest time before the first list of a member.
+// shadowSpread is the longest delay before the first list of a member.
 const shadowSpread = 10 * time.Second
 
-// Expectation is what a shadow knows of the objects that there are, by kind and slot. It keeps numbers only. It is the
-// Account of a member that works on nothing.
+// Expectation counts the existing objects by kind and slot; it does not store objects. It is the Account of a member
+// that works on nothing.
 type Expectation struct {
 	env    ExpectationEnv
 	roles  *sharding.Roles
@@ -40,13 +40,13 @@ type Expectation struct {
 	seen map[schema.GroupKind]counted
 }
 
-// ExpectationEnv is what an Expectation works with.
+// ExpectationEnv is the environment of an Expectation.
 type ExpectationEnv struct {
-	// Config has the slots, the key, the seed that spreads requests, and the durations of the rota.
+	// Config provides the slots, the key, the seed that spreads requests, and the rota's durations.
 	Config member.Config
 	Kinds  []schema.GroupKind
 	From   Objects
-	// Period is the time between two lists of a kind; 0: so long that they take 1/1000 of the time.
+	// Period is the time between two lists of a kind. If 0, it is chosen so that lists take 1/1000 of the time.
 	Period time.Duration
 	Log    logr.Logger
 	Now    func() time.Duration // monotonic
@@ -62,8 +62,8 @@ type Objects interface {
 // counted is the last list of a kind.
 type counted struct {
 	digests map[slot.Slot]sharding.Digest
-	// changed are the objects that changed since the list before, which was over ago, and bare those without the label of
-	// SlotLabel. over is 0 for the first list.
+	// changed counts the objects that changed since the list before, which was ago earlier, and bare those without the
+	// label SlotLabel. over is 0 for the first list.
 	changed, bare map[slot.Slot]int
 	over          time.Duration
 	at            time.Duration
@@ -72,7 +72,7 @@ type counted struct {
 
 var _ Account = (*Expectation)(nil)
 
-// NewExpectation returns an Expectation that knows of no objects.
+// NewExpectation returns an Expectation that has counted no objects.
 func NewExpectation(env ExpectationEnv) (*Expectation, error) {
 	e := &Expectation{env: env, seen: map[schema.GroupKind]counted{}, random: rand.New(rand.NewPCG(env.Config.Seed, 0)),
 		roles: sharding.New(sharding.Options{Slots: env.Config.Slots, Key: env.Config.Key, Label: true})}
@@ -84,7 +84,7 @@ func NewExpectation(env ExpectationEnv) (*Expectation, error) {
 	return e, nil
 }
 
-// Run lists the kinds again and again until the incarnation ends. The first lists come after a random time, since all
+// Run lists the kinds repeatedly until the incarnation ends. The first lists come after a random delay, since all
 // replicas may start at once.
 func (e *Expectation) Run(m Member) {
 	_ = await.Sleep(m.Context(), time.Duration(e.random.Float64()*float64(e.spread())))
@@ -112,13 +112,13 @@ func (e *Expectation) Run(m Member) {
 	}
 }
 
-// spread is the longest time before the first lists.
+// spread returns the longest delay before the first lists.
 func (e *Expectation) spread() time.Duration {
 	return min(shadowSpread, cmp.Or(e.env.Period, shadowSpread))
 }
 
 // period returns the time from the end of a list of a kind to the next one. All kinds together take at most
-// 1/scrubShare of the time. A kind that could not be listed is tried again after scrubLatest at the latest.
+// 1/scrubShare of the time. A kind that could not be listed is tried again after scrubLatest or sooner.
 func (e *Expectation) period(took time.Duration, err error) time.Duration {
 	if set := e.env.Period; set > 0 {
 		return set
@@ -130,7 +130,7 @@ func (e *Expectation) period(took time.Duration, err error) time.Duration {
 	return out
 }
 
-// count lists a kind.
+// count lists a kind and counts its objects.
 func (e *Expectation) count(ctx context.Context, kind schema.GroupKind) (err error) {
 	defer Caught(&err)
 	e.mu.Lock()
@@ -165,10 +165,10 @@ func (e *Expectation) count(ctx context.Context, kind schema.GroupKind) (err err
 	return nil
 }
 
-// Duties implements Account: it has none.
+// Duties implements Account. There are none.
 func (*Expectation) Duties() []string { return nil }
 
-// Report returns what this member would have now, by the last lists.
+// Report returns what this member would hold now, according to the last lists.
 func (e *Expectation) Report(id string, setup map[string]string) *coverage.Report {
 	out := &coverage.Report{Member: id, Digests: coverage.Digests{}, Setup: setup, Waits: shadowText,
 		Owners: map[schema.GroupKind]map[schema.GroupKind]bool{}, Waiting: map[slot.Slot]time.Duration{}}

@@ -12,46 +12,47 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Admitted is what a context belongs to: the reconcile of a key, a run of a duty, or a batch of the labeller.
+// Admitted describes what a context was admitted for: the reconcile of a key, a run of a duty, or a batch of the
+// labeler.
 type Admitted struct {
-	// Gate has admitted it. A program may have several rotas, each with a gate of its own.
+	// Gate has admitted it. A program may have several rotas, each with its own gate.
 	Gate *gate.Gate
 	Slot slot.Slot
-	// Context is the one that the gate gave.
-	Context context.Context //nolint:containedctx // the value of one that is derived from it
-	// UID is that of the object when it was admitted; "": it was gone, or there is none.
+	// Context is the context that the gate returned.
+	Context context.Context //nolint:containedctx // the value of derived contexts
+	// UID is the UID of the object when it was admitted, empty if it was gone or there is none.
 	UID types.UID
-	// Author is the name of the sharded controller; "": there is none.
+	// Author is the name of the sharded controller, empty if there is none.
 	Author string
-	// Requests counts what is sent with the context; nil: nobody asks.
+	// Requests counts the requests sent with the context. It may be nil.
 	Requests *Requests
-	// Start starts a function of rota.Go; nil: as Start does.
+	// Start starts a function of rota.Go. If nil, the package's Start does.
 	Start func(ctx context.Context, f func(context.Context)) error
-	// CutShort is called when a function that Start started has returned because its context ended, and the slot is
-	// this member's; nil: nobody asks.
+	// CutShort, unless nil, is called when a function started by Start has returned because its context ended, if this
+	// member still has the slot.
 	CutShort func()
 }
 
-// Requests counts the requests that reconciles send to the API server with their contexts.
+// All counts requests through any client, and Wrapped requests through wrapped clients.
 type Requests struct {
-	// All are those of all clients, Wrapped those of clients that write as a member must.
+	// All counts the requests of all clients, and Wrapped those of clients that were wrapped.
 	All, Wrapped atomic.Int64
 }
 
-// anyAdmitted is the key of the innermost Admitted of a context, whichever gate's it is.
+// anyAdmitted is the key of a context's innermost Admitted, whatever its gate.
 type anyAdmitted struct{}
 
-// admittedBy is the key of the Admitted of one gate. In a program with several rotas, a reconcile of one uses clients
-// of the others.
+// admittedBy is the key of the Admitted of one gate. In a program with several rotas, a reconcile of one may use
+// clients of another.
 type admittedBy struct{ gate *gate.Gate }
 
-// In returns a context that belongs to a.
+// In returns a context that contains a.
 func (a Admitted) In(ctx context.Context) context.Context {
 	return context.WithValue(context.WithValue(ctx, admittedBy{a.Gate}, a), anyAdmitted{}, a)
 }
 
-// AdmittedBy returns what of a gate a context belongs to. What another gate has admitted does not count: its slots are
-// others.
+// AdmittedBy returns the Admitted of a context for the given gate. What other gates have admitted does not count,
+// because their slots are different ones.
 func AdmittedBy(ctx context.Context, g *gate.Gate) (Admitted, bool) {
 	a, ok := ctx.Value(admittedBy{g}).(Admitted)
 	return a, ok
@@ -79,8 +80,8 @@ func Start(ctx context.Context, f func(context.Context)) error {
 	return nil
 }
 
-// Extend begins a task of the reconcile of ctx, with a context that ends as gate.Extend says. Call returned when
-// nothing more will be written for the key.
+// Extend begins a task of the reconcile of ctx. The task's context ends as described for gate.Extend. Call returned
+// when nothing more will be written for the key.
 func Extend(ctx context.Context) (task context.Context, returned func(), err error) {
 	by, _ := ctx.Value(anyAdmitted{}).(Admitted)
 	task, leave, err := gate.Extend(ctx)
@@ -95,7 +96,7 @@ func Extend(ctx context.Context) (task context.Context, returned func(), err err
 	}, nil
 }
 
-// startedBy says which object's reconcile started a task.
+// startedBy returns the slot and UID of the object whose reconcile started a task.
 func startedBy(task context.Context) (slot.Slot, types.UID) {
 	by, _ := task.Value(anyAdmitted{}).(Admitted)
 	return by.Slot, by.UID

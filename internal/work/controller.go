@@ -12,59 +12,60 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Priority is the priority of keys that are enqueued. The numbers are those of controller-runtime's priority queue:
-// higher is sooner, and an event gets 0. Queues without priorities take keys in order.
+// Priority is the priority of enqueued keys. The numbers match controller-runtime's priority queue: higher comes first,
+// and an event has 0. Queues without priorities take keys in order.
 type Priority int
 
 // Priorities.
 const (
 	// PriorityEvent is for objects that changed or were deleted while a slot was on its way here.
 	PriorityEvent Priority = 0
-	// PriorityRecent is for objects that changed shortly before. The former owner has reconciled most of them. Those that
-	// it has not must not wait for all others.
+	// PriorityRecent is for objects that changed shortly before the slot arrived. The former owner has reconciled most of
+	// them, but the rest must not wait for all other objects.
 	PriorityRecent Priority = -1
 	// PriorityOpened is for all other objects of a slot that was opened.
 	PriorityOpened Priority = -100
 )
 
-// Objects is what is known of a kind's objects. Its methods may be called concurrently, and do not block.
+// Objects gives access to a kind's objects. Its methods may be called concurrently and do not block.
 type Objects interface {
-	// Locate returns the slot of a key. Where names do not tell it, Stored returns that of the object of that name which
-	// is held, and Locate looks further. known is false if nothing tells it.
+	// Locate and Stored return the slot of a key; known is false if it cannot be determined. If the name does not
+	// determine the slot, Stored returns the slot of the cached object of that name, and Locate also uses other sources.
 	Locate(key types.NamespacedName) (s slot.Slot, known bool)
 	Stored(key types.NamespacedName) (s slot.Slot, known bool)
-	// UID is that of the object which is held under a name.
+	// UID returns the UID of the cached object of that name.
 	UID(key types.NamespacedName) (uid types.UID, exists bool)
-	// Holds reports whether the slot's objects are held, or about to be, and Lacks whether some of them cannot be yet.
+	// Holds reports whether the slot's objects are cached or about to be. Incomplete reports whether some cannot be yet.
 	Holds(s slot.Slot) bool
 	Incomplete(s slot.Slot) bool
 	// LedElsewhere reports whether a stock leader works.
 	LedElsewhere() bool
 }
 
-// Env is what a Controller is handed. Its functions may be called concurrently.
+// Env is the environment of a Controller. Its functions may be called concurrently.
 type Env struct {
-	// Name is the controller's, Kind that of its objects, in the form of schema.GroupKind.
+	// Name is the controller's name, and Kind the kind of its objects, in the form of schema.GroupKind.
 	Name, Kind string
-	// ByUID says that the names of objects do not tell their slots (slot.KeyUID).
+	// ByUID is true if an object's slot cannot be computed from its name (slot.KeyUID).
 	ByUID   bool
 	Gate    *gate.Gate
 	Objects Objects
 	// Enqueue puts keys into the controller's queue, in order. It must not block.
 	Enqueue func(keys []types.NamespacedName, priority Priority)
-	// Now is the monotonic time, Wall that of the wall, and After calls do after a while.
+	// Now returns the monotonic time, Wall the wall clock, and After calls do after a delay.
 	Now   func() time.Duration
 	Wall  func() time.Time
 	After func(wait time.Duration, do func())
-	// Asked is told what the gate said.
+	// Asked is called with each verdict of the gate.
 	Asked func(gate.Verdict)
-	// IsFree reports whether the API server has no object of a name; nil without ByUID. It blocks, until ctx ends at most.
+	// IsFree reports whether the API server has no object of that name. It blocks, at most until ctx ends. It is nil
+	// without ByUID.
 	IsFree func(ctx context.Context, key types.NamespacedName) (free bool, err error)
 }
 
-// Controller has the keys of one controller, each with what becomes of it. Its methods follow a key's way: Add when it
-// enters the queue, Take when a worker gets it, Admit before it is reconciled, Done when the queue is told that it is
-// done. All of them may be called concurrently.
+// Controller tracks the keys of one controller. Its methods follow a key through the queue: Add when the key enters it,
+// Take when a worker gets the key, Admit before it is reconciled, Done when the worker is done with it. All of them may
+// be called concurrently.
 type Controller struct {
 	env Env
 
@@ -72,24 +73,24 @@ type Controller struct {
 	keys *Keys[types.NamespacedName, Flying]
 }
 
-// Flying belongs to a key that was admitted.
+// Flying is the data about a key in flight.
 type Flying struct {
-	// Since is when it was admitted, in whole seconds, and Begun the same on the clock of Env.Now.
+	// Since is when it was admitted, in whole seconds, and Begun is the same on the clock of Env.Now.
 	Since time.Time
 	Begun time.Duration
-	// Context tells whether the reconcile was cut short.
-	Context context.Context //nolint:containedctx // that of the flight
+	// Context shows whether the reconcile was cut short.
+	Context context.Context //nolint:containedctx // the context of the flight
 	leave   func()
 }
 
-// Admission is a key that was admitted.
+// Admission describes a key that was admitted.
 type Admission struct {
 	Slot slot.Slot
-	// Gone says that there is no object; else UID is its.
+	// Gone is true if there is no object. Otherwise UID is the object's UID.
 	Gone bool
 	UID  types.UID
 	// Context carries the slot's epoch (gate.EpochFrom) and ends when the slot is lost.
-	Context context.Context //nolint:containedctx // that of the flight
+	Context context.Context //nolint:containedctx // the context of the flight
 }
 
 // New returns a controller without keys.
@@ -97,16 +98,16 @@ func New(env Env) *Controller {
 	return &Controller{env: env, keys: NewKeys[types.NamespacedName, Flying]()}
 }
 
-// With calls do with all keys. do must not call other methods of the controller.
+// With calls do with the keys. do must not call other methods of the controller.
 func (c *Controller) With(do func(*Keys[types.NamespacedName, Flying])) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	do(c.keys)
 }
 
-// Slot returns the slot of a key. With slot.KeyUID it is the slot of the object of that name, or of the one that was
-// there before (rule R15), as long as the key is on its way: a key stays in its object's slot, even when nothing else
-// tells the slot any more.
+// Slot returns the slot of a key. With slot.KeyUID, that is the slot of the object of that name or, while the key is on
+// its way, of its predecessor (rule R15): a key stays in its object's slot even if nothing else determines the slot any
+// more.
 func (c *Controller) Slot(key types.NamespacedName) (s slot.Slot, known bool) {
 	if !c.env.ByUID {
 		return c.env.Objects.Locate(key)
@@ -129,17 +130,17 @@ func (c *Controller) exists(key types.NamespacedName) bool {
 	return exists
 }
 
-// Add notes that a key enters the queue. It returns false for a key that is not this member's: do not add it to the
-// queue; its owner gets the same event.
+// Add records that a key enters the queue. If it returns false, the key belongs to another member: do not add it to the
+// queue. Its owner gets the same event.
 func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.env.Now()) }
 
-// Keeps reports whether Add would take a key now: its slot is this member's, or on its way here.
+// Keeps reports whether Add would accept the key now: its slot is open here or on its way here.
 func (c *Controller) Keeps(key types.NamespacedName) bool {
 	s, known := c.Slot(key)
 	return known && (c.env.Gate.Owns(s) || c.env.Objects.Holds(s) && !c.env.Objects.LedElsewhere())
 }
 
-// AddLater is Add for a key that waits for a delay, such as a backoff.
+// AddLater is Add for a key that enters the queue after a delay, such as a backoff.
 func (c *Controller) AddLater(key types.NamespacedName) bool { return c.add(key, 0) }
 
 func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
@@ -147,7 +148,7 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	if !known {
 		return false
 	}
-	// A stock leader that works hears of what led to the key, and all objects are enqueued when the rota's turn comes.
+	// A stock leader that works gets the same event, and all objects are enqueued when the rota's turn comes.
 	if !c.env.Gate.Owns(s) && (c.env.Objects.LedElsewhere() || !c.want(s, key)) {
 		return false
 	}
@@ -157,9 +158,9 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 	return true
 }
 
-// Take notes that a worker got the key from the queue, and returns for how long it has been ready there; 0 if it waited
-// for a delay to end, or arrived. stranger says that the key had not come to the queue by Add, Enqueue or AddLater,
-// unless its slot was lost since. For anew see Keys.Anew.
+// Take records that a worker got the key from the queue, and returns how long the key has been ready there, 0 if it
+// waited for a delay to end or arrived with its slot. stranger is true if the key had not entered the queue by Add,
+// Enqueue or AddLater, or if its slot was lost since. For anew see Keys.Anew.
 func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger, anew bool) {
 	s, known := c.Slot(key)
 	if !known {
@@ -174,9 +175,9 @@ func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stran
 	return waited, !queued, c.keys.Anew(key)
 }
 
-// Spread returns how long a key waits that asks for a delay. The objects of a slot are all reconciled when it opens. If
-// they ask for the same delay, as with RequeueAfter, they would stay in step from then on. So a delay that a reconcile
-// asks for ends at the key's own part of it after the slot was opened, unless that is over.
+// Spread returns the delay to use for a key that asks for one. When a slot opens, all its objects are reconciled. If
+// they ask for the same delay, as with RequeueAfter, they would stay in step from then on. So the first delay after
+// that ends at a time that differs by key, unless that time has passed.
 func (c *Controller) Spread(key types.NamespacedName, delay time.Duration) time.Duration {
 	if delay < leastSpread {
 		return delay
@@ -193,10 +194,10 @@ func (c *Controller) Spread(key types.NamespacedName, delay time.Duration) time.
 	return delay
 }
 
-// leastSpread is the least delay that is spread. A shorter one may be the least time between two tries.
+// leastSpread is the least delay that is spread. A shorter one may be a minimum time between two tries.
 const leastSpread = 10 * time.Second
 
-// part returns a number from 0 to 1 that is another one for each object of a slot.
+// part returns a number from 0 to 1 that differs between the objects of a slot.
 func part(key types.NamespacedName) float64 {
 	const slotBits = 12 // which the objects of a slot have in common
 	return float64(slot.KeyName.Hash(key.Namespace, key.Name, "")<<slotBits) / (1 << 64)
@@ -214,11 +215,11 @@ func (c *Controller) drop(s slot.Slot, key types.NamespacedName) bool {
 	return c.keys.Drop(s, key)
 }
 
-// Admit asks whether the key may be reconciled. If not, the worker has nothing to do for the key but call Done.
+// Admit reports whether the key may be reconciled. If not, the worker only has to call Done.
 func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admission, bool) {
 	s, known := c.Slot(key)
 	if !known {
-		return Admission{}, false // its object is another member's now
+		return Admission{}, false // the object belongs to another member now
 	}
 	if c.env.Objects.Incomplete(s) {
 		c.await(s, key)
@@ -228,31 +229,31 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	about := gate.Key{Queue: c.env.Name, Namespace: key.Namespace, Name: key.Name}
 	inner, leave, verdict := c.env.Gate.Enter(ctx, s, about, !exists)
 	c.env.Asked(verdict)
-	switch { // what was started for an object that is not there any more ends
+	switch { // tasks for an object that no longer exists end
 	case verdict != gate.Admitted:
 	case !exists:
 		c.env.Gate.EndTasks(about, nil)
-	default: // a namesake may have been made since; with key UID it may be in another slot
+	default: // a new object may have the name; with key UID it may be in another slot
 		c.env.Gate.EndTasks(about, func(task context.Context) bool {
 			in, of := startedBy(task)
 			return in == s && of == uid
 		})
 	}
-	// The gate forgets what it has parked when it is shut, for instance when a lapse is noticed.
+	// The gate drops parked keys when it is shut, for instance when it notices a lapse.
 	owing := verdict != gate.Admitted
 	if verdict == gate.Admitted && !exists && c.env.ByUID && !c.isFree(inner, s, key) {
 		leave()
 		verdict = gate.Parked
 	}
 	if owing {
-		c.owe(s, key) // before it leaves waiting: a deletion must always be in one of the two
+		c.owe(s, key) // before Drop: a deletion must always be either owed or waiting
 	}
-	// From here on the key counts as in flight, or belongs to somebody else.
+	// From here on the key counts as in flight or belongs to another member.
 	c.mu.Lock()
 	inLoss := verdict == gate.Admitted && c.keys.InLoss(key)
 	switch {
 	case inLoss:
-		c.keys.Queue(s, key, 0) // the slot waits for it if it is a deletion
+		c.keys.Queue(s, key, 0) // if it is a deletion, the slot waits for it
 	case verdict == gate.Admitted:
 		c.keys.Begin(key, Flight[Flying]{
 			Slot: s, Gone: !exists, Arrived: c.keys.Arrived(key), With: Flying{c.env.Wall(), c.env.Now(), inner, leave},
@@ -274,11 +275,12 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 // lossDelay is how long a key waits if its slot comes back while OnLost is being called for it.
 const lossDelay = 50 * time.Millisecond
 
-// Done notes that a worker is done with the key. Call it after the key was added again, if the reconcile wants that:
-// otherwise the slot may be given up before a deletion is reconciled. Call it before the queue's own Done, which lets
-// another worker have the key. judge is called with a flight that was not cut short. met says that Meet was called.
+// Done records that a worker is done with the key. If the reconcile wants the key to be added again, add it before
+// Done; otherwise the slot may be given up before a deletion is reconciled. Call Done before the queue's own Done,
+// which lets another worker have the key. judge is called with a flight that was not cut short. met is true if Meet was
+// called.
 //
-// unasked says that the key was not admitted, and that the gate was not asked.
+// unasked is true if the gate was not asked about the key.
 func (c *Controller) Done(key types.NamespacedName, met bool, judge func(Flight[Flying])) (unasked bool) {
 	c.mu.Lock()
 	f, flew := c.keys.End(key)
@@ -311,8 +313,8 @@ func (c *Controller) owe(s slot.Slot, key types.NamespacedName) {
 	}
 }
 
-// want remembers a key until its slot opens here. If the slot has been opened meanwhile, it returns true and does not
-// remember the key: Opened may have run before.
+// want remembers a key until its slot opens here. If the slot has already been opened, it returns true and does not
+// remember the key, since Opened may have run.
 func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	if !c.env.Objects.Holds(s) {
 		return false
@@ -321,14 +323,14 @@ func (c *Controller) want(s slot.Slot, key types.NamespacedName) (open bool) {
 	defer c.mu.Unlock()
 	c.keys.Owe(s, key)
 	if !c.env.Gate.AdmitsGone(s) {
-		return false // Opened comes later than this
+		return false // Opened will run after this
 	}
 	c.keys.Paid(key)
 	return true
 }
 
-// Opened enqueues, for slots that were opened, each once: urgent keys, those that the gate had parked, and owed ones.
-// It returns how many these were.
+// Opened enqueues keys of slots that were opened, each once: urgent keys, keys that the gate had parked, and owed ones.
+// It returns how many there were.
 func (c *Controller) Opened(set slot.Set, urgent []types.NamespacedName, parked []gate.Key) int {
 	all := slices.Clone(urgent)
 	waited := map[types.NamespacedName]struct{}{}
@@ -368,7 +370,7 @@ func (c *Controller) Resume(parked []gate.Key) {
 	}
 }
 
-// Silence notes that handlers hear nothing of the slots from now on.
+// Silence records that handlers no longer hear of the slots.
 func (c *Controller) Silence(set slot.Set) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -382,8 +384,8 @@ func (c *Controller) Forget(set slot.Set) {
 	c.keys.Forget(set)
 }
 
-// Meet notes that an admitted key is about to be reconciled. If regained is true, the caller calls OnLost before. For
-// the rest see Keys.Meet. If the slot has left meanwhile, the key is lost once its flight has ended.
+// Meet records that an admitted key is about to be reconciled. If regained is true, the caller calls OnLost first. For
+// fresh and shown see Keys.Meet. If the slot has left meanwhile, the key is lost once its flight has ended.
 func (c *Controller) Meet(s slot.Slot, key types.NamespacedName) (regained, fresh, shown bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -396,7 +398,7 @@ func (c *Controller) Meet(s slot.Slot, key types.NamespacedName) (regained, fres
 	return regained, fresh, shown
 }
 
-// BeginLoss returns a lost key of which nothing is in flight any more, and its slot; see Keys.BeginLoss.
+// BeginLoss returns a lost key that has nothing in flight any more, with its slot; see Keys.BeginLoss.
 func (c *Controller) BeginLoss() (key types.NamespacedName, s slot.Slot, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -405,13 +407,13 @@ func (c *Controller) BeginLoss() (key types.NamespacedName, s slot.Slot, found b
 	})
 }
 
-// await remembers a key that a worker took. It is admitted once the kinds that its controller needs are complete.
+// await remembers a key that a worker took. It is enqueued once the kinds that its controller needs are complete.
 func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	c.mu.Lock()
 	if c.env.Objects.Holds(s) {
 		c.keys.Await(s, key)
 	}
-	c.keys.Drop(s, key) // the key always waits for the one or the other
+	c.keys.Drop(s, key) // after Await, so that the key never stops waiting
 	c.mu.Unlock()
 	if !c.env.Objects.Incomplete(s) { // Complete may have run before
 		c.Complete(nil)
@@ -419,7 +421,7 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	c.env.Gate.Recheck(s)
 }
 
-// Complete enqueues the keys that waited for kinds to be listed, in slots that lack none now, and others after them.
+// Complete enqueues the keys that waited for kinds in slots that are no longer incomplete, followed by others.
 func (c *Controller) Complete(others []types.NamespacedName) {
 	c.mu.Lock()
 	waited := c.keys.Complete(c.env.Objects.Incomplete)
@@ -427,7 +429,7 @@ func (c *Controller) Complete(others []types.NamespacedName) {
 	c.env.Enqueue(append(waited, others...), PriorityEvent)
 }
 
-// NameOfKey is the name of the object that a key of the gate is about.
+// NameOfKey returns the name of the object that a key of the gate refers to.
 func NameOfKey(key gate.Key) types.NamespacedName {
 	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// liveTimeout bounds the request whether a name exists. liveDelay is the time until the next try after no answer.
+	// liveTimeout bounds the request that checks whether a name exists. liveDelay is the time until the next try.
 	liveTimeout = 5 * time.Second
 	liveDelay   = time.Second
 )
 
-// isFree reports whether the API server has no object of that name. If there is a namesake of the deleted object, it
-// may be another member's, and nobody else may reconcile the name (rule R15). If the API server does not answer, the
-// key is enqueued again.
+// isFree reports whether the API server has no object of that name. A new object with the name of the deleted one may
+// belong to another member, and then no other member may reconcile the name (rule R15). If the API server does not
+// answer, isFree enqueues the key again.
 func (c *Controller) isFree(ctx context.Context, s slot.Slot, key types.NamespacedName) bool {
 	limited, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func (c *Controller) isFree(ctx context.Context, s slot.Slot, key types.Namespac
 		c.owe(s, key)
 	default:
 		c.mu.Lock()
-		c.keys.Queue(s, key, 0) // the slot waits for it
+		c.keys.Queue(s, key, 0) // makes the slot's drain wait for the key
 		c.mu.Unlock()
 		c.env.After(liveDelay, func() { c.env.Enqueue([]types.NamespacedName{key}, PriorityEvent) })
 	}
@@ -85,7 +85,7 @@ func (c *Controller) Waits(s slot.Slot) bool {
 	return slices.ContainsFunc(keys, func(key types.NamespacedName) bool { return !c.exists(key) })
 }
 
-// Hurry enqueues the waiting keys of deleted objects in the slots at once, whatever delay they wait for.
+// Hurry enqueues the waiting keys of deleted objects in the slots at once, whatever their delay.
 func (c *Controller) Hurry(set slot.Set) {
 	var gone []types.NamespacedName
 	for _, s := range set.Slots() {
@@ -103,14 +103,14 @@ func (c *Controller) Hurry(set slot.Set) {
 	}
 }
 
-// deleted is when a deletion in the slot was last reconciled; 0: never.
+// deleted returns when a deletion in the slot was last reconciled, 0 if never.
 func (c *Controller) deleted(s slot.Slot) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.keys.Deleted(s)
 }
 
-// NameOf is the name of a deleted object.
+// NameOf returns the name of a deleted object.
 func NameOf(g table.Gone) types.NamespacedName {
 	return types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 }

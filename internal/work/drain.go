@@ -11,11 +11,11 @@ import (
 
 // How long a drain waits for deletions (rule R15).
 const (
-	// leaveAfter is for those that it may leave to the slot's next owner. Most are reconciled in that time, which costs
-	// nobody else anything. The next owner is in no better position for the others.
+	// leaveAfter is the wait for deletions that may be left to the slot's next owner. Most are reconciled by then, which
+	// costs no other member anything. For the rest, the next owner is in no better position.
 	leaveAfter = time.Second
-	// DeletionPatience is for the others, while none is reconciled: a deleted object must not hold a slot back for ever.
-	// DeletionLimit bounds that wait even if deletions are reconciled: one that keeps failing may be among them.
+	// DeletionPatience is the wait for the others while none is reconciled: a deleted object must not hold a slot back
+	// forever. DeletionLimit bounds the wait even if some are reconciled, since one of the others may keep failing.
 	DeletionPatience = 10 * time.Second
 	DeletionLimit    = 10 * time.Minute
 )
@@ -27,20 +27,20 @@ type Leftover struct {
 	Of func() []*Controller
 	// Begun is when the drain began, on the monotonic clock.
 	Begun time.Duration
-	// Waits are the slots in which deletions are waited for.
+	// Waits are the slots whose drain waits for deletions.
 	Waits slot.Set
-	// Room is for how many bytes of deletions there is room in the table, as counted by table.GoneSize.
+	// Room is how many bytes of deletions fit into the table, as counted by table.GoneSize.
 	Room int
-	// LeaveBy returns when only a part of the time that a leaving member keeps for the handover is left, on the monotonic
-	// clock. Without a leave that is math.MaxInt64.
+	// LeaveBy returns the time, on the monotonic clock, from which only the given fraction of a leaving member's handover
+	// time is left. It is math.MaxInt64 while the member is not leaving.
 	LeaveBy func(part float64) time.Duration
-	// Hopeless reports whether no deletion in a slot will be reconciled here any more.
+	// Hopeless reports whether this member will not reconcile any more deletions in a slot.
 	Hopeless func(s slot.Slot) bool
 }
 
-// Look returns as many slots as there is room for, once the drain has waited long enough for their deletions, which
-// are left to the next owners. Slots without room wait until patience ends; then the deletions that do not fit are
-// given up.
+// Look returns the slots that have waited long enough for deletions, as many as there is room for. Their deletions are
+// left to the next owners. Slots without room wait until their patience ends; then the deletions that do not fit are
+// dropped.
 func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 	if l.Waits.Empty() || now < l.Begun+leaveAfter {
 		return leave
@@ -63,9 +63,9 @@ func (l *Leftover) Look(now time.Duration) (leave slot.Set) {
 	return leave
 }
 
-// patience is until when a drain waits for deletions in a slot: as long as some in this slot are reconciled, by any
-// controller, but not for ever. A member that leaves does not wait for controllers whose informers have stopped: those
-// do not come back, and nothing is reconciled without them.
+// patience returns until when a drain waits for deletions in a slot. The wait is extended, up to a limit, as long as
+// any controller reconciles deletions in the slot. A member that leaves does not wait for controllers whose informers
+// have stopped: the informers do not come back, and nothing is reconciled without them.
 func (l *Leftover) patience(s slot.Slot) time.Duration {
 	if l.LeaveBy(0) != math.MaxInt64 && l.Hopeless(s) {
 		return l.Begun + leaveAfter
@@ -77,8 +77,7 @@ func (l *Leftover) patience(s slot.Slot) time.Duration {
 	return min(last+DeletionPatience, l.Begun+DeletionLimit, l.LeaveBy(0.5))
 }
 
-// Fit returns those of the deletions in a slot that its next owner can be told of, since there is room in the table,
-// and the others.
+// Fit returns the deletions in a slot that fit into the table, which are passed to the next owner, and the others.
 func Fit(gone []table.Gone, room int) (fits, abandoned []table.Gone) {
 	for _, g := range gone {
 		if size := table.GoneSize([]table.Gone{g}); g.Fits() && size <= room {
@@ -91,7 +90,7 @@ func Fit(gone []table.Gone, room int) (fits, abandoned []table.Gone) {
 	return fits, abandoned
 }
 
-// Wait reports whether the key of a deleted object waits in the slot, of any controller.
+// Wait reports whether the key of a deleted object waits in the slot, in any controller.
 func Wait(of []*Controller, s slot.Slot) bool {
 	return slices.ContainsFunc(of, func(c *Controller) bool { return c.Waits(s) })
 }

@@ -1,6 +1,6 @@
-// Package work has the keys of controllers whose objects are sharded. Keys knows what becomes of each, and is pure: it
-// has no lock, no clock and no channel, and whoever drives it says what happens, and when. A Controller drives it, on
-// the way of a key from the queue through the gate and back.
+// Package work tracks the keys of controllers whose objects are sharded. Keys holds the state of each key and is pure:
+// it has no lock, clock or channel, and its driver reports each event and when it happened. Controller drives Keys,
+// along the path of a key from the queue through the gate and back.
 package work
 
 import (
@@ -9,37 +9,37 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Keys are the keys of one controller, each with all that is known of it. A key is known while it waits, is in flight
-// or is claimed, and while its last reconcile has failed. Methods must not be called concurrently.
+// Keys tracks the keys of one controller. A key has an entry while it waits, is in flight or is claimed, and while its
+// last reconcile has failed. Methods must not be called concurrently.
 //
-// K names an object of the controller's kind. F is what the driver attaches to a flight.
+// K identifies an object of the controller's kind. F is the type of the driver's data about a flight.
 //
 // A key waits in one slot at a time: in the queue, with a worker, owed to the slot, or for a kind to be listed. If it
-// comes to another slot, since there is a namesake, it goes on waiting there, but is owed no more. A flight stays in
-// the slot in which it was admitted, and a failure in that of its reconcile.
+// moves to another slot, because a new object has its name, it continues to wait there but is no longer owed. A flight
+// stays in the slot in which it was admitted, and a failure in the slot of its reconcile.
 //
-// Drivers begin each step of a key's way before they end the former: a slot must not seem to be done with a deletion
-// that is about to wait elsewhere.
+// Drivers must begin each step of a key's path before they end the previous one. Otherwise a slot would seem to be done
+// with a deletion that is about to wait elsewhere.
 type Keys[K comparable, F any] struct {
 	entries map[K]*entry[K, F]
 	slots   map[slot.Slot]*inSlot[K, F]
-	// flying and ailing are the entries with a flight and with an ailment: few, of many.
+	// flying and ailing index the entries with a flight and with an ailment, which are few.
 	flying, ailing map[K]*entry[K, F]
-	// lapsed are keys that ailed when their slot was lost, up to ExplainedAilments.
+	// lapsed holds keys that were ailing when their slot was lost, up to ExplainedAilments.
 	lapsed map[K]struct{}
 	sum    sum[K]
 	losses losses[K]
 }
 
-// inSlot is what is known of a slot.
+// inSlot is the state of a slot.
 type inSlot[K comparable, F any] struct {
-	// entries are those that wait in the slot.
+	// entries holds the entries that wait in the slot.
 	entries map[K]*entry[K, F]
-	// deleted is when a deletion was last reconciled; 0: never.
+	// deleted is when a deletion was last reconciled, 0 if never.
 	deleted time.Duration
-	// opened is when it was last opened; 0: never.
+	// opened is when the slot was last opened, 0 if never.
 	opened time.Duration
-	// met is what is known of the keys that were reconciled here since the slot came; nil if nobody asks.
+	// met holds the keys that were reconciled here since the slot arrived; nil if Meet was not called.
 	met *met[K]
 }
 
@@ -48,46 +48,46 @@ type entry[K comparable, F any] struct {
 	key   K
 	slot  slot.Slot
 	place place
-	// arrived says that the worker that took it got it because its slot came.
+	// arrived is true if the worker got the key because its slot arrived.
 	arrived bool
-	// listed says that it is among the entries of its slot.
+	// listed is true if the entry is among the entries of its slot.
 	listed bool
 	// owed keys are enqueued when their slot opens: keys of deleted objects that could not be reconciled since the gate
-	// was shut, and keys that were added while their slot was on its way here. No object leads to the former any more, and
-	// the latter would come late.
+	// was shut, and keys that were added while their slot was on its way here. The former have no object any more that
+	// would enqueue them, and the latter would come late.
 	owed bool
-	// awaits says that it waits for a kind to be listed.
+	// awaits is true if the key waits for a kind to be listed.
 	awaits bool
-	// claim is the item whose worker syncs the object.
+	// claim is the item through which a worker syncs the object.
 	claim any
-	// flight is not nil while it is in flight.
+	// flight is nil unless the key is in flight.
 	flight *Flight[F]
-	// ailment is not nil if its last reconcile failed.
+	// ailment is nil unless the last reconcile failed.
 	ailment *Ailment
 }
 
-// place says where a waiting key is. It may be in the queue again while a worker has it.
+// place is where a waiting key is. It may be in the queue again while a worker has it.
 type place struct {
 	queued, taken bool
-	// since is when it became ready for a worker; 0: it waits for a delay to end.
+	// since is when the key became ready for a worker, 0 while it waits for a delay to end.
 	since time.Duration
-	// arrives says that it is in the queue because its slot came, and not because of a change.
+	// arrives is true if the key is in the queue because its slot arrived, not because of a change.
 	arrives bool
 }
 
 // Flight is a key that was admitted.
 type Flight[F any] struct {
 	Slot slot.Slot
-	// Gone says that its object was gone when it was admitted.
+	// Gone is true if the object was gone when the key was admitted.
 	Gone bool
-	// Arrived says that it is reconciled because its slot came, and not because of a change. Beside is how many others
-	// were in flight when it began. Begin sets it.
+	// Arrived is true if the key is reconciled because its slot arrived, not because of a change. Beside is how many other
+	// keys were in flight at the start. Begin sets both.
 	Arrived bool
 	Beside  int
-	// Ended says that its result is known, and Err is the result.
+	// Ended is true once the result is known. Err is the result.
 	Ended bool
 	Err   error
-	// With is the driver's own.
+	// With is the driver's data.
 	With F
 }
 
@@ -100,10 +100,10 @@ func NewKeys[K comparable, F any]() *Keys[K, F] {
 	}
 }
 
-// at returns the entry of a key, which is in slot s from now on. Whoever changes it calls tidy.
+// at returns the entry of a key, which is in slot s from now on. The caller calls tidy after changing the entry.
 func (k *Keys[K, F]) at(s slot.Slot, key K) *entry[K, F] {
 	e := k.entryOf(key)
-	if e.slot != s { // it is new, or there is a namesake now
+	if e.slot != s { // the key is new, or a new object has its name
 		k.unlist(e)
 		e.slot, e.owed = s, false
 	}
@@ -120,7 +120,7 @@ func (k *Keys[K, F]) entryOf(key K) *entry[K, F] {
 	return e
 }
 
-// in returns what is known of a slot. There are few slots: none is forgotten.
+// in returns the state of a slot. No slot is forgotten, since there are few.
 func (k *Keys[K, F]) in(s slot.Slot) *inSlot[K, F] {
 	of := k.slots[s]
 	if of == nil {
@@ -137,7 +137,7 @@ func (k *Keys[K, F]) unlist(e *entry[K, F]) {
 	}
 }
 
-// tidy lists an entry in its slot as long as it waits, and forgets it if nothing is worth remembering.
+// tidy lists an entry in its slot while it waits, and drops the entry if it is empty.
 func (k *Keys[K, F]) tidy(e *entry[K, F]) {
 	switch {
 	case !e.waits():
@@ -151,10 +151,10 @@ func (k *Keys[K, F]) tidy(e *entry[K, F]) {
 	}
 }
 
-// waits says that the key is on its way to a reconcile.
+// waits reports whether the key is on its way to a reconcile.
 func (e *entry[K, F]) waits() bool { return e.place != place{} || e.owed || e.awaits }
 
-// Slot returns the slot of a key that waits or is in flight. With slot.KeyUID nothing else may tell it any more.
+// Slot returns the slot of a key that waits or is in flight. With slot.KeyUID this may be the only source for it.
 func (k *Keys[K, F]) Slot(key K) (s slot.Slot, known bool) {
 	e := k.entries[key]
 	if e == nil || !e.waits() && e.flight == nil {
@@ -163,8 +163,8 @@ func (k *Keys[K, F]) Slot(key K) (s slot.Slot, known bool) {
 	return e.slot, true
 }
 
-// Queue notes that a key enters the queue. ready is the time if a worker may have it at once, and 0 if it waits for a
-// delay to end.
+// Queue records that a key enters the queue. ready is the current time if a worker may have it at once, and 0 if it
+// waits for a delay to end.
 func (k *Keys[K, F]) Queue(s slot.Slot, key K, ready time.Duration) {
 	e := k.at(s, key)
 	if e.place.queued = true; e.place.since == 0 {
@@ -173,15 +173,15 @@ func (k *Keys[K, F]) Queue(s slot.Slot, key K, ready time.Duration) {
 	k.tidy(e)
 }
 
-// Arrive notes that a key is in the queue because its slot came.
+// Arrive records that a key is in the queue because its slot arrived.
 func (k *Keys[K, F]) Arrive(key K) {
 	if e := k.entries[key]; e != nil && e.place.queued {
 		e.place.arrives = true
 	}
 }
 
-// Take notes that a worker got the key from the queue. It reports whether it was in the queue, and since when it was
-// ready there; 0: it waited for a delay to end, or arrived.
+// Take records that a worker got the key from the queue. queued is true if the key was in the queue. since is when it
+// became ready there, 0 if it waited for a delay to end or arrived with its slot.
 func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool) {
 	e := k.at(s, key)
 	if queued, e.arrived = e.place.queued, e.place.arrives; !e.arrived {
@@ -192,13 +192,13 @@ func (k *Keys[K, F]) Take(s slot.Slot, key K) (since time.Duration, queued bool)
 	return since, queued
 }
 
-// Arrived says that a worker has the key because its slot came, and not because of a change.
+// Arrived reports whether a worker has the key because its slot arrived, not because of a change.
 func (k *Keys[K, F]) Arrived(key K) bool {
 	e := k.entries[key]
 	return e != nil && e.place.taken && e.arrived
 }
 
-// Drop notes that the worker does not have the key any more, and reports whether it had. It may be in the queue again.
+// Drop records that the worker no longer has the key, and reports whether it had. The key may be in the queue again.
 func (k *Keys[K, F]) Drop(s slot.Slot, key K) (had bool) {
 	e := k.at(s, key)
 	had, e.place.taken = e.place.taken, false
@@ -206,14 +206,14 @@ func (k *Keys[K, F]) Drop(s slot.Slot, key K) (had bool) {
 	return had
 }
 
-// Owe has the key enqueued when its slot opens. Paid takes that back.
+// Owe marks a key to be enqueued when its slot opens. Paid undoes that.
 func (k *Keys[K, F]) Owe(s slot.Slot, key K) {
 	e := k.at(s, key)
 	e.owed = true
 	k.tidy(e)
 }
 
-// Paid notes that a key need not be enqueued when its slot opens.
+// Paid records that a key need not be enqueued when its slot opens.
 func (k *Keys[K, F]) Paid(key K) {
 	if e := k.entries[key]; e != nil {
 		e.owed = false
@@ -221,7 +221,7 @@ func (k *Keys[K, F]) Paid(key K) {
 	}
 }
 
-// Opened notes that slots are open since now, and returns the keys that were owed to them.
+// Opened records that slots are open since now, and returns the keys that were owed to them.
 func (k *Keys[K, F]) Opened(set slot.Set, now time.Duration) []K {
 	var all []K
 	for _, s := range set.Slots() {
@@ -235,7 +235,7 @@ func (k *Keys[K, F]) Opened(set slot.Set, now time.Duration) []K {
 	return all
 }
 
-// OpenedSince returns when the slot of a key in flight was last opened; 0: never.
+// OpenedSince returns when the slot of a key in flight was last opened, 0 if never.
 func (k *Keys[K, F]) OpenedSince(key K) (opened time.Duration, flies bool) {
 	e := k.flying[key]
 	if e == nil {
@@ -244,14 +244,14 @@ func (k *Keys[K, F]) OpenedSince(key K) (opened time.Duration, flies bool) {
 	return k.in(e.flight.Slot).opened, true
 }
 
-// Await has the key wait for a kind to be listed.
+// Await makes the key wait for a kind to be listed.
 func (k *Keys[K, F]) Await(s slot.Slot, key K) {
 	e := k.at(s, key)
 	e.awaits = true
 	k.tidy(e)
 }
 
-// Complete returns the keys that waited for kinds, in slots that lack none now.
+// Complete returns the keys that waited for kinds in slots that are no longer incomplete.
 func (k *Keys[K, F]) Complete(incomplete func(slot.Slot) bool) []K {
 	var all []K
 	for s := range k.slots {
@@ -269,7 +269,7 @@ func (k *Keys[K, F]) Complete(incomplete func(slot.Slot) bool) []K {
 	return all
 }
 
-// Begin notes that a key is in flight from now on. One key has one flight at a time.
+// Begin records that a key is in flight from now on. A key has one flight at a time.
 func (k *Keys[K, F]) Begin(key K, f Flight[F]) {
 	e := k.at(f.Slot, key)
 	f.Beside = len(k.flying)
@@ -277,15 +277,15 @@ func (k *Keys[K, F]) Begin(key K, f Flight[F]) {
 	k.tidy(e)
 }
 
-// Result notes the result of a key in flight; nil is success. The first of several with weak counts, unless one without
-// comes.
+// Result records the result of a key in flight, nil for success. Of several weak results the first counts. A result
+// that is not weak replaces them.
 func (k *Keys[K, F]) Result(key K, err error, weak bool) {
 	if e := k.flying[key]; e != nil && !(weak && e.flight.Ended) {
 		e.flight.Ended, e.flight.Err = true, err
 	}
 }
 
-// End notes that a key is not in flight any more, and returns its flight.
+// End records that a key is no longer in flight, and returns its flight.
 func (k *Keys[K, F]) End(key K) (f Flight[F], flew bool) {
 	e := k.flying[key]
 	if e == nil {
@@ -297,8 +297,8 @@ func (k *Keys[K, F]) End(key K) (f Flight[F], flew bool) {
 	return f, true
 }
 
-// Ended notes what is known once a flight has ended: whole says that it was not cut short, and gone that its object is
-// gone now. It comes after the key was owed again, if need be.
+// Ended updates a key after its flight has ended. whole is true if it was not cut short, and gone if its object is gone
+// by now. If the key is owed again, call Owe first.
 func (k *Keys[K, F]) Ended(key K, f Flight[F], now time.Duration, whole, gone bool) {
 	if f.Gone && whole && !k.queuedIn(f.Slot, key) {
 		k.in(f.Slot).deleted = now
@@ -313,7 +313,7 @@ func (k *Keys[K, F]) queuedIn(s slot.Slot, key K) bool {
 	return e != nil && e.slot == s && e.place.queued
 }
 
-// ask returns the keys in a slot of which is says so.
+// ask returns the keys in a slot for which is returns true.
 func (k *Keys[K, F]) ask(s slot.Slot, is func(*entry[K, F]) bool) []K {
 	of := k.slots[s]
 	if of == nil {
@@ -328,12 +328,12 @@ func (k *Keys[K, F]) ask(s slot.Slot, is func(*entry[K, F]) bool) []K {
 	return keys
 }
 
-// Waiting returns the keys in a slot that are in the queue or with a worker, and not in flight.
+// Waiting returns the keys in a slot that are in the queue or with a worker, but not in flight.
 func (k *Keys[K, F]) Waiting(s slot.Slot) []K {
 	return k.ask(s, func(e *entry[K, F]) bool { return e.place != place{} })
 }
 
-// Undone returns the keys in a slot that are on their way to a reconcile and not in flight.
+// Undone returns the keys in a slot that are on their way to a reconcile, but not in flight.
 func (k *Keys[K, F]) Undone(s slot.Slot) []K { return k.ask(s, (*entry[K, F]).waits) }
 
 // Awaiting returns the keys in a slot that wait for kinds to be listed.
@@ -359,7 +359,8 @@ func (k *Keys[K, F]) Busy(key K) bool {
 	return e != nil && (e.waits() || e.flight != nil)
 }
 
-// Oldest puts since when the oldest key of each slot has been waiting for a worker into since, where that is earlier.
+// Oldest lowers, for each slot, its time in since to the time since which the slot's oldest key has waited for a
+// worker.
 func (k *Keys[K, F]) Oldest(since map[slot.Slot]time.Duration) {
 	for s, of := range k.slots {
 		for _, e := range of.entries {
@@ -377,7 +378,7 @@ func (k *Keys[K, F]) Flights(f func(K, Flight[F])) {
 	}
 }
 
-// Deleted is when a deletion in the slot was last reconciled; 0: never.
+// Deleted returns when a deletion in the slot was last reconciled, 0 if never.
 func (k *Keys[K, F]) Deleted(s slot.Slot) time.Duration {
 	if of := k.slots[s]; of != nil {
 		return of.deleted
@@ -385,7 +386,7 @@ func (k *Keys[K, F]) Deleted(s slot.Slot) time.Duration {
 	return 0
 }
 
-// Claim says whether an item may be synced, as far as other items about the same object go. It is so until Unclaim.
+// Claim reserves a key's object for an item until Unclaim. It returns false if another item has reserved it.
 func (k *Keys[K, F]) Claim(key K, item any) bool {
 	e := k.entryOf(key)
 	if e.claim == nil {
@@ -394,7 +395,7 @@ func (k *Keys[K, F]) Claim(key K, item any) bool {
 	return e.claim == item
 }
 
-// Claimed returns the item whose worker syncs the object; nil: there is none.
+// Claimed returns the item for which the object is reserved, or nil.
 func (k *Keys[K, F]) Claimed(key K) any {
 	if e := k.entries[key]; e != nil {
 		return e.claim
@@ -402,8 +403,7 @@ func (k *Keys[K, F]) Claimed(key K) any {
 	return nil
 }
 
-// Unclaim ends what Claim began. The object's flight must have ended before, or it would be taken for that of the next
-// item.
+// Unclaim releases the reservation. The object's flight must have ended, or it would be taken for the next item's.
 func (k *Keys[K, F]) Unclaim(key K) {
 	if e := k.entries[key]; e != nil {
 		e.claim = nil
@@ -411,7 +411,7 @@ func (k *Keys[K, F]) Unclaim(key K) {
 	}
 }
 
-// Forget drops all keys of slots that were lost, but for those in flight, and what is known of their failures.
+// Forget drops all keys of slots that were lost, together with their failures, except keys in flight.
 func (k *Keys[K, F]) Forget(set slot.Set) {
 	for s, of := range k.slots {
 		if !set.Has(s) {
@@ -426,7 +426,7 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 	for key, e := range k.ailing {
 		if set.Has(e.ailment.Slot) {
 			k.Heal(key)
-			for one := range k.lapsed { // another one gives way: most of them are other members' by now
+			for one := range k.lapsed { // make room: most of the keys belong to other members by now
 				if len(k.lapsed) < ExplainedAilments {
 					break
 				}
@@ -438,7 +438,7 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 	k.sum.forget(func(_ K, s slot.Slot) bool { return set.Has(s) })
 }
 
-// Size is how many keys are remembered, those that were met and lost included.
+// Size returns how many keys are remembered, including met and lost ones.
 func (k *Keys[K, F]) Size() int {
 	n := len(k.entries) + len(k.losses.waiting)
 	for _, of := range k.slots {

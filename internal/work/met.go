@@ -2,24 +2,24 @@ package work
 
 import "github.com/rota-dev/rota/slot"
 
-// met are the keys that were reconciled in a slot since it came. They are many, and most have no entry.
+// met holds the keys that were reconciled in a slot since it arrived. There are many, most of them without an entry.
 type met[K comparable] struct {
-	// keys are by the round in which they were last reset; 0: never. round is that of now: another one begins when
-	// handlers hear nothing of the slot any more.
+	// keys maps each key to the round in which it was last reset, 0 if never. round is the current round; a new one begins
+	// when handlers stop hearing of the slot.
 	keys  map[K]int
 	round int
-	// shown says that the informers show what this member wrote in the slot.
+	// shown is true if the informers show what this member wrote in the slot.
 	shown bool
-	// sweep is with how many keys those without an object are looked for.
+	// sweep is the number of keys at which those without an object are looked for and dropped.
 	sweep int
 }
 
-// leastSweep is the least number of keys of a slot among which those without an object are looked for.
+// leastSweep is the least value of sweep.
 const leastSweep = 64
 
-// Meet notes that a key in the slot is about to be reconciled. It reports whether the key has to be reset before, and
-// whether the informers are known to show what this member wrote there. exists says whether a key has an object: what
-// has none, and needs no reconcile, is forgotten now and then.
+// Meet records that a key in the slot is about to be reconciled. fresh is true if the key has to be reset first. shown
+// is true if the informers are known to show what this member wrote in the slot. exists reports whether a key has an
+// object: keys without one that need no reconcile are dropped from time to time.
 func (k *Keys[K, F]) Meet(s slot.Slot, key K, exists func(K) bool) (fresh, shown bool) {
 	of := k.in(s)
 	if of.met == nil {
@@ -39,29 +39,29 @@ func (k *Keys[K, F]) Meet(s slot.Slot, key K, exists func(K) bool) (fresh, shown
 	return round != m.round, m.shown
 }
 
-// Reset notes that a key was reset, after the informers have shown what this member wrote in its slot. Call it in the
-// flight for which Meet was called: the slot must not have been silenced since.
+// Reset records that a key was reset after the informers have shown what this member wrote in its slot. Call it during
+// the flight for which Meet was called, and only if the slot has not been silenced since.
 func (k *Keys[K, F]) Reset(s slot.Slot, key K) {
 	if of := k.slots[s]; of != nil && of.met != nil {
 		of.met.keys[key], of.met.shown = of.met.round, true
 	}
 }
 
-// ended notes what is known once a flight has ended: whether it was cut short, whether its object is gone, and whether
-// it dealt with that.
+// ended updates a key after its flight has ended. whole is true if the flight was not cut short, gone if the key's
+// object is gone, and dealt if the flight dealt with that.
 func (m *met[K]) ended(key K, whole, gone, dealt bool) {
 	if !whole {
-		m.shown = false // the reconcile may have written until now, although the slot has been opened again
+		m.shown = false // it may have written until now, although the slot was opened again
 	}
 	if _, known := m.keys[key]; known && gone {
-		m.keys[key] = 0 // a namesake has to be reset
+		m.keys[key] = 0 // a new object of the same name has to be reset
 	}
 	if gone && whole && dealt {
 		delete(m.keys, key)
 	}
 }
 
-// Silence notes that handlers hear nothing of the slots from now on: their keys have to be reset again.
+// Silence records that handlers no longer hear of the slots, so their keys have to be reset again.
 func (k *Keys[K, F]) Silence(set slot.Set) {
 	for s, of := range k.slots {
 		if set.Has(s) && of.met != nil {

@@ -7,54 +7,54 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Bounds of what is remembered. With so many, one more tells nothing new.
+// Bounds of what is remembered. Beyond them, one more makes no difference.
 const (
-	// CountedFailures bounds the objects of which it is remembered that they failed since the last success.
+	// CountedFailures bounds how many objects that failed since the last success are counted.
 	CountedFailures = 64
-	// ExplainedAilments bounds those whose last reconcile failed and of which the error is remembered. All are counted:
-	// canaries are judged by how many there are.
+	// ExplainedAilments bounds how many ailments keep their error text. All ailments are counted, because canaries are
+	// judged by their number.
 	ExplainedAilments = 1000
 )
 
-// Failure is what came of a reconcile that failed.
+// Failure is the result of a reconcile that failed.
 type Failure struct {
 	Slot slot.Slot
-	// At is on the clock of Sum.Since, Wall that of the wall.
+	// At is on the clock of Sum.Since, and Wall is the wall clock.
 	At   time.Duration
 	Wall time.Time
-	// Err is nil if the queue was only told to try again. Text is what is reported of it.
+	// Err is nil if the key was only added again with a backoff. Text is the reported text.
 	Err      error
 	Text     string
 	Panicked bool
 }
 
-// Ailment is what came of an object's reconciles since the last one that succeeded.
+// Ailment describes an object's failures since its last success.
 type Ailment struct {
-	// Slot is that of the last one.
+	// Slot is the slot of the last failure.
 	Slot             slot.Slot
 	Failures, Panics int
 	Since, Last      time.Time
-	// Text is empty if more than ExplainedAilments came before it.
+	// Text is empty if there were ExplainedAilments before it.
 	Text string
 }
 
-// Sum is what came of the reconciles of all keys since the last one that succeeded.
+// Sum combines the results of all reconciles since the last success.
 type Sum struct {
-	// Succeeded says that one did, ever.
+	// Succeeded is true if a reconcile has ever succeeded.
 	Succeeded bool
-	// Since is when the first failed since. Failures counts them, and Objects their objects, up to CountedFailures.
+	// Since is the first failure since then. Failures counts failures, and Objects failed objects, up to CountedFailures.
 	Since             time.Duration
 	Failures, Objects int
 	Err               error
 }
 
-// sum is a Sum, of these objects and the slots of their last reconciles.
+// sum is a Sum, with the failed objects and the slots of their last reconciles.
 type sum[K comparable] struct {
 	Sum
 	objects map[K]slot.Slot
 }
 
-// forget drops the failures of some objects. That is no success.
+// forget drops the failures of some objects. That does not count as a success.
 func (s *sum[K]) forget(which func(K, slot.Slot) bool) {
 	maps.DeleteFunc(s.objects, which)
 	if len(s.objects) == 0 {
@@ -62,7 +62,7 @@ func (s *sum[K]) forget(which func(K, slot.Slot) bool) {
 	}
 }
 
-// Sum returns what came of all reconciles.
+// Sum returns the combined results of all reconciles.
 func (k *Keys[K, F]) Sum() Sum {
 	of := k.sum.Sum
 	of.Objects = len(k.sum.objects)
@@ -100,7 +100,7 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	}
 }
 
-// Ails says whether the last reconcile of a key failed.
+// Ails reports whether the last reconcile of a key failed.
 func (k *Keys[K, F]) Ails(key K) bool { return k.ailing[key] != nil }
 
 // Succeed counts a reconcile that succeeded.
@@ -109,22 +109,22 @@ func (k *Keys[K, F]) Succeed(key K) {
 	k.Heal(key)
 }
 
-// Cleared notes that the object of a key is gone and needs no more reconciles. That is no success: usually there was
-// nothing to do.
+// Cleared records that the object of a key is gone and needs no more reconciles. That does not count as a success,
+// since there was usually nothing to do.
 func (k *Keys[K, F]) Cleared(key K) {
 	k.sum.forget(func(other K, _ slot.Slot) bool { return other == key })
 	k.Heal(key)
 }
 
-// Anew says, once, that a key ailed when its slot was lost. Its failures are counted anew, so a backoff that still
-// counts the former ones is out of date.
+// Anew reports, once, that a key was ailing when its slot was lost. Its failures are counted from zero again, so a
+// backoff from before is out of date.
 func (k *Keys[K, F]) Anew(key K) bool {
 	_, anew := k.lapsed[key]
 	delete(k.lapsed, key)
 	return anew
 }
 
-// Heal notes that a key is not ailing any more, whatever its last reconcile came to.
+// Heal records that a key is no longer ailing, whatever the result of its last reconcile.
 func (k *Keys[K, F]) Heal(key K) {
 	if e := k.ailing[key]; e != nil {
 		e.ailment = nil
