@@ -20,7 +20,7 @@ func Bookmarkless(reports iter.Seq[*Report]) []string {
 		"costs lists of these kinds")
 }
 
-// bySetting returns a sentence with members and value for each value that a setting has.
+// bySetting returns a sentence, made from the members and the value, for each value of a setting.
 func bySetting(reports iter.Seq[*Report], name, sentence string) (out []string) {
 	members := map[string][]string{}
 	for report := range reports {

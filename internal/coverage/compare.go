@@ -15,29 +15,27 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// What is wrong with a slot.
+// What is the kind of a finding.
 type What uint8
 
 const (
-	// WhatUnknown is nothing.
+	// WhatUnknown is the zero value: no finding.
 	WhatUnknown What = iota
-	// Unowned says that no live member has the slot open.
+	// Unowned means that no live member has the slot open.
 	Unowned
-	// Doubled says that more than one member has the slot open.
+	// Doubled means that more than one member has the slot open.
 	Doubled
-	// Differs says that the member that has the slot open does not hold the objects that exist.
+	// Differs means that the member that has the slot open does not hold the objects that exist.
 	Differs
-	// Unread says that the member that has the slot open says nothing of the kind.
+	// Unread means that the report of the member that has the slot open does not include the kind.
 	Unread
-	// Silent says that a member has slots and no report: it is of a version that does not report, or may not write
-	// Leases.
+	// Silent means that a member has slots and no report: its version does not report, or it may not write Leases.
 	Silent
-	// Stalled says that a key of the slot has been waiting for a worker for longer than StalledAfter.
+	// Stalled means that a key of the slot has been waiting for a worker for longer than StalledAfter.
 	Stalled
-	// Mixed says that members differ in a setting or a kind, and not because of a rollout. It is about no slot.
+	// Mixed means that members differ in a setting or a kind, and not because of a rollout. It concerns no slot.
 	Mixed
-	// Unlisted says that a kind cannot be listed, so that nobody knows which of its objects there are. It is about no
-	// slot.
+	// Unlisted means that a kind cannot be listed, so its existing objects are unknown. It concerns no slot.
 	Unlisted
 )
 
@@ -47,7 +45,7 @@ const StalledAfter = 5 * time.Minute
 var whatNames = [...]string{"unknown", "unowned", "doubled", "differs", "unread", "silent", "stalled", "mixed",
 	"unlisted"}
 
-// Whats returns all that can be wrong.
+// Whats returns all kinds of findings.
 func Whats() []What {
 	var out []What
 	for w := range whatNames[1:] {
@@ -56,7 +54,7 @@ func Whats() []What {
 	return out
 }
 
-// String returns the name as it stands in metrics.
+// String returns the name used in metrics.
 func (w What) String() string {
 	if int(w) >= len(whatNames) {
 		return whatNames[0]
@@ -64,32 +62,32 @@ func (w What) String() string {
 	return whatNames[w]
 }
 
-// Finding is something that is wrong with a slot, or with members.
+// Finding is a problem with a slot or with members.
 type Finding struct {
 	Slot slot.Slot
-	// Last is that of the slots, from Slot on, that the finding is about; 0: it is about one. Members with very many
-	// kinds and slots sum up several slots in one figure.
+	// Last is the last slot of the finding, 0 if the finding is about Slot only. Members with very many kinds and slots
+	// combine several slots in one digest.
 	Last slot.Slot
 	What What
-	// Epoch is that of the slot in the table, the highest one where there are several.
+	// Epoch is the epoch of the slot in the table, the highest one if there are several slots.
 	Epoch uint64
-	// Members are those that have the slot open, in order, with a space between; for Unowned and Silent its owner by
-	// the table, if it has one.
+	// Members are the members that have the slot open, in order, separated by spaces. For Unowned and Silent, it is the
+	// owner according to the table, if any.
 	Members string
-	// Kind, Exist and Held are for Differs and Unread: what exists and what the member holds.
+	// Kind, Exist and Held are set for Differs and Unread: what exists and what the member holds.
 	Kind        schema.GroupKind
 	Exist, Held sharding.Digest
-	// Waiting is for Stalled.
+	// Waiting is set for Stalled.
 	Waiting time.Duration
-	// About, Values and Clash are for Mixed: see Difference.
+	// About, Values and Clash are set for Mixed; see Difference.
 	About, Values, Clash string
 }
 
-// Same returns what findings have in common that are about the same thing at different times.
+// Same returns a finding reduced to the parts that stay the same while the problem lasts.
 func (f Finding) Same() Finding {
 	switch f.What {
 	case Differs:
-		// What matters is what is missing or too much; the rest of the slot may change.
+		// Only what is missing or surplus matters; the rest of the slot may change.
 		f.Exist = sharding.Digest{Objects: f.Exist.Objects - f.Held.Objects, Hashes: f.Exist.Hashes ^ f.Held.Hashes}
 	case Unread:
 		f.Exist = sharding.Digest{}
@@ -98,13 +96,13 @@ func (f Finding) Same() Finding {
 	default:
 	}
 	if f.What == Silent {
-		f.Slot = 0 // another one may be its first by now
+		f.Slot = 0 // the first slot may change
 	}
 	f.Held, f.Waiting = sharding.Digest{}, 0
 	return f
 }
 
-// slots names what the finding is about.
+// slots describes the slots of the finding.
 func (f Finding) slots() string {
 	if f.Last > f.Slot {
 		return fmt.Sprintf("slots %d-%d", f.Slot, f.Last)
@@ -112,7 +110,7 @@ func (f Finding) slots() string {
 	return fmt.Sprintf("slot %d", f.Slot)
 }
 
-// String says what is wrong in a sentence.
+// String describes the finding in a sentence.
 func (f Finding) String() string {
 	switch f.What {
 	case Unowned:
@@ -151,8 +149,8 @@ func (f Finding) String() string {
 	}
 }
 
-// Compare returns what is wrong at this moment, by slot; see Tracker for what of it counts. Reports of members that the
-// table does not name are left out. census has the kinds that are to be looked at.
+// Compare returns the findings at this moment, by slot. Tracker decides which of them count. Reports of members that
+// are not in the table are ignored. census contains the kinds to look at.
 func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	var out []Finding
 	live := map[string]*Report{}
@@ -190,7 +188,7 @@ func Compare(t *table.Table, reports []*Report, census Digests) []Finding {
 	return out
 }
 
-// compare returns what a member holds that does not exist, and the other way round.
+// compare returns the differences between what a member holds and what exists.
 func (r *Report) compare(t *table.Table, census Digests) []Finding {
 	var out []Finding
 	fold := max(1, r.Fold)
@@ -230,13 +228,13 @@ func (r *Report) compare(t *table.Table, census Digests) []Finding {
 	return out
 }
 
-// openOf are the slots that the member has open, of those that there are.
+// openOf returns the slots that the member has open, without slots that the table does not have.
 func (r *Report) openOf(t *table.Table) *slot.Set {
 	open := r.Open.Intersect(t.Slots.All())
 	return &open
 }
 
-// ofMembers returns the reports of those that the table names.
+// ofMembers returns the reports of members in the table.
 func ofMembers(t *table.Table, reports []*Report) []*Report {
 	var out []*Report
 	for _, r := range reports {

@@ -1,12 +1,12 @@
-// Package coverage shows whether every object is held by exactly one live member that moves forward (rule R14).
+// Package coverage checks whether every object is held by exactly one live member that makes progress (rule R14).
 //
-// Each member publishes a Report: of every slot that it has open, how many objects of each kind its caches hold, and
-// the XOR of their keys' hashes. A Census is the same of the whole kind, from a consistent list. Compare puts the two
-// and the table side by side.
+// Each member publishes a Report. For every open slot and kind, it contains the number of objects in the member's
+// caches and the XOR of their keys' hashes. A Census contains the same for all existing objects of a kind, from a
+// consistent list. Compare compares these with each other and with the table.
 //
-// Reports and lists are from different moments, and objects come and go between. A finding counts only once it lasts,
-// by newer reports of the members that it names: see Tracker. In a slot in which objects are created and deleted all
-// the time that may take several comparisons.
+// Reports and lists are from different moments, and objects come and go in between. A finding counts only if it lasts
+// and newer reports of its members confirm it; see Tracker. For a slot in which objects are created and deleted all the
+// time, that may take several comparisons.
 //
-// A report has a bounded size: with very many kinds and slots one digest is about several slots.
+// A report has a bounded size: with very many kinds and slots, one digest covers several slots.
 package coverage

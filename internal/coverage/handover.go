@@ -10,38 +10,38 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Handover is how slots, or a duty, came to the member that reports it. It has ended: the member works on them.
+// Handover is a finished move of slots, or of a duty, to the member that reports it. The member works on them.
 type Handover struct {
-	// Slots are the hash slots that came with one version of the table; of those that are far apart only the first. Count
-	// is the number of all, 1 for a duty. Duty is the name, if it was a duty.
+	// Slots are the hash slots that came with one version of the table; if there are too many runs of slots, only the
+	// first. Count is the number of all of them, 1 for a duty. Duty is the duty's name, empty for slots.
 	Slots slot.Set
 	Count int
 	Duty  string
-	// From is the ID of the former owner; empty: there was none, or the member never saw it.
+	// From is the ID of the former owner, empty if there was none or the member never saw it.
 	From  string
 	Cause table.Cause
-	// Epoch is the table's epoch at which the member got the slots. Ended is when it began to work on the last of them, by
+	// Epoch is the table's epoch at which the member got the slots. Ended is when it began to work on the last of them, on
 	// its wall clock.
 	Epoch uint64
 	Ended time.Time
-	// Warm is from the first table that planned the move until the member held the objects, Drain from then until it owned
-	// the slots, and Activate from then until it worked on them. All are by the member's monotonic clock, and of the slot
-	// that took longest. A phase that did not happen is 0.
+	// Warm is the time from the first table that planned the move until the member held the objects, Drain from then until
+	// it owned the slots, and Activate from then until it worked on them. All are measured on the member's monotonic
+	// clock, for the slot that took longest. A phase that did not happen is 0.
 	Warm, Drain, Activate time.Duration
 }
 
 const (
-	// handoverRuns is how many runs of slots one handover names.
+	// handoverRuns is how many runs of slots a handover lists.
 	handoverRuns = 32
 	// maxHandovers is the size in bytes above which the oldest handovers are left out.
 	maxHandovers = 8 << 10
-	// handoverTime has milliseconds, and always the same length.
+	// handoverTime has milliseconds and a fixed length.
 	handoverTime = "2006-01-02T15:04:05.000Z"
 	dutyPrefix   = "duty:"
-	nobody       = "-"
+	noMember     = "-"
 )
 
-// encodeHandovers returns as many handovers as fit, from the first one on.
+// encodeHandovers writes as many handovers as fit, starting with the first.
 func encodeHandovers(handovers []Handover, limit int) string {
 	var b strings.Builder
 	for _, h := range handovers {
@@ -57,7 +57,7 @@ func encodeHandovers(handovers []Handover, limit int) string {
 func (h *Handover) line() string {
 	from, what := h.From, dutyPrefix+h.Duty
 	if from == "" {
-		from = nobody
+		from = noMember
 	}
 	if h.Duty == "" {
 		runs := h.Slots.Ranges()
@@ -73,7 +73,7 @@ func parseHandover(line string) (Handover, error) {
 		return Handover{}, fmt.Errorf("%d words, want 9", len(words))
 	}
 	h := Handover{From: words[3]}
-	if h.From == nobody {
+	if h.From == noMember {
 		h.From = ""
 	}
 	var err error

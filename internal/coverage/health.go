@@ -17,61 +17,62 @@ import (
 const (
 	// HangingAfter is how long a reconcile must have been in flight before a member reports it.
 	HangingAfter = time.Minute
-	// FailingInRow is how often an object must have failed in a row: conflicts fail once or twice.
+	// FailingInRow is how often in a row an object must have failed before a member reports it. Conflicts fail once or
+	// twice.
 	FailingInRow = 3
 )
 
-// Health is what the reconciles of a member come to, object by object.
+// Health describes a member's reconciles that hang or fail, by object.
 type Health struct {
 	// Hanging is how many reconciles have been in flight for HangingAfter or longer. Failing is how many objects have
-	// failed FailingInRow times or more; a member counts no more than 1,000 objects of each controller.
+	// failed FailingInRow times or more; a member counts at most 1,000 objects for each controller.
 	Hanging, Failing int
-	// Worst are some of them: those whose reconciles have been in flight for longest, and then those that have failed for
-	// longest. A member names five of each.
+	// Worst lists some of them: first the reconciles in flight for longest, then the objects that have failed for longest.
+	// A member lists five of each.
 	Worst []KeyHealth
 }
 
-// Blocked is a controller of which all workers have been at one object each for HangingAfter or longer.
+// Blocked is a controller whose workers have all been busy with one object each for HangingAfter or longer.
 type Blocked struct {
 	Controller string
 	Workers    int
-	// Waiting is how many objects wait for a worker, and For how long the oldest has, in whole seconds.
+	// Waiting is how many objects wait for a worker, and For how long the oldest has waited, in whole seconds.
 	Waiting int
 	For     time.Duration
 }
 
 // KeyHealth is an object whose reconcile has been in flight for long, or has failed several times in a row. All times
-// are by the member's wall clock, in whole seconds.
+// are on the member's wall clock, in whole seconds.
 type KeyHealth struct {
 	// Controller is the name of the controller or queue.
 	Controller string
 	Kind       schema.GroupKind
 	Object     types.NamespacedName
 	Slot       slot.Slot
-	// Running is since when its reconcile has been in flight. Zero: it is not, or not for HangingAfter yet.
+	// Running is when the reconcile in flight began. It is zero if there is none, or none older than HangingAfter.
 	Running time.Time
-	// Failures is how many of its reconciles have failed since the last one that did not; 0: the last one did not fail.
-	// Panics is how many of them panicked. Since is when the first failed, and Last when the last one did.
+	// Failures is how many reconciles have failed since the last success, 0 if the last one succeeded. Panics is how many
+	// of them panicked. Since is when the first failed, and Last when the last one did.
 	Failures, Panics int
 	Since, Last      time.Time
-	// Error is what the last one returned, as ErrorText has it. Empty: the queue was only told to try again.
+	// Error is the text (ErrorText) of the last error, empty if the key was only added again with a backoff.
 	Error string
 }
 
 const (
-	// maxError is how many bytes of an error a report has.
+	// maxError is the length in bytes to which errors in a report are cut.
 	maxError = 200
 	// maxHealth is the size in bytes above which the last of the worst are left out.
 	maxHealth = 16 << 10
-	// fieldHealth has the two numbers, and then a line for each of the worst: kind, object, slot, running since, failures,
-	// panics, failing since, last failure, controller, error. Text that others made up is quoted.
+	// fieldHealth contains the two numbers, and then a line for each of the worst: kind, object, slot, running since,
+	// failures, panics, failing since, last failure, controller, error. Text from other sources is quoted.
 	fieldHealth = "health"
-	// fieldBlocked has a line for each of the blocked: controller, workers, waiting, seconds.
+	// fieldBlocked contains a line for each blocked controller: controller, workers, waiting, seconds.
 	fieldBlocked = "blocked"
 	noTime       = "-"
 )
 
-// ErrorText is an error as reports have it: in one line, without control characters, 200 bytes at most.
+// ErrorText returns the text of an error for reports: one line without control characters, at most 200 bytes.
 func ErrorText(err error) string {
 	if err == nil {
 		return ""
@@ -79,8 +80,7 @@ func ErrorText(err error) string {
 	return shortened(err.Error(), maxError)
 }
 
-// shortened makes a text of any origin fit for a terminal, in at most so many bytes. It reads no more of it than it
-// needs.
+// shortened makes any text fit for a terminal, in at most most bytes. It reads only as much of the text as it needs.
 func shortened(text string, most int) string {
 	long := len(text) > 4*most
 	if long {
@@ -107,13 +107,13 @@ func shortened(text string, most int) string {
 	return text[:end] + more
 }
 
-// Hangs says whether its reconcile has been in flight for HangingAfter or longer.
+// Hangs reports whether the object's reconcile has been in flight for HangingAfter or longer.
 func (k *KeyHealth) Hangs() bool { return !k.Running.IsZero() }
 
-// Fails says whether it has failed FailingInRow times or more.
+// Fails reports whether the object has failed FailingInRow times or more.
 func (k *KeyHealth) Fails() bool { return k.Failures >= FailingInRow }
 
-// encodeHealth returns as many of the worst as fit.
+// encodeHealth writes as many of the worst as fit.
 func encodeHealth(h Health, limit int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d\n", h.Hanging, h.Failing)
@@ -212,7 +212,7 @@ func parseHealth(line string) (KeyHealth, error) {
 	return k, nil
 }
 
-// quotedFields splits a line at spaces. Words may be quoted, as by strconv.Quote.
+// quotedFields splits a line at spaces. Fields may be quoted as by strconv.Quote.
 func quotedFields(line string) ([]string, error) {
 	var out []string
 	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {

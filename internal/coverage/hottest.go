@@ -18,7 +18,7 @@ type HotObject struct {
 	Kind       schema.GroupKind
 	Object     types.NamespacedName
 	Slot       slot.Slot
-	// Workers is at least how many, on average over some minutes.
+	// Workers is a lower bound for how many workers it keeps busy, on average over some minutes.
 	Workers float64
 }
 

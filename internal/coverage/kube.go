@@ -20,21 +20,21 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Reports are the reports of a rota in a Kubernetes API server: each in the annotations of a Lease that is owned by its
-// member's, and holds nothing else. Methods may be called concurrently.
+// Reports are the reports of a rota in a Kubernetes API server. Each is stored in the annotations of a Lease that holds
+// nothing else and is owned by the member's Lease. Methods may be called concurrently.
 //
-// They are no ConfigMaps because their names are not known beforehand, so that RBAC could not limit a member to them:
-// it would have to be allowed to read and change every ConfigMap of the namespace. Leases it has to change anyway.
+// They are not ConfigMaps: their names are not known beforehand, so RBAC could not limit a member to them. A member
+// would need permission to read and change every ConfigMap of the namespace. It needs to change Leases anyway.
 type Reports struct {
 	client coordinationclient.LeaseInterface
 	rota   string
 	ns     string
 
 	mu       sync.Mutex
-	versions map[string]string // of what was written last, by name: Leases are not updated without
+	versions map[string]string // last written versions by name; the API server does not update Leases without one
 }
 
-// NewReports returns the reports of the rota of that namespace and name.
+// NewReports returns the reports of the rota with that namespace and name.
 func NewReports(cfg *rest.Config, namespace, name string) (*Reports, error) {
 	client, err := coordinationclient.NewForConfig(cfg)
 	if err != nil {
@@ -43,11 +43,11 @@ func NewReports(cfg *rest.Config, namespace, name string) (*Reports, error) {
 	return &Reports{client: client.Leases(namespace), rota: name, ns: namespace, versions: map[string]string{}}, nil
 }
 
-// attempts is how often a report is written whose last version is not what it was taken for.
+// attempts is how often Publish writes a report if its last version is not the expected one.
 const attempts = 3
 
-// Publish writes a member's report in place of its last one. lease is the UID of its Lease. A missing permission is a
-// permission.Error.
+// Publish writes a member's report in place of its last one. lease is the UID of the member's Lease. A missing
+// permission is returned as a permission.Error.
 func (r *Reports) Publish(ctx context.Context, report *Report, lease types.UID) error {
 	data, err := report.Encode()
 	if err != nil {
@@ -116,20 +116,19 @@ func (r *Reports) Withdraw(ctx context.Context, member string) error {
 	return r.wrap("withdraw", "delete", name, err)
 }
 
-// Read returns all reports. Those that cannot be read are left out, and are in the error.
+// Read returns all reports that can be read. The error describes the others.
 func (r *Reports) Read(ctx context.Context) ([]*Report, error) {
 	all, err := r.read(ctx, names.LabelCoverage+"="+r.rota)
 	return all[r.rota], err
 }
 
-// ReadUnlabelled returns the reports that have some of Report.Unlabelled. Usually there are none. The error is as that
-// of Read.
+// ReadUnlabelled returns the reports that list Report.Unlabelled. Usually there are none. Errors are as for Read.
 func (r *Reports) ReadUnlabelled(ctx context.Context) ([]*Report, error) {
 	all, err := r.read(ctx, names.LabelCoverage+"="+r.rota+","+names.LabelUnlabelled)
 	return all[r.rota], err
 }
 
-// ReadAll returns the reports of all rotas in the namespace, by the rotas' names. The error is as that of Read.
+// ReadAll returns the reports of all rotas in the namespace, by rota name. Errors are as for Read.
 func (r *Reports) ReadAll(ctx context.Context) (map[string][]*Report, error) {
 	return r.read(ctx, names.LabelCoverage)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Load is how many workers the keys of slots keep busy, together.
+// Load is how many workers the keys of some slots keep busy in total.
 type Load struct {
 	Slots   slot.Range
 	Workers float64
 }
 
-// LoadsOf returns the loads of slots in their order, without those of less than a thousandth. It is never nil.
+// LoadsOf returns the loads in slot order, without those below 0.001. The result is never nil.
 func LoadsOf(by map[slot.Slot]float64) []Load {
 	out := []Load{}
 	for s, workers := range by {
@@ -30,7 +30,7 @@ func LoadsOf(by map[slot.Slot]float64) []Load {
 	return out
 }
 
-// Load returns how many workers the keys of all slots keep busy; ok is false if that is not known.
+// Load returns how many workers the keys of all slots keep busy; ok is false if that is unknown.
 func (r *Report) Load() (workers float64, ok bool) {
 	for _, l := range r.Loads {
 		workers += l.Workers
@@ -38,8 +38,8 @@ func (r *Report) Load() (workers float64, ok bool) {
 	return workers, r.Loads != nil
 }
 
-// Alike says whether the data of two reports differ in nothing but loads and a trial, which change all the time and can
-// wait. No report at all is like no other.
+// Alike reports whether two reports differ at most in loads and trial, which change all the time and can wait. An
+// absent report is like no other.
 func Alike(a, b map[string]string) bool {
 	but := func(data map[string]string) map[string]string {
 		out := maps.Clone(data)
@@ -53,7 +53,7 @@ func Alike(a, b map[string]string) bool {
 
 func thousandths(workers float64) int64 { return int64(math.Round(1000 * workers)) }
 
-// encodeLoads writes a line for each slot, or for 2, 4, 8 or more neighboring ones.
+// encodeLoads writes a line for each slot, or for groups of 2, 4, 8 or more neighboring slots.
 func encodeLoads(loads []Load) string {
 	for slots := 1; ; slots *= 2 {
 		var out strings.Builder

@@ -10,12 +10,12 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// mixed is the part of a Tracker that tells a rollout from members that do not belong together.
+// mixed is the part of a Tracker that separates rollouts from members that do not belong together.
 type mixed struct {
-	seen map[string]sight // by what is the same about a difference, whoever the members are
+	seen map[string]sight // by the key of a difference, which does not depend on its members
 	// pending are the differences of the last look that do not count yet.
 	pending []Difference
-	// members are those of the table, and since when they have been so.
+	// members are the table's members, and since is when they last changed.
 	members string
 	quiet   time.Duration
 }
@@ -73,7 +73,7 @@ func (d Difference) lives(first sight, reports map[string]renewal) bool {
 	return true
 }
 
-// rollout reports whether not all members shard a kind, as far as known because of a rollout.
+// rollout reports whether only some members shard a kind, presumably because of a rollout.
 func (m *mixed) rollout(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(m.pending, func(d Difference) bool {
 		k, ok := d.kind()
@@ -81,7 +81,8 @@ func (m *mixed) rollout(kind schema.GroupKind) bool {
 	})
 }
 
-// undecided reports whether reports are awaited of members that cannot work together and that were seen by then.
+// undecided reports whether the tracker still waits for reports of members that cannot work together and were seen by
+// the given time.
 func (m *mixed) undecided(by time.Duration) bool {
 	return slices.ContainsFunc(m.pending, func(d Difference) bool { return d.Clash != "" && m.seen[d.key()].at <= by })
 }

@@ -15,15 +15,15 @@ import (
 // Refused is a kind whose lists or watches fail on a member.
 type Refused struct {
 	Kind schema.GroupKind
-	// Since is when they began to fail, by the member's wall clock, in whole seconds.
+	// Since is when they began to fail, on the member's wall clock, in whole seconds.
 	Since time.Time
-	// Without are open slots of which the member has no objects of the kind.
+	// Without are open slots for which the member has no objects of the kind.
 	Without slot.Set
-	// Error is what the API server answers, in one line of 500 bytes at most.
+	// Error is the API server's answer, in one line of at most 500 bytes.
 	Error string
 }
 
-// String returns a sentence that names the kind, the slots without it, the time and the error, and what follows.
+// String returns a sentence with the kind, the slots without it, the time, the error, and the consequences.
 func (r Refused) String() string {
 	text := fmt.Sprintf("the API server has refused to list or watch %s since %s: what members hold of it may be old",
 		r.Kind, r.Since.UTC().Format(time.RFC3339))
@@ -33,14 +33,14 @@ func (r Refused) String() string {
 	return text + ": " + shortened(r.Error, maxRefusal)
 }
 
-// Unlabelled is String for an entry of Report.Unlabelled.
+// Unlabelled returns a sentence for an entry of Report.Unlabelled.
 func (r Refused) Unlabelled() string {
 	return fmt.Sprintf("the API server has refused the labels by which objects of %s are delivered since %s. Members get "+
 		"all objects of the kind meanwhile, as with Filter, and keep their share. Slots: %s; %s", r.Kind,
 		r.Since.UTC().Format(time.RFC3339), r.Without, shortened(r.Error, maxRefusal))
 }
 
-// MergeRefused returns each kind once, with all its slots, and the time and the error of its first failure.
+// MergeRefused merges the entries of each kind: all its slots, with the time and error of its first failure.
 func MergeRefused(all []Refused) (out []Refused) {
 	for _, r := range all {
 		at := slices.IndexFunc(out, func(o Refused) bool { return o.Kind == r.Kind })
@@ -58,12 +58,12 @@ func MergeRefused(all []Refused) (out []Refused) {
 }
 
 const (
-	// fieldRefused has a line for each kind: kind, since, slots without it, error. So has fieldUnlabelled.
+	// fieldRefused and fieldUnlabelled contain a line for each kind: kind, since, slots without it, error.
 	fieldRefused    = "refused"
 	fieldUnlabelled = "unlabelled"
 	// maxRefused is the size in bytes above which the last kinds are left out.
 	maxRefused = 16 << 10
-	// maxRefusal is how many bytes of an error a report has.
+	// maxRefusal is the length in bytes to which errors are cut.
 	maxRefusal = 500
 )
 

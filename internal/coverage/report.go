@@ -19,58 +19,60 @@ type Digests = sharding.Digests
 
 // Report is what one member reports about itself.
 type Report struct {
-	// Member is its ID.
+	// Member is the member's ID.
 	Member string
 	// Serial increases with every report that the member publishes. A report was made after any report with a lower serial
 	// could be read.
 	Serial uint64
-	// Open are the slots whose keys it admits.
+	// Open are the slots whose keys the member admits.
 	Open slot.Set
-	// Fold is how many neighboring slots one digest sums up, a power of two. The digest is stored under the first of them
-	// and covers those that are open. 0 and 1: each slot has its own. Encode folds reports that would be too large.
+	// Fold is how many neighboring slots one digest covers, a power of two. The digest is stored under the first of them
+	// and covers those that are open. With 0 or 1, each slot has its own digest. Encode folds reports that would be too
+	// large.
 	Fold int
-	// Digests are those of open slots. Kinds without objects are included.
+	// Digests are the digests of open slots. Kinds without objects are included.
 	Digests Digests
 	// Owners are, for kinds sharded by their controlling owners, the kinds of the owners, and whether these are
+	// Owners maps kinds that are sharded by their controlling owners to the owners' kinds; the value is true if these are
 	// namespaced.
 	Owners map[schema.GroupKind]map[schema.GroupKind]bool
-	// Selections are what its informers of a kind ask for, in order, apart from slots. A kind is missing if that is not
-	// known. nil: nothing is known; reports of older builds have none.
+	// Selections maps each kind to what its informers select, apart from slots, in order. A kind is missing if that is
+	// unknown. It is nil in reports of older builds.
 	Selections map[schema.GroupKind][]sharding.Selection
-	// Setup has the member's settings by name; see Setting….
+	// Setup maps the names of settings to the member's values; see the constants Setting….
 	Setup map[string]string
 	// Waiting is how long the oldest key of a slot has been waiting for a worker, in whole seconds, if more than 1 s.
 	Waiting map[slot.Slot]time.Duration
-	// Moving is for how long a slot has been in the present phase of its move to the member, in whole seconds, at least.
-	// Moves that have just begun are left out. Duties have slots, too.
+	// Moving is the least time that a slot has been in the current phase of its move to the member, in whole seconds. It
+	// leaves out moves that have just begun. It includes the slots of duties.
 	Moving map[slot.Slot]time.Duration
-	// Loads are how many workers the keys of slots have kept busy on average, over some minutes, to a thousandth, in the
-	// order of slots; what is less is left out. If they take too much space, Encode sums up neighboring slots. nil: they
-	// are not known; reports of older builds have none.
+	// Loads are how many workers the keys of slots have kept busy on average over some minutes, to a thousandth, in slot
+	// order. Smaller loads are left out. If they take too much space, Encode adds up neighboring slots. It is nil in
+	// reports of older builds.
 	Loads []Load
-	// Hottest are the objects that keep most workers busy, the one with most first; those of older builds are not
-	// known. If they take too much space, Encode leaves out the last.
+	// Hottest are the objects that keep the most workers busy, hottest first. If they take too much space, Encode leaves
+	// out the last. Reports of older builds have none.
 	Hottest []HotObject
-	// Trial is what came of its reconciles in the present step of a canary; nil: there is none, or it did not see the step
-	// begin.
+	// Trial holds the results of the member's reconciles in the current step of a canary. It is nil if no canary runs or
+	// the member did not see the step begin.
 	Trial *Trial
-	// Waits says what all work of the member waits for, as rota.Status.Waiting. Empty: for nothing.
+	// Waits describes what all work of the member waits for (rota.Status.Waiting), empty if work goes on.
 	Waits string
-	// Handovers are the last ones by which the member got slots and duties, newest first. If they take too much space,
+	// Handovers are the last handovers of slots and duties to the member, newest first. If they take too much space,
 	// Encode leaves out the oldest.
 	Handovers []Handover
-	// Would is what a member of a shadow would have, by kind. nil: it is no shadow.
+	// Would is what a member of a shadow would hold, by kind. It is nil unless the member is a shadow.
 	Would []Would
-	// Refused are the kinds that it cannot list or watch.
+	// Refused are the kinds that the member cannot list or watch.
 	Refused []Refused
-	// Unlabelled are the kinds of which it cannot label some objects: those in the slots Without. See Refused.Unlabelled.
+	// Unlabelled are the kinds with objects, in the slots Without, that the member cannot label. See Refused.Unlabelled.
 	Unlabelled []Refused
-	// Health is what its reconciles come to. Reports of older builds have none.
+	// Health describes reconciles that hang or fail. Reports of older builds have none.
 	Health Health
-	// Blocked are the controllers of which all workers hang, while other objects wait. Reports of older builds have none.
+	// Blocked are the controllers whose workers all hang while other objects wait. Reports of older builds have none.
 	Blocked []Blocked
-	// Written is when it was published, by the API server's clock, in whole seconds. It is no part of the data:
-	// Reports.Read sets it. Zero: not known.
+	// Written is when the report was published, on the API server's clock, in whole seconds, or zero if unknown. It is not
+	// encoded; Reports.Read sets it.
 	Written time.Time
 }
 
@@ -97,7 +99,7 @@ const (
 	maxObjects = 128 << 10
 	// maxReport is the size in bytes above which a report is refused. Only the names of thousands of kinds take that much.
 	maxReport = 250 << 10
-	// maxLoads is the size in bytes above which loads of neighboring slots are summed up.
+	// maxLoads is the size in bytes above which loads of neighboring slots are added up.
 	maxLoads = 16 << 10
 	// usualReport is the size in bytes above which handovers are left out.
 	usualReport = 230 << 10
@@ -147,8 +149,8 @@ const (
 //	  1763712345071 2026-11-23T12:00:00.000Z handed web-1-p3m9q 210ms 55ms 12ms 22 0-21
 //	  1763712331004 2026-11-23T11:59:40.120Z expelled - 0s 0s 2.61s 1 duty:collect-garbage
 //
-// With many kinds and slots, one line is about several slots, 2, 4, 8 or more: a finding then names all of them. The
-// error says that there are more kinds than annotations can name.
+// With many kinds and slots, one line covers several slots, 2, 4, 8 or more; a finding then lists all of them. Encode
+// returns an error if there are more kinds than fit into annotations.
 func (r *Report) Encode() (map[string]string, error) {
 	fold, lines := max(1, r.Fold), 0
 	for _, digests := range r.Digests {
@@ -220,7 +222,7 @@ func (r *Report) Encode() (map[string]string, error) {
 	return data, nil
 }
 
-// Size returns how many bytes the data take.
+// Size returns the size of the data in bytes.
 func Size(data map[string]string) int {
 	n := 0
 	for field, text := range data {
@@ -249,7 +251,8 @@ func (r *Report) encodeObjects(fold int) string {
 	return string(out)
 }
 
-// Fold sums up each group of so many neighboring slots, a power of two, under the first of them.
+// Fold combines the digests of each group of neighboring slots under the group's first slot. slots is the size of a
+// group, a power of two.
 func Fold(digests map[slot.Slot]sharding.Digest, slots int) map[slot.Slot]sharding.Digest {
 	if slots <= 1 {
 		return digests
@@ -275,7 +278,7 @@ func encodeAges(ages map[slot.Slot]time.Duration) string {
 	return out.String()
 }
 
-// encodeMoving writes a line for each age, with whole seconds and the slots that have it.
+// encodeMoving writes a line for each age, with whole seconds and the slots of that age.
 func encodeMoving(moving map[slot.Slot]time.Duration) string {
 	by := map[int64]slot.Set{}
 	for s, age := range moving {
@@ -336,8 +339,8 @@ func (r *Report) decodeAges(field string, data map[string]string) (map[slot.Slot
 	return out, nil
 }
 
-// Decode is the inverse of Encode. Fields that it does not know are those of newer builds, and are left out. The error
-// names the field and the line.
+// Decode is the inverse of Encode. It ignores unknown fields, which come from newer builds. The error includes the
+// field and the line.
 func Decode(data map[string]string) (*Report, error) {
 	r := &Report{Member: data[fieldMember], Digests: Digests{}, Owners: map[schema.GroupKind]map[schema.GroupKind]bool{},
 		Waits: data[fieldWaits]}

@@ -19,10 +19,10 @@ const (
 	allNamespaces = "*"
 )
 
-// encodeSelections has a line for each set of namespaces and selectors, with the kinds that have it: caches limited to
-// hundreds of namespaces name them once.
+// encodeSelections writes a line for each combination of namespaces and selectors, with the kinds that use it. So
+// caches limited to hundreds of namespaces list these only once.
 func (r *Report) encodeSelections() string {
-	kindsOf := map[string][]string{} // by the line's first part
+	kindsOf := map[string][]string{} // by the first part of the line
 	for _, kind := range slices.SortedFunc(maps.Keys(r.Selections), byName) {
 		namespaces := map[sharding.Selectors][]string{}
 		for _, s := range r.Selections[kind] {

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Settings are the keys of Report.Setup. If a report lacks one, its member's version did not report it yet.
+// Settings are the keys of Report.Setup. A setting that is missing was not reported by that version.
 const (
 	SettingLease    = "LeaseDuration"
 	SettingDeadline = "RenewDeadline"
@@ -23,27 +23,27 @@ const (
 	SettingLabel    = "Label"
 	// SettingBalance is what the member's plans balance: number or load (rule R21).
 	SettingBalance = "Balance"
-	// SettingWorkload is the member's Deployment or StatefulSet, if known. Members may differ in it. It tells a rollout
-	// from two Deployments that have one rota name.
+	// SettingWorkload is the member's Deployment or StatefulSet, if known. Members may differ in it. It separates a
+	// rollout from two Deployments with the same rota name.
 	SettingWorkload = "Workload"
 	// SettingProgram is the name of the program, if it is divided into groups. SettingExpected are the controllers that
-	// some group has to run, SettingControllers those that this member runs, separated by commas.
+	// some group has to run, and SettingControllers those that this member runs, separated by commas.
 	SettingProgram     = "Program"
 	SettingExpected    = "Expected"
 	SettingControllers = "Controllers"
-	// SettingProcess names the process, in which one member may follow another.
+	// SettingProcess is the ID of the process, which may have several incarnations one after another.
 	SettingProcess = "Process"
 	// SettingDispatched are the kinds whose keys the member hands out to workers, separated by commas.
 	SettingDispatched = "Dispatched"
-	// SettingDispatcher is where a dispatcher answers. Each has another.
+	// SettingDispatcher is the address of a dispatcher. Each member has a different one.
 	SettingDispatcher = "Dispatcher"
 	// SettingElection is the Lease of leader election that the member may hold for the rota, as NAMESPACE/NAME (rule R20).
 	SettingElection = "Election"
-	// SettingImpersonates are the users as whom the member's clients write, as fmt prints them by %q.
+	// SettingImpersonates are the users that the member's clients impersonate for writes, formatted with %q.
 	SettingImpersonates = "Impersonates"
-	// SettingBookmarkless are the kinds in whose watches the member gets no bookmarks, separated by commas.
+	// SettingBookmarkless are the kinds whose watches send the member no bookmarks, separated by commas.
 	SettingBookmarkless = "Bookmarkless"
-	// SettingLabels are the member's labels, which pins may ask for (rule R22), as table.Member has them.
+	// SettingLabels are the member's labels, which pins may select (rule R22), as in table.Member.
 	SettingLabels = "Labels"
 )
 
@@ -53,17 +53,17 @@ const (
 	BalanceLoad   = "load"
 )
 
-// alike are the settings that all members should share while no rollout is going on.
+// alike are the settings that all members should share unless a rollout is going on.
 var alike = []string{SettingLease, SettingDeadline, SettingRetry, SettingWrite, SettingFence, SettingDelivery,
 	SettingLabel, SettingBalance, SettingElection, SettingProgram, SettingControllers, SettingDispatched}
 
-// pairs are durations of one member that must be shorter than another duration of every member, with the reason.
+// pairs are durations that must be shorter on every member than another duration on every member, with the reason.
 var pairs = []struct{ short, long, why string }{
 	{SettingDeadline, SettingLease, "a member would still work when another one gives its slots away"},
 	{SettingWrite, SettingFence, "a write of an expelled member could still come when the new owner works"},
 }
 
-// Value is a value that some members share.
+// Value is a value shared by some members.
 type Value struct {
 	Text    string
 	Members []string // in order
@@ -73,14 +73,14 @@ type Value struct {
 type Difference struct {
 	// About is the setting's name, or "kind " and the kind.
 	About string
-	// Values are two or more.
+	// Values holds at least two values.
 	Values []Value
-	// Clash says why these members cannot work together. Empty: a rollout may have brought the difference, and will end
+	// Clash is why these members cannot work together. It is empty if the difference may come from a rollout and end with
 	// it.
 	Clash string
 }
 
-// maxNamed is how many members are named for each value.
+// maxNamed is how many members are listed for each value.
 const maxNamed = 3
 
 func (v Value) String() string {
@@ -100,7 +100,7 @@ func (d Difference) values() string {
 	return strings.Join(out, ", ")
 }
 
-// String names the setting or kind, its values with their members, and the reason of a clash.
+// String returns the setting or kind, its values with their members, and the reason for a clash.
 func (d Difference) String() string {
 	text := "members differ in " + d.About + ": " + d.values()
 	if d.Clash != "" {
@@ -109,7 +109,7 @@ func (d Difference) String() string {
 	return text
 }
 
-// Members returns all members that it is about, in order.
+// Members returns the members of all values, in order.
 func (d Difference) Members() []string {
 	var out []string
 	for _, v := range d.Values {
@@ -125,7 +125,7 @@ func (d Difference) finding() Finding {
 		Clash: d.Clash}
 }
 
-// kind returns the kind that it is about, if it is about one.
+// kind returns the kind in which members differ; ok is false for a setting.
 func (d Difference) kind() (schema.GroupKind, bool) {
 	name, ok := strings.CutPrefix(d.About, kindPrefix)
 	return schema.ParseGroupKind(name), ok
@@ -133,7 +133,7 @@ func (d Difference) kind() (schema.GroupKind, bool) {
 
 const kindPrefix = "kind "
 
-// Differences returns how the members that made these reports differ, settings before kinds, each in order.
+// Differences returns how the members with these reports differ, settings before kinds, each in order.
 func Differences(reports []*Report) []Difference {
 	reports = slices.SortedFunc(slices.Values(reports),
 		func(a, b *Report) int { return strings.Compare(a.Member, b.Member) })
@@ -141,7 +141,7 @@ func Differences(reports []*Report) []Difference {
 	add := func(about string, value func(*Report) string) {
 		d := differenceOf(reports, about, value)
 		if about == SettingElection {
-			d.Clash = "" // the rota itself works
+			d.Clash = "" // the rota can still work
 		}
 		if len(d.Values) > 1 {
 			out = append(out, d)
@@ -168,12 +168,12 @@ func Differences(reports []*Report) []Difference {
 	return out
 }
 
-// DifferencesIn is Differences of the members that the table names.
+// DifferencesIn returns the Differences between the members in the table.
 func DifferencesIn(t *table.Table, reports []*Report) []Difference {
 	return Differences(ofMembers(t, reports))
 }
 
-// roleOf says how the member shards a kind.
+// roleOf describes how the member shards a kind.
 func (r *Report) roleOf(kind schema.GroupKind) string {
 	if _, ok := r.Digests[kind]; !ok {
 		return "not sharded"
@@ -189,7 +189,7 @@ func (r *Report) roleOf(kind schema.GroupKind) string {
 	return "sharded by its owner " + strings.Join(names, " or ")
 }
 
-// differenceOf groups members by a value. Members that do not report it are left out.
+// differenceOf groups members by a value. It leaves out members that do not report it.
 func differenceOf(reports []*Report, about string, value func(*Report) string) Difference {
 	d := Difference{About: about}
 	members, workloads := map[string][]string{}, map[string][]string{} // by value
@@ -214,7 +214,7 @@ func differenceOf(reports []*Report, about string, value func(*Report) string) D
 	return d
 }
 
-// apart returns two names, one of each list, that differ, in order.
+// apart returns two different names, one from each list, in order.
 func apart(a, b []string) (first, second string, ok bool) {
 	for _, x := range a {
 		for _, y := range b {
@@ -226,7 +226,8 @@ func apart(a, b []string) (first, second string, ok bool) {
 	return "", "", false
 }
 
-// clashOf returns the members whose short duration is not below the long one of other members, and those.
+// clashOf returns the members whose short duration is too long, and the members whose long duration is too short for
+// them.
 func clashOf(reports []*Report, short, long string) (Difference, bool) {
 	highest, lowest := time.Duration(0), time.Duration(0)
 	var high, low []string
@@ -249,9 +250,9 @@ func clashOf(reports []*Report, short, long string) (Difference, bool) {
 	return d, len(high) > 0 && len(low) > 0 && highest >= lowest
 }
 
-// Conflicts returns why a member that is about to join cannot work together with those that made the reports. It leaves
-// out conflicts that exist between working members already: those are reported anyway, and end no sooner if this one
-// waits.
+// Conflicts returns why a member that is about to join cannot work together with the members that made the reports. It
+// leaves out conflicts that already exist between working members: they are reported anyway, and would not end sooner
+// if this member waited.
 func Conflicts(joiner *Report, reports []*Report) []Difference {
 	clashes := func(a, b *Report) bool {
 		return slices.ContainsFunc(Differences([]*Report{a, b}), func(d Difference) bool { return d.Clash != "" })

@@ -2,13 +2,13 @@ package coverage
 
 import "time"
 
-// Bounds are how long something may be wrong before it counts as a finding.
+// Bounds are how long a problem may exist before it counts as a finding.
 type Bounds struct {
-	// Recovery is how long a slot may be without a member that works on it: from a crash to the next owner, a lease and
+	// Recovery is how long a slot may be without a working member: from a crash to the next owner, which takes a lease and
 	// FenceDelay. A member may lack a report for as long.
 	Recovery time.Duration
-	// Stale is how long a member may leave its report unchanged. After that the report is ignored. Members renew their
-	// reports every half lease.
+	// Stale is how long a member may leave its report unchanged before the report is ignored. Members renew their reports
+	// every half lease.
 	Stale time.Duration
 }
 
@@ -17,7 +17,7 @@ func BoundsOf(lease, fenceDelay time.Duration) Bounds {
 	return Bounds{Recovery: lease + fenceDelay, Stale: 2 * lease}
 }
 
-// BoundsBy returns the bounds by the longest durations that the members report; the defaults' if none reports any.
+// BoundsBy returns the bounds for the longest durations that the members report, or for the defaults if none does.
 func BoundsBy(reports []*Report) Bounds {
 	var lease, fence time.Duration
 	for _, r := range reports {

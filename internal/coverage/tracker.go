@@ -7,30 +7,31 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Differences during a rollout end with it. A difference counts once no member has come or gone for RolloutQuiet, or at
-// the latest after RolloutLongest.
+// Differences during a rollout end with it. A difference counts once no member has come or gone for RolloutQuiet, and
+// after RolloutLongest in any case.
 const (
 	RolloutQuiet   = 10 * time.Minute
 	RolloutLongest = time.Hour
 )
 
-// Tracker tells lasting findings from those that come from looking at different moments. A finding counts when all of
-// these hold:
+// Tracker separates lasting findings from those that come from looking at different moments. A finding counts when all
+// of these hold:
 //
 //   - it was there in every look since the first that had it;
-//   - each member that it names has reported anew since that look: what the report said may have been over by then;
-//   - for slots that nobody works on, and members without a report, Bounds.Recovery has passed since;
+//   - each of its members has published a new report since that look, because an old one may be outdated;
+//   - for slots without a working member and for members without a report, Bounds.Recovery has passed since;
 //   - for a difference between members that a rollout may have brought, no member has come or gone for RolloutQuiet, or
-//     it has been there for RolloutLongest. Until then objects of a kind that some members lack are no finding.
+//     it has been there for RolloutLongest. Until then, objects of a kind that some members do not shard are no finding.
 //
-// It is for one goroutine.
+// A Tracker must not be used concurrently.
 type Tracker struct {
 	bounds  Bounds
 	reports map[string]renewal
-	// owners are findings of the last look, objects those of the last look with a census.
+	// owners holds the findings about slots and members of the last look, and objects those about objects of the last look
+	// that had a census.
 	owners, objects map[Finding]sight
 	differing       []Finding
-	again           bool // a census may decide about what the last one showed
+	again           bool // another census may decide about findings of the last one
 	mixed           mixed
 	// first and last are the times of the looks.
 	first, last time.Duration
@@ -52,8 +53,8 @@ type sight struct {
 // NewTracker returns a tracker that has not looked yet.
 func NewTracker(b Bounds) *Tracker { return &Tracker{bounds: b} }
 
-// Look compares what members hold at a moment, a monotonic time, and returns the findings that count. census may be
-// nil; then the findings of the last census stand.
+// Look compares what members hold at the monotonic time at, and returns the findings that count. If census is nil, it
+// repeats the findings of the last census.
 func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, census Digests) []Finding {
 	if k.reports == nil {
 		k.first = at
@@ -84,9 +85,9 @@ func (k *Tracker) Look(at time.Duration, t *table.Table, reports []*Report, cens
 // Rollout returns the differences of the last look that do not count yet, since a rollout may have brought them.
 func (k *Tracker) Rollout() []Difference { return k.mixed.pending }
 
-// Undecided reports whether another census would decide now about findings of the last one: the members concerned have
-// renewed their reports since. It is true once; findings that the second census shows first wait for the next regular
-// one.
+// Undecided reports whether another census would now decide about findings of the last one, because the members
+// concerned have renewed their reports since. It returns true only once for each regular census; findings that first
+// appear in the second census wait for the next regular one.
 func (k *Tracker) Undecided(reports []*Report) bool {
 	serials := map[string]uint64{}
 	for _, r := range reports {
@@ -105,8 +106,8 @@ func (k *Tracker) Undecided(reports []*Report) bool {
 	return k.again && newer
 }
 
-// Settled reports whether a further look would tell no more about the time of the first one: every member has renewed
-// its report since or counts as silent, and each finding is over or counts.
+// Settled reports whether further looks would reveal nothing new about the time of the first look: every member has
+// renewed its report since or counts as silent, and each finding is over or counts.
 func (k *Tracker) Settled() bool {
 	for _, r := range k.reports {
 		if r.at <= k.first && k.last-r.at <= k.bounds.Stale {
@@ -144,7 +145,7 @@ func (k *Tracker) fresh(at time.Duration, reports []*Report) []*Report {
 	return out
 }
 
-// confirm returns the findings with their first sight, and those that count.
+// confirm returns the findings with their first sight, and the findings that count.
 func (k *Tracker) confirm(at time.Duration, before map[Finding]sight,
 	found []Finding,
 ) (now map[Finding]sight, counts []Finding) {

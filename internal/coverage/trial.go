@@ -8,25 +8,25 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/trial"
 )
 
-// Trial is what came of a member's reconciles since it saw a step of a canary begin, and how many of its objects keep
-// failing (rule R22).
+// Trial holds the results of a member's reconciles since it saw a step of a canary begin, and how many of its objects
+// keep failing (rule R22).
 type Trial struct {
-	// Build, Began and Step are those of table.Canary.
+	// Build, Began and Step are as in table.Canary.
 	Build string
 	Began int64
 	Step  int
 	trial.Side
 }
 
-// counts returns the numbers of a trial but Step, in the order in which a report has them.
+// counts returns pointers to the numbers of a trial except Step, in the order of a report.
 func (t *Trial) counts() []*int64 {
 	return []*int64{
 		&t.Objects, &t.Ailing, &t.Failing, &t.Tries, &t.Seen, &t.Arrived, &t.ArrivedFailed, &t.Changed, &t.Failed,
 	}
 }
 
-// encode returns build, began, step, and the counts; and for each sort of tries how many, and the sums of seconds,
-// their squares, their logarithms and the squares of these.
+// encode returns build, began, step and the counts. For each sort of tries follow their number and the sums of their
+// seconds, of the squares, of the logarithms and of the logarithms' squares.
 func (t *Trial) encode() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s %d %d", t.Build, t.Began, t.Step)
@@ -42,7 +42,7 @@ func (t *Trial) encode() string {
 	return out.String()
 }
 
-// decodeTrial is the inverse of encode. Empty text is no trial.
+// decodeTrial is the inverse of encode. Empty text means no trial.
 func (r *Report) decodeTrial(text string) error {
 	if text == "" {
 		return nil

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Would is what a member of a shadow would have of a kind, if it were a member of a rota that works.
+// Would is what a member of a shadow would hold of a kind, if the rota worked.
 type Would struct {
 	Kind schema.GroupKind
-	// Objects is how many objects would be its own, Unlabelled how many of them delivery SlotLabel would label.
+	// Objects is how many objects it would own, and Unlabelled how many of them delivery SlotLabel would label.
 	Objects, Unlabelled int
-	// Changed is how many of them changed in the time Over, which is in whole seconds; 0: not known yet. Several changes
-	// of an object count once.
+	// Changed is how many of them changed during Over, which is in whole seconds and 0 if unknown. Several changes of an
+	// object count once.
 	Changed int
 	Over    time.Duration
 }
@@ -23,7 +23,7 @@ type Would struct {
 // Compare orders by kind.
 func (w Would) Compare(other Would) int { return byName(w.Kind, other.Kind) }
 
-// fieldWould has a line for each kind: kind, objects, unlabelled, changed, seconds.
+// fieldWould contains a line for each kind: kind, objects, unlabelled, changed, seconds.
 const fieldWould = "would"
 
 func encodeWould(all []Would) string {

@@ -14,7 +14,7 @@ type giving struct {
 	done           bool
 }
 
-// Given is a slot that this member drained and that another one has now.
+// Given is a slot that this member drained and another member now owns.
 type Given struct {
 	giving
 	slot     slot.Slot
@@ -22,7 +22,7 @@ type Given struct {
 	epoch    uint64
 }
 
-// Draining says that a drain of that round has begun.
+// Draining records that a drain of that round has begun.
 func (m *Tracker) Draining(now time.Duration, set slot.Set, round uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +31,7 @@ func (m *Tracker) Draining(now time.Duration, set slot.Set, round uint64) {
 	}
 }
 
-// Drained says that the drain of that round has ended for these slots.
+// Drained records that the drain of that round has ended for these slots.
 func (m *Tracker) Drained(now time.Duration, set slot.Set, round uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,7 +43,7 @@ func (m *Tracker) Drained(now time.Duration, set slot.Set, round uint64) {
 	}
 }
 
-// gave returns the slots that a version of the table gives to others, of those that were drained here.
+// gave returns the slots drained here that a version of the table gives to other members.
 func (m *Tracker) gave(t *table.Table) []Given {
 	var out []Given
 	for s, g := range m.giving {

@@ -1,5 +1,5 @@
-// Package moves measures the moves of slots and duties from member to member, as one member sees them, and tells
-// OpenTelemetry of them. It is told what the member sees and does, with the time, and has no clock.
+// Package moves measures the moves of slots and duties between members, as one member sees them, and sends them to
+// OpenTelemetry as traces. Its callers report what the member sees and does, with the time; it has no clock.
 package moves
 
 import (
@@ -15,8 +15,8 @@ import (
 // keptHandovers is how many handovers a member remembers.
 const keptHandovers = 16
 
-// Tracker measures the moves to one incarnation of a member, and from it. Times are since the member's start. Each slot
-// goes through this:
+// Tracker measures the moves to and from one incarnation of a member. Times are since the member's start. Each slot
+// goes through these states:
 //
 //	     next is me          Warmed          owner is me          Open
 //	away ─────────▶ warming ───────▶ waiting ───────────▶ activating ─────▶ working
@@ -31,11 +31,11 @@ type Tracker struct {
 	mu    sync.Mutex
 	last  *table.Table
 	slots map[slot.Slot]*move
-	// idle says, of the slots that nobody works on as far as the tables tell, since when.
+	// idle maps slots on which no member works, according to the tables, to the time since which that is so.
 	idle map[slot.Slot]time.Duration
-	// giving are the slots that this member drains.
+	// giving holds the slots that this member drains.
 	giving map[slot.Slot]giving
-	// ended are the last ones, newest first.
+	// ended holds the last handovers, newest first.
 	ended []coverage.Handover
 }
 
@@ -44,12 +44,12 @@ type move struct {
 	phase phase
 	// since is when the move began, and begun when the phase did.
 	since, begun time.Duration
-	// round is that of the Warm under way.
+	// round is the round of the current Warm.
 	round                 uint64
 	warm, drain, activate time.Duration
 	from                  string
 	epoch                 uint64
-	// Cause is how the slot came.
+	// Cause is how the slot came here.
 	Cause table.Cause
 }
 
@@ -62,14 +62,14 @@ const (
 	arrived
 )
 
-// Landed is a slot to which a member has just come.
+// Landed is a slot that has just arrived at a member.
 type Landed struct {
 	move
 	Slot slot.Slot
-	// Duty is its name; "": it is a hash slot.
+	// Duty is the name of the slot's duty, empty for a hash slot.
 	Duty string
-	// Stall is for how long nobody worked on the slot, as far as the tables tell: the last moment of a drain, and the wait
-	// until a crashed member was expelled, are not in it.
+	// Stall is how long no member worked on the slot, according to the tables. It does not include the end of a drain or
+	// the wait until a crashed member was expelled.
 	Stall time.Duration
 }
 
@@ -79,7 +79,8 @@ func New(id string) *Tracker {
 		giving: map[slot.Slot]giving{}}
 }
 
-// Seen takes a version of the table, newer than the last one. It returns the slots that others got from this member.
+// Seen processes a version of the table that is newer than the last one. It returns the slots that moved from this
+// member to others.
 func (m *Tracker) Seen(now time.Duration, t *table.Table) []Given {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +115,7 @@ func (m *Tracker) see(now time.Duration, t *table.Table, s slot.Slot, r table.Ru
 			mv.from = m.last.At(s).Owner
 		}
 		if mv.from == m.id {
-			mv.from = "" // it was handed away and back, and the versions between were not seen
+			mv.from = "" // it moved away and back in versions that were not seen
 		}
 		if !idle {
 			m.idle[s] = now
@@ -151,7 +152,7 @@ func (mv *move) own(now time.Duration, t *table.Table, r table.Run) {
 	}
 }
 
-// Warming says that a Warm of that round has begun.
+// Warming records that a Warm of that round has begun.
 func (m *Tracker) Warming(set slot.Set, round uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,7 +163,7 @@ func (m *Tracker) Warming(set slot.Set, round uint64) {
 	}
 }
 
-// Warmed says that the Warm of that round has ended.
+// Warmed records that the Warm of that round has ended.
 func (m *Tracker) Warmed(now time.Duration, set slot.Set, round uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +174,7 @@ func (m *Tracker) Warmed(now time.Duration, set slot.Set, round uint64) {
 	}
 }
 
-// Opened says that the gate of the slots was opened, and returns those of them to which the member has just come.
+// Opened records that the gate of the slots was opened, and returns the slots that have just arrived.
 func (m *Tracker) Opened(now time.Duration, wall time.Time, set slot.Set) []Landed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +183,7 @@ func (m *Tracker) Opened(now time.Duration, wall time.Time, set slot.Set) []Land
 		delete(m.giving, s) // the drain was called off
 		mv := m.slots[s]
 		if mv == nil || mv.phase != activating {
-			continue // it was open before
+			continue // it was already open
 		}
 		mv.phase, mv.activate = arrived, now-mv.begun
 		duty := ""
@@ -196,8 +197,8 @@ func (m *Tracker) Opened(now time.Duration, wall time.Time, set slot.Set) []Land
 	return out
 }
 
-// keep adds a move to the handovers, except for those of the rota's own duties. What came with one version of the
-// table, the same way, is one handover.
+// keep adds a move to the handovers, except for the rota's own duties. Moves that came with the same version of the
+// table, in the same way, form one handover.
 func (m *Tracker) keep(wall time.Time, s slot.Slot, duty string, mv *move) {
 	if table.OwnDuty(duty) {
 		return
@@ -218,7 +219,7 @@ func (m *Tracker) keep(wall time.Time, s slot.Slot, duty string, mv *move) {
 	h.Warm, h.Drain, h.Activate = max(h.Warm, mv.warm), max(h.Drain, mv.drain), max(h.Activate, mv.activate)
 }
 
-// Oldest returns for how long the oldest move has been under way; 0: there is none.
+// Oldest returns the age of the oldest move under way, 0 if there is none.
 func (m *Tracker) Oldest(now time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,8 +232,8 @@ func (m *Tracker) Oldest(now time.Duration) time.Duration {
 	return longest
 }
 
-// Ages returns for how long each slot has been in the present phase of its move, if for 2 s at least. Reports are not
-// written when they are the same, so that times are told in few steps.
+// Ages returns how long each slot has been in the current phase of its move, if at least 2 s. The times are coarse,
+// since unchanged reports are not written.
 func (m *Tracker) Ages(now time.Duration) map[slot.Slot]time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,8 +249,8 @@ func (m *Tracker) Ages(now time.Duration) map[slot.Slot]time.Duration {
 	return out
 }
 
-// coarse returns the longest of 2, 5, 10, 20 and 30 s and whole minutes that is not above age; 0: none is. Above an
-// hour it is whole hours.
+// coarse returns the longest of 2, 5, 10, 20 and 30 s and whole minutes that is not above age, 0 if age is shorter.
+// Above an hour it returns whole hours.
 func coarse(age time.Duration) time.Duration {
 	switch {
 	case age >= time.Hour:
@@ -279,7 +280,7 @@ const (
 	PhaseActivate = "activate"
 )
 
-// Phases returns how long the phases of the move took. What did not happen is not in it, but for the last one.
+// Phases returns how long each phase of the move took. Except for the last, it leaves out phases that did not happen.
 func (mv *move) Phases() map[string]time.Duration {
 	out := map[string]time.Duration{PhaseActivate: mv.activate}
 	if mv.warm > 0 {

@@ -13,30 +13,29 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Spans of a handover. Those of phases are as in coverage.Handover.
+// Spans of a handover. The phases are as in coverage.Handover.
 const (
 	tracerName   = "github.com/rota-dev/rota"
 	spanHandover = "handover"
 	spanTransfer = "transfer"
-	// spanRuns is how many runs of slots a span names.
+	// spanRuns is how many runs of slots a span lists.
 	spanRuns = 32
 )
 
-// Tracing tells OpenTelemetry of handovers, when they have ended. All members derive the trace and its parent span from
-// what the table says of the handover, so that no message has to carry them. Methods call the provider, which may
-// block.
+// Tracing sends spans of finished handovers to OpenTelemetry. All members derive the trace and its parent span from the
+// table's data about the handover, so no message has to carry them. Methods call the provider, which may block.
 type Tracing struct {
 	tracer trace.Tracer
 	rota   string // namespace/name
 	member string
 }
 
-// NewTracing returns the Tracing of a member of a rota, by namespace and name.
+// NewTracing returns the Tracing for a member. rota is the rota's namespace/name.
 func NewTracing(provider trace.TracerProvider, rota, member string) Tracing {
 	return Tracing{provider.Tracer(tracerName), rota, member}
 }
 
-// Moment translates the monotonic clock of moves into wall time.
+// Moment maps the monotonic clock of moves to wall time.
 type Moment struct {
 	Mono time.Duration
 	Wall time.Time
@@ -46,17 +45,17 @@ func (m Moment) at(mono time.Duration) trace.SpanEventOption {
 	return trace.WithTimestamp(m.Wall.Add(mono - m.Mono))
 }
 
-// step is what happened to slots together: how they came here, or how they left.
+// step identifies slots that came or left together.
 type step struct {
 	from, to, duty string
 	epoch          uint64
 	cause          table.Cause
 }
 
-// parentOf returns the parent of all spans of a handover: one that no member sends. uid is that of the ConfigMap with
-// the table. Only one version of the table gives slots to a member at that epoch, so epoch and member name the slots.
-// The slots themselves do not: some may have moved on before a member sees the table. Nor does the former owner, who is
-// unknown to a member that missed a version.
+// parentOf returns the parent of all spans of a handover, which no member sends. uid is the UID of the table's
+// ConfigMap. Epoch and new owner identify the slots, because only one version of the table gives slots to a member at
+// that epoch. The slots themselves would not: some may have moved on before a member sees the table. Neither would the
+// former owner, which a member that missed a version does not know.
 func parentOf(uid string, s step) trace.SpanContext {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(uid+"\x00"+s.to+"\x00"+s.duty+"\x00"), s.epoch))
 	return trace.NewSpanContext(trace.SpanContextConfig{
@@ -64,7 +63,7 @@ func parentOf(uid string, s step) trace.SpanContext {
 	})
 }
 
-// span sends a span of a handover. Its parent is in ctx.
+// span sends a span of a handover. ctx carries its parent.
 func (t Tracing) span(ctx context.Context, name string, begun, ended trace.SpanEventOption,
 	attributes ...attribute.KeyValue,
 ) context.Context {
@@ -73,13 +72,13 @@ func (t Tracing) span(ctx context.Context, name string, begun, ended trace.SpanE
 	return ctx
 }
 
-// attributes are those of a handover. If its slots are far apart, only the first are named. Their number is that of
-// all.
+// attributes returns the attributes of a handover. If its slots are far apart, only the first are listed. Their number
+// includes all.
 func (t Tracing) attributes(s step, slots slot.Set) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		attribute.String("rota.name", t.rota), attribute.String("rota.member", t.member),
 		attribute.String("rota.from", s.from), attribute.String("rota.to", s.to),
-		attribute.Int64("rota.epoch", int64(s.epoch)), // one version a nanosecond would take 292 years
+		attribute.Int64("rota.epoch", int64(s.epoch)), // would overflow after 292 years of one version per nanosecond
 	}
 	if s.duty != "" {
 		return append(out, attribute.String("rota.duty", s.duty))
@@ -89,7 +88,7 @@ func (t Tracing) attributes(s step, slots slot.Set) []attribute.KeyValue {
 		attribute.Int("rota.slot_count", slots.Len()))
 }
 
-// Came tells of slots to which this member has come.
+// Came sends the spans of slots that have arrived at this member.
 func (t Tracing) Came(uid string, now Moment, all []Landed) {
 	for s, group := range grouped(all, func(l Landed) step {
 		return step{from: l.from, to: t.member, duty: l.Duty, epoch: l.epoch, cause: l.Cause}
@@ -114,7 +113,7 @@ func (t Tracing) Came(uid string, now Moment, all []Landed) {
 	}
 }
 
-// Went tells of slots that this member has given to others.
+// Went sends the spans of slots that this member has given to others.
 func (t Tracing) Went(uid string, now Moment, all []Given) {
 	for s, group := range grouped(all, func(g Given) step {
 		return step{from: t.member, to: g.to, duty: g.duty, epoch: g.epoch}
@@ -131,7 +130,7 @@ func (t Tracing) Went(uid string, now Moment, all []Given) {
 	}
 }
 
-// grouped returns the elements by their keys, without those of the rota's own duties.
+// grouped groups the elements by key, without the rota's own duties.
 func grouped[T any](all []T, key func(T) step) map[step][]T {
 	out := map[step][]T{}
 	for _, one := range all {
