@@ -1,4 +1,4 @@
-// Package await waits, for a time or for a condition that tells what it lacks.
+// Package await waits for a time or for a condition.
 package await
 
 import (
@@ -22,7 +22,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until calls check every period until it returns "". After limit the error says what it returned last.
+// Until calls check every period until it returns "". After limit it returns an error with check's last result.
 func Until(ctx context.Context, period, limit time.Duration, check func() string) error {
 	deadline := time.Now().Add(limit)
 	for {

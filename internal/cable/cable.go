@@ -1,5 +1,6 @@
-// Package cable disturbs a client's connections to the API server from within its process: watches lag, and the cable
-// is unplugged. rotatest links it. Package test/rig/proxy stands between processes and breaks the network itself.
+// Package cable disturbs a client's connections to the API server from within the client's process: it delays watches
+// and unplugs the client. rotatest links it. Package test/rig/proxy stands between processes and breaks the network
+// itself.
 package cable
 
 import (
@@ -9,10 +10,10 @@ import (
 	"net/http"
 )
 
-// ErrUnplugged is the error of requests after the cable was unplugged.
+// ErrUnplugged is the error of requests after the client was unplugged.
 var ErrUnplugged = errors.New("unplugged")
 
-// Plugged has the requests of a client get through until the context ends. Those under way then, watches included, end.
+// Plugged lets a client's requests through until the context ends. Requests under way then, including watches, end.
 func Plugged(plugged context.Context, next http.RoundTripper) http.RoundTripper {
 	return &cable{plugged, next}
 }
@@ -39,7 +40,7 @@ func (c *cable) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper gives client-go access to the wrapped RoundTripper.
 func (c *cable) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 type body struct {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Watches puts each watch's body through a function, which is called concurrently.
+// Watches applies a function to each watch's body. The function is called concurrently.
 func Watches(
 	next http.RoundTripper, through func(watch *http.Request, body io.ReadCloser) io.ReadCloser,
 ) http.RoundTripper {
 	return &watches{next, through}
 }
 
-// LateWatches has the watches of a client tell of everything later. lag is asked for each watch, concurrently.
+// LateWatches delays the events of a client's watches. lag is called for each watch, concurrently.
 func LateWatches(next http.RoundTripper, lag func(watch *http.Request) time.Duration) http.RoundTripper {
 	return Watches(next, func(w *http.Request, body io.ReadCloser) io.ReadCloser { return Late(body, lag(w)) })
 }
@@ -33,16 +33,16 @@ func (w *watches) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// IsWatch is true if a request is a watch.
+// IsWatch reports whether a request is a watch.
 func IsWatch(req *http.Request) bool {
 	watch := req.URL.Query().Get("watch")
 	return watch == "true" || watch == "1"
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper gives client-go access to the wrapped RoundTripper.
 func (w *watches) WrappedRoundTripper() http.RoundTripper { return w.next }
 
-// late is a body whose bytes come later.
+// late is a body whose bytes are delayed.
 type late struct {
 	inner io.ReadCloser
 	parts chan part
@@ -57,7 +57,7 @@ type part struct {
 	err  error
 }
 
-// Late returns a body whose bytes come later, in order. Close it: a goroutine reads ahead until then.
+// Late returns a body whose bytes are delayed, in order. Close it: a goroutine reads ahead until then.
 func Late(inner io.ReadCloser, lag time.Duration) io.ReadCloser {
 	l := &late{inner: inner, parts: make(chan part, 10_000), done: make(chan struct{})}
 	go func() {

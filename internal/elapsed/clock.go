@@ -1,4 +1,4 @@
-// Package elapsed measures time that goes on while the machine sleeps.
+// Package elapsed measures time that includes the machine's sleep.
 package elapsed
 
 import (
@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Clock has the monotonic clock of the process, which stops while the machine sleeps, and knows how much that clock may
-// be behind. Its methods may be called concurrently.
+// Clock combines the process's monotonic clock, which stops while the machine sleeps, with an upper bound for how far
+// that clock lags. Its methods may be called concurrently.
 type Clock struct {
 	start time.Time
 	// counting is a clock that does not stop while the machine sleeps; ok is false if there is none.
 	counting func() (now time.Duration, ok bool)
-	// wall is the wall clock, which is set forward once the machine is awake.
+	// wall is the wall clock, which is set forward after the machine wakes up.
 	wall func(time.Time) time.Duration
 
 	mu sync.Mutex
-	// base are the leads of the two over the monotonic clock when they were last read.
+	// base holds the leads of the two clocks over the monotonic clock when they were last read.
 	base [2]time.Duration
-	// ahead is the sum of their jumps forward since.
+	// ahead is the sum of their jumps forward.
 	ahead time.Duration
 }
 
 // jump is the smallest change of a lead that counts: the clocks are not read at the same moment.
 const jump = 10 * time.Millisecond
 
-// machine is the clock of New.
+// machine is the counting clock used by New.
 var machine = counting
 
-// Simulated has New return clocks that count by the process's clocks alone. It is for tests in whose bubbles
-// (testing/synctest) time stands still while that of the machine goes on: on a busy machine each step of such a test
-// would pass for a sleep. Call it before all else, as from an init function.
+// Simulated makes New return clocks that use only the process's clocks. It is for tests with testing/synctest: in their
+// bubbles time stands still while the machine's time continues, so on a busy machine each step would look like a sleep.
+// Call it before anything else, for example in an init function.
 func Simulated() { machine = func() (time.Duration, bool) { return 0, false } }
 
 // New returns a clock that starts now.
 func New() *Clock { return NewFrom(machine, nil) }
 
-// NewFrom is New with other clocks, for tests. With wall nil it is the machine's.
+// NewFrom is New with other clocks, for tests. If wall is nil, it uses the machine's.
 func NewFrom(counting func() (now time.Duration, ok bool), wall func(time.Time) time.Duration) *Clock {
 	if wall == nil {
 		wall = func(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
@@ -46,10 +46,10 @@ func NewFrom(counting func() (now time.Duration, ok bool), wall func(time.Time) 
 	return c
 }
 
-// Mono is the monotonic time since the start.
+// Mono returns the monotonic time since the start.
 func (c *Clock) Mono() time.Duration { return time.Since(c.start) }
 
-// Read returns the time, the monotonic time since the start then, and how much that may be behind.
+// Read returns the time, the monotonic time since the start, and how far the latter may lag.
 func (c *Clock) Read() (now time.Time, mono, ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,20 +60,20 @@ func (c *Clock) Read() (now time.Time, mono, ahead time.Duration) {
 		if max(d, -d) < jump {
 			continue
 		}
-		c.base[i] = offset // one that was set back counts from there
+		c.base[i] = offset // a clock that was set back counts from there
 		leap = max(leap, d)
 	}
 	c.ahead += leap
 	return now, now.Sub(c.start), c.ahead
 }
 
-// Late is the latest time since the start that it can be. Deadlines are measured by it.
+// Late returns the latest time since the start that it can be. Deadlines use it.
 func (c *Clock) Late() time.Duration {
 	_, mono, ahead := c.Read()
 	return mono + ahead
 }
 
-// offsets are the leads of the counting clock and the wall clock over the monotonic one, of which t was just read.
+// offsets returns the leads of the counting clock and the wall clock over the monotonic clock at t.
 func (c *Clock) offsets(t time.Time) [2]time.Duration {
 	mono := t.Sub(c.start)
 	offsets := [2]time.Duration{0, c.wall(t) - mono}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counting is CLOCK_BOOTTIME, which goes on while the machine sleeps.
+// counting reads CLOCK_BOOTTIME, which continues while the machine sleeps.
 func counting() (time.Duration, bool) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

@@ -78,7 +78,7 @@ func (r *Engine) doesOwn(name string) bool {
 	return ok && r.gate.Owns(s)
 }
 
-// label starts the labelers, which run until end is called. If this member lacks a permission, for the labelers or
+// label starts the labellers, which run until end is called. If this member lacks a permission, for the labellers or
 // anything else, label starts nothing and returns an error.
 func (r *Engine) label(ctx context.Context) (end func(), err error) {
 	if r.rest == nil {
@@ -105,7 +105,7 @@ const labelDuties = table.OwnDuties + "label/"
 
 func labelDuty(kind schema.GroupKind) string { return labelDuties + kind.String() }
 
-// permit returns a Permit that lets the labeler of a kind work while this member has the duty and its gate is open.
+// permit returns a Permit that lets the labeller of a kind work while this member has the duty and its gate is open.
 func (r *Engine) permit(kind schema.GroupKind) labeller.Permit {
 	name, key := labelDuty(kind), gate.Key{Queue: labeller.Queue, Name: kind.String()}
 	return func(ctx context.Context) (context.Context, func(), bool) {

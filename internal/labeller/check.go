@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// Needs returns the permissions that the labeller needs, one by one.
+// Needs returns the permissions that the labeller needs, one entry for each.
 func (l *Labeller) Needs() []permission.Error {
 	var needs []permission.Error
 	for _, s := range l.scopes() {
@@ -21,7 +21,7 @@ func (l *Labeller) Needs() []permission.Error {
 func (l *Labeller) Check(ctx context.Context) error {
 	denied, err := permission.Denied(ctx, l.config, l.http, l.Needs())
 	if err != nil {
-		return nil //nolint:nilerr // what is refused later says so
+		return nil //nolint:nilerr // later refusals are reported
 	}
 	var errs []error
 	for _, d := range denied {

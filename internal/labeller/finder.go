@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Finder finds the resources of kinds. It asks the API server each time: a cache would not notice that
-// CustomResourceDefinitions come, go or change versions.
+// Finder finds the resources of kinds. It does not cache, so it notices when CustomResourceDefinitions come, go or
+// change versions.
 type Finder struct{ client rest.Interface }
 
 // NewFinder returns a Finder for the API server of a config.
@@ -45,7 +45,7 @@ func (f *Finder) Mapping(ctx context.Context, kind schema.GroupKind) (*meta.REST
 	}
 }
 
-// Look asks once. It takes two requests if the preferred version has the kind.
+// Look is Mapping without retries. It takes two requests if the preferred version has the kind.
 func (f *Finder) Look(ctx context.Context, kind schema.GroupKind) (*meta.RESTMapping, error) {
 	versions, err := f.versions(ctx, kind.Group)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *Finder) versions(ctx context.Context, group string) ([]schema.GroupVers
 	return nil, nil
 }
 
-// get reads one document of discovery; false where there is none.
+// get reads one discovery document. It returns false if there is none.
 func (f *Finder) get(ctx context.Context, path string, into runtime.Object) (bool, error) {
 	err := f.client.Get().AbsPath(path).MaxRetries(0).Do(ctx).Into(into)
 	if apierrors.IsNotFound(err) {

@@ -18,9 +18,9 @@ type fixes struct {
 	wake   chan struct{}
 }
 
-// Fix asks for a wrong label of an object to be rewritten; a right one costs nothing. Run does the rewriting, on this
-// member. Fix does not ask Options.Permit: the object reaches the member that the wrong value points to, not the one
-// that labels. It never blocks. It returns false if 4,096 others wait; the scan will find the object then.
+// Fix queues an object whose label may be wrong; Run rewrites a wrong label, on this member. Fix does not call
+// Options.Permit, because a mislabeled object reaches the member that its wrong value selects, not the one that labels.
+// It never blocks. It returns false if 4,096 objects are waiting; the scan will find the object then.
 func (l *Labeller) Fix(resource schema.GroupVersionResource, obj metav1.Object) bool {
 	t, wrong := l.targetOf(resource, obj)
 	if !wrong {
@@ -44,7 +44,7 @@ func (l *Labeller) Fix(resource schema.GroupVersionResource, obj metav1.Object) 
 	return true
 }
 
-// next removes and returns a batch, in no order.
+// next removes and returns a batch, in any order.
 func (f *fixes) next() []target {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 	// lastRelist is the longest time until objects that could not be patched are listed again.
 	lastRelist = 5 * time.Minute
 	// lanes is how many batches from the watch are in flight at a time, so that an object does not wait for another's slow
-	// patch. An object is always in the same lane, so of two values the later one is written last.
+	// patch. An object always uses the same lane, so the later of two values is written last.
 	lanes = 4
 )
 
@@ -23,19 +23,19 @@ const (
 type follower struct {
 	t     *tenure
 	scope scope
-	// found are objects on their way from the watch to the patches, by lane; what does not fit waits in the API server.
+	// found holds objects on their way from the watch to the patches, by lane. The rest waits in the API server.
 	found [lanes]chan target
-	// begun is set when the first list has begun, short where the long selector does not pass.
+	// begun is true once the first list has begun, and short if the long selector is rejected.
 	begun, short bool
-	absent       bool // the API server did not know the kind the last time
-	// incomplete gets a value when an object was given up for now.
+	absent       bool // the API server did not know the kind last time
+	// incomplete receives a value when an object was given up for now.
 	incomplete chan struct{}
-	relists    int // for objects given up, in a row
+	relists    int // consecutive relists for objects given up
 	// listed is called when a list has ended, with or without an error, and at the end.
 	listed func()
 }
 
-// follow works on a scope until ctx ends, round by round.
+// follow works on a scope until ctx ends, in rounds.
 func (t *tenure) follow(ctx context.Context, s scope) {
 	f := &follower{t: t, scope: s, listed: sync.OnceFunc(t.listing.Done)}
 	defer f.listed()
@@ -43,7 +43,7 @@ func (t *tenure) follow(ctx context.Context, s scope) {
 		begun := time.Now()
 		err := f.round(ctx)
 		expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-		// A kind that is not served may be served any time. It is not reported again and again.
+		// A kind that is not served may be served at any time. Report that only once.
 		absent := apierrors.IsNotFound(err)
 		if err != nil && ctx.Err() == nil && !expired && !(absent && f.absent) {
 			t.l.opts.Report(err)
@@ -79,7 +79,7 @@ func (f *follower) round(ctx context.Context) error {
 		listed <- f.t.l.pages(ctx, f.scope, selector, func(page *metav1.PartialObjectMetadataList) bool {
 			if !following {
 				following, f.begun = true, true
-				// Beside the list, not after it: a backlog takes minutes, and versions are kept for five.
+				// Beside the list, not after it: a backlog takes minutes, and the server keeps versions for five.
 				for _, lane := range f.found {
 					work.Go(func() { f.label(ctx, lane) })
 				}
@@ -120,8 +120,8 @@ func (f *follower) round(ctx context.Context) error {
 	}
 }
 
-// selector returns the selector to list by. The first list leaves malformed values to the scan that follows. Later
-// lists have to find those that the watch missed.
+// selector returns the selector for a list. The first list leaves malformed values to the following scan. Later lists
+// have to find those that the watch missed.
 func (f *follower) selector() string {
 	scans := f.t.l.opts.ScanPeriod > 0
 	if f.short || scans && !f.begun {
@@ -139,7 +139,7 @@ func (f *follower) patch(ctx context.Context, targets []target) {
 	}
 }
 
-// hand passes on what the watch found. It returns false where ctx ended.
+// hand passes on what the watch found. It returns false if ctx ended.
 func (f *follower) hand(ctx context.Context, t target) bool {
 	select {
 	case f.found[slot.HashName(t.namespace, t.name)%lanes] <- t:
@@ -149,7 +149,7 @@ func (f *follower) hand(ctx context.Context, t target) bool {
 	}
 }
 
-// label patches what the watch found in a lane. What comes in while a batch is in flight makes up the next batch.
+// label patches what the watch found in a lane. Objects that arrive while a batch is in flight form the next batch.
 func (f *follower) label(ctx context.Context, found <-chan target) {
 	for {
 		var batch []target
@@ -164,7 +164,7 @@ func (f *follower) label(ctx context.Context, found <-chan target) {
 			select {
 			case t := <-found:
 				if n, twice := seen[t.object()]; twice {
-					batch[n] = t // it knows better
+					batch[n] = t // the newer value
 				} else {
 					seen[t.object()] = len(batch)
 					batch = append(batch, t)

@@ -2,14 +2,14 @@ package labeller
 
 import "time"
 
-// maxWaiting bounds the objects that wait in a grace. Beyond it the oldest go on at once.
+// maxWaiting bounds the objects that wait in a grace. Beyond it, the oldest continue at once.
 const maxWaiting = 1024
 
-// grace holds back what the watch shows for Options.Grace, in the order of its coming.
+// grace holds back objects from the watch for Options.Grace, in order of arrival.
 type grace struct {
 	period time.Duration
 	queue  []waiting
-	latest map[target]target // of the objects in the queue that are still wrong
+	latest map[target]target // the objects in the queue that still have a wrong label
 }
 
 type waiting struct {
@@ -17,7 +17,7 @@ type waiting struct {
 	since  time.Time
 }
 
-// add lets an object with a wrong label wait. It may be called again for the same object.
+// add makes an object with a wrong label wait. It may be called again for the same object.
 func (g *grace) add(t target, now time.Time) {
 	if g.latest == nil {
 		g.latest = map[target]target{}
@@ -29,10 +29,10 @@ func (g *grace) add(t target, now time.Time) {
 	g.latest[object] = t
 }
 
-// drop removes an object whose label is right, or that is gone.
+// drop removes an object whose label is right or that is gone.
 func (g *grace) drop(t target) { delete(g.latest, t.object()) }
 
-// next returns an object whose time has come, or the time until the next one's; negative: none waits.
+// next returns an object whose wait is over, or the time until the next one, negative if none waits.
 func (g *grace) next(now time.Time) (target, time.Duration) {
 	for len(g.queue) > 0 {
 		first := g.queue[0]

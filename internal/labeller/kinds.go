@@ -24,35 +24,35 @@ import (
 const (
 	// Queue is the queue name of labellers in the gate's reports.
 	Queue = "rota.dev/labeller"
-	// mapPatience bounds how long a member waits before it joins for the resources of its kinds.
+	// mapPatience bounds how long a member that joins waits for the resources of its kinds.
 	mapPatience = 10 * time.Second
-	// scanDelay is longer than a slot, and the duty with it, is on the move in a rollout.
+	// scanDelay is longer than a slot, and with it the duty, is moving during a rollout.
 	scanDelay = 30 * time.Second
-	// stampGrace is how long the labeller waits for a client that labels applied children by a second request.
+	// stampGrace is how long the labeller waits for a client that labels applied children in a second request.
 	stampGrace = 500 * time.Millisecond
 )
 
-// Env is what Kinds are handed of the member. Its functions may be called concurrently.
+// Env is the environment of Kinds. Its functions may be called concurrently.
 type Env struct {
-	// API is the config of the API server. Without one, Locate must not be called.
+	// API is the config of the API server. Locate must not be called without one.
 	API   *rest.Config
 	Share *delivery.Share
 	Key   slot.Key
-	// Namespaces are those in which objects are labelled; none: all.
+	// Namespaces are the namespaces in which objects are labeled. If empty, all are.
 	Namespaces []string
 	Log        logr.Logger
-	// Permit lets the labeller of a kind work while this member has the duty.
+	// Permit returns a Permit that lets the labeller of a kind work while this member has the duty.
 	Permit func(kind schema.GroupKind) Permit
-	// Report is told of what failed and is tried again, Tell of what people should know.
+	// Report logs an error after which the labeller tries again. Emit logs a notice and creates an event for it.
 	Report func(what string, err error)
 	Emit   func(ctx context.Context, n member.Notify)
 }
 
-// Kinds are the labellers of this process, one for each kind and label. Labelling a kind is a duty. So the rules of
-// slots apply: one member at a time, a handover, and an expel if the member dies. Any member repairs the labels of
-// objects that reach the wrong member. The rate is a default of Options.
+// Kinds are the labellers of this process, one for each kind and label. Labeling a kind is a duty, so it follows the
+// rules of slots: one member at a time, handovers, and an expel if the member dies. Any member fixes the labels of
+// objects that reach the wrong member. The rate is the default of Options.
 type Kinds struct {
-	// Period is the time between two looks for a kind that is not served. It must not change after Locate.
+	// Period is the time between two checks for a kind that is not served. It must not change after Locate.
 	Period time.Duration
 
 	env Env
@@ -61,21 +61,21 @@ type Kinds struct {
 	of []*kindLabels
 }
 
-// NewKinds returns the labellers of no kinds yet.
+// NewKinds returns a Kinds without labellers; Locate adds them.
 func NewKinds(env Env) *Kinds { return &Kinds{env: env, Period: 5 * time.Second} }
 
-// kindLabels writes one label on the objects of one kind, in a version of the kind that the API server serves. If that
-// version goes away, it uses another.
+// kindLabels writes one label on the objects of one kind, through a version that the API server serves. If that version
+// is removed, it uses another.
 type kindLabels struct {
 	env   *Env
 	find  *Finder
 	kind  schema.GroupKind
 	label string
-	// period is that of Kinds.
+	// period is Kinds.Period.
 	period time.Duration
 
 	mu  sync.Mutex
-	now *served // nil: the API server does not serve the kind
+	now *served // nil while the API server does not serve the kind
 	old Stats   // of earlier versions
 }
 
@@ -83,18 +83,18 @@ type kindLabels struct {
 type served struct {
 	*Labeller
 	resource schema.GroupVersionResource
-	// lost gets a value when the API server no longer serves the version.
+	// lost receives a value when the API server no longer serves the version.
 	lost chan struct{}
 }
 
-// Mislabelled is delivery.Options.Mislabelled.
+// Mislabelled implements delivery.Options.Mislabelled.
 func (l *Kinds) Mislabelled(kind schema.GroupKind, obj metav1.Object) {
 	for _, k := range l.all() {
 		if k.kind != kind {
 			continue
 		}
 		if s := k.served(); s != nil {
-			s.Fix(s.resource, obj) // if its queue is full: there will be another call, or the scan finds the object
+			s.Fix(s.resource, obj) // if its queue is full, there will be another call, or the scan finds the object
 		}
 	}
 }
@@ -114,15 +114,15 @@ func (l *Kinds) Stats() map[schema.GroupKind]Stats {
 	return out
 }
 
-// add returns the sums of the counts that metrics show.
+// add returns the sum of the counts that metrics show.
 func add(a, b Stats) Stats {
 	a.Patched, a.Conflicts = a.Patched+b.Patched, a.Conflicts+b.Conflicts
 	a.Throttled, a.Failures = a.Throttled+b.Throttled, a.Failures+b.Failures
 	return a
 }
 
-// Locate finds the versions in which the kinds of the share are served. A kind that is not served yet gets its labeller
-// when it is. Nothing is labelled before Run.
+// Locate finds the versions in which the share's kinds are served. A kind that is not served yet gets its labeller when
+// it is. Run starts the labeling.
 func (l *Kinds) Locate(ctx context.Context) error {
 	find, err := NewFinder(l.env.API)
 	if err != nil {
@@ -152,7 +152,7 @@ func (l *Kinds) Locate(ctx context.Context) error {
 	return nil
 }
 
-// Needs are the permissions that the labellers need of what is served.
+// Needs returns the permissions that the labellers need for the kinds that are served.
 func (l *Kinds) Needs() (needs []permission.Error) {
 	for _, k := range l.all() {
 		if s := k.served(); s != nil {
@@ -162,7 +162,7 @@ func (l *Kinds) Needs() (needs []permission.Error) {
 	return needs
 }
 
-// Len is how many labellers there are.
+// Len returns the number of labellers.
 func (l *Kinds) Len() int { return len(l.all()) }
 
 // Run labels until ctx ends.
@@ -199,7 +199,7 @@ func (k *kindLabels) run(ctx context.Context) {
 	}
 }
 
-// run labels until ctx ends or the version is not served any more.
+// run labels until ctx ends or the version is no longer served.
 func (s *served) run(ctx context.Context) (lost bool, err error) {
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -218,8 +218,8 @@ func (s *served) run(ctx context.Context) (lost bool, err error) {
 	return <-gone, err
 }
 
-// retire replaces the labeller of a version that is not served any more by one of another version, if there is one, and
-// reports it. It returns the resource in the version that is served.
+// retire replaces the labeller of a version that is no longer served by one for another version, if there is one, and
+// reports that. It returns the resource in the served version.
 func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResource) {
 	k.mu.Lock()
 	old := k.now.resource
@@ -242,8 +242,8 @@ func (k *kindLabels) retire(ctx context.Context) (now schema.GroupVersionResourc
 	return now
 }
 
-// locate finds the version in which the kind is served, and makes the labeller. The error is a
-// meta.NoKindMatchError if no version is served.
+// locate finds the version in which the kind is served, and makes the labeller. The error is a meta.NoKindMatchError if
+// no version is served.
 func (k *kindLabels) locate(ctx context.Context) error {
 	m, err := k.find.Mapping(ctx, k.kind)
 	if err != nil {
@@ -294,7 +294,7 @@ func (k *kindLabels) stats() Stats {
 	return add(k.old, k.now.Stats())
 }
 
-// grace is how long an object without the label may wait for its author's own write: authors label children only.
+// grace is how long an unlabeled object may wait for its author's own write. Authors label only children.
 func (k *kindLabels) grace() time.Duration {
 	if k.label == sharding.HashLabel(k.env.Key, k.kind) {
 		return 0

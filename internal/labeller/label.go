@@ -8,10 +8,10 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// FieldManager is the manager of the label in metadata.managedFields, and of nothing else.
+// FieldManager is the manager of the label, and only of the label, in metadata.managedFields.
 const FieldManager = "rota-labeller"
 
-// Value returns the default value of an object's label: the top 12 bits of its key's hash, a decimal number from 0 to
+// Value returns the default value of an object's label: the top 12 bits of its key's hash as a decimal number from 0 to
 // 4095. namespace is empty for cluster-scoped objects. key is slot.KeyName or slot.KeyNamespace.
 func Value(key slot.Key, namespace, name string) string {
 	return slot.Count(slot.MaxCount).Of(key.Hash(namespace, name, "")).String()

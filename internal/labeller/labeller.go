@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pollPeriod is how often the labeller asks whether it is permitted. It notices a change within this time.
+// pollPeriod is how often the labeller checks its permission. It notices a change within this time.
 const pollPeriod = 250 * time.Millisecond
 
 // Labeller labels objects. Its methods may be called concurrently.
@@ -27,25 +27,25 @@ type Labeller struct {
 	reads  metadata.Interface
 	writes rest.Interface
 	pace   *pace
-	places chan struct{} // one for each patch at a time
+	places chan struct{} // one for each patch in flight
 	fixes  fixes
 	stats  counters
-	// refusals are those of this tenure, and of fixes.
+	// refusals are the refusals of this tenure and of fixes.
 	refusals refusals
 }
 
-// Stats counts what a labeller has done since it was made.
+// Stats counts the labeller's operations since New.
 type Stats struct {
 	// Patched objects got the right label, or had it when the patch arrived.
 	Patched uint64
-	// Gone objects were deleted before the patch arrived. Conflicts are patches that lost to other writers; they are
-	// sent again.
+	// Gone objects were deleted before the patch arrived. Conflicts are patches that lost to other writers and are sent
+	// again.
 	Gone, Conflicts uint64
-	// Throttled are patches answered by 429, sent again no sooner than the server asked for.
+	// Throttled are patches answered by 429. They are sent again, no sooner than the server asked for.
 	Throttled uint64
-	// Failures are all other patches that failed.
+	// Failures are all other failed patches.
 	Failures uint64
-	// Scanned objects were looked at by scans. Lists and Watches were begun; Scans were finished.
+	// Scanned is the number of objects that scans looked at. Lists and Watches count starts, and Scans completed scans.
 	Scanned, Lists, Watches, Scans uint64
 	// Refused calls of Fix found the queue full.
 	Refused uint64
@@ -55,8 +55,8 @@ type counters struct {
 	patched, gone, conflicts, throttled, failures, scanned, lists, watches, scans, refused atomic.Uint64
 }
 
-// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its limits, its
-// timeout and its compression. It sends nothing yet.
+// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its rate limits,
+// timeout and compression. New sends nothing.
 func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -64,7 +64,7 @@ func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
-	cfg.DisableCompression = true // it takes the API server more time than the rest of a list
+	cfg.DisableCompression = true // compressing costs the API server more time than the rest of a list
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
@@ -86,8 +86,8 @@ func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	return l, nil
 }
 
-// newWrites returns a client for patches. The metadata client would retry a request inside a batch by itself, and the
-// other patches would not know that the server throttles.
+// newWrites returns a client for patches. The metadata client would retry a throttled request inside a batch, and the
+// other patches would not slow down.
 func newWrites(cfg *rest.Config, client *http.Client) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -99,7 +99,7 @@ func newWrites(cfg *rest.Config, client *http.Client) (rest.Interface, error) {
 	return rest.UnversionedRESTClientForConfigAndClient(cfg, client)
 }
 
-// Stats returns the present counts.
+// Stats returns the current counts.
 func (l *Labeller) Stats() Stats {
 	c := &l.stats
 	return Stats{
@@ -110,10 +110,10 @@ func (l *Labeller) Stats() Stats {
 	}
 }
 
-// Run works until ctx ends, then returns nil. It rewrites labels that Fix was called for. While Options.Permit allows
-// it, it also finds what is to be labelled. It returns an error only at the start, before it writes anything, if
-// permissions are missing; the error contains a permission.Error for each. A permission that is withdrawn later is
-// reported and waited for. Run may be called again only after it has returned.
+// Run works until ctx ends, then returns nil. It fixes labels reported by Fix. While Options.Permit allows it, it also
+// searches for objects to label. It returns an error only at the start, before it writes anything, if permissions are
+// missing; the error contains a permission.Error for each. If a permission is withdrawn later, Run reports that and
+// waits. Run may be called again only after it has returned.
 func (l *Labeller) Run(ctx context.Context) error {
 	if err := l.Check(ctx); err != nil {
 		return err
@@ -139,12 +139,12 @@ func (l *Labeller) permitted(ctx context.Context) bool {
 	return ok
 }
 
-// tenure works until ctx ends or the permission does.
+// tenure works until ctx ends or the permission is withdrawn.
 func (l *Labeller) tenure(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	t := &tenure{l: l, end: end}
-	defer l.refusals.clear() // another labeller finds them
+	defer l.refusals.clear() // another labeller will run into them
 	var group sync.WaitGroup
 	defer group.Wait()
 	scopes := l.scopes()
@@ -162,15 +162,15 @@ func (l *Labeller) tenure(ctx context.Context) {
 	}
 }
 
-// tenure is the time between two changes of the permission.
+// tenure is the time during which the labeller is permitted.
 type tenure struct {
 	l   *Labeller
 	end context.CancelFunc
-	// listing are the scopes whose first list has not ended. The scan would only find again what that finds.
+	// listing counts the scopes whose first list has not ended. A scan before that would find the same objects.
 	listing sync.WaitGroup
 }
 
-// enter is Options.Permit; a refusal ends the tenure.
+// enter calls Options.Permit. A refusal ends the tenure.
 func (t *tenure) enter(ctx context.Context) (context.Context, func(), bool) {
 	batch, leave, ok := t.l.opts.Permit(ctx)
 	if !ok {
@@ -179,13 +179,13 @@ func (t *tenure) enter(ctx context.Context) (context.Context, func(), bool) {
 	return batch, leave, ok
 }
 
-// scope is a resource in a namespace, or in all.
+// scope is a resource in one namespace, or in all.
 type scope struct {
 	resource  schema.GroupVersionResource
 	namespace string
 }
 
-// String names the scope for errors.
+// String describes the scope for errors.
 func (s scope) String() string {
 	if s.namespace == "" {
 		return s.resource.GroupResource().String()

@@ -13,9 +13,9 @@ import (
 // pageSize is how many objects are in memory at a time.
 const pageSize = 500
 
-// pages lists the scope, with a consistent read at first, and calls f with each page until f returns false. If a list
-// takes longer than the server keeps its version, it goes on from its place with a newer version, as the server offers.
-// An object that existed all the time is seen once; the watch shows those created meanwhile.
+// pages lists the scope, beginning with a consistent read, and calls f with each page until f returns false. If a list
+// takes longer than the server keeps its version, pages continues at the same place with a newer version that the
+// server offers. It returns an object that existed all the time once; the watch shows objects created meanwhile.
 func (l *Labeller) pages(ctx context.Context, s scope, selector string,
 	f func(*metav1.PartialObjectMetadataList) bool,
 ) error {
@@ -37,7 +37,7 @@ func (l *Labeller) pages(ctx context.Context, s scope, selector string,
 	}
 }
 
-// continueAfter returns the token that comes with a 410 for a page, to go on with another version.
+// continueAfter returns the token in a 410 response to a page, with which the list continues at another version.
 func continueAfter(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code == http.StatusGone {
@@ -46,7 +46,7 @@ func continueAfter(err error) string {
 	return ""
 }
 
-// targets returns the objects of a page whose label is not what it should be.
+// targets returns the objects of a page whose label is wrong.
 func (l *Labeller) targets(s scope, page *metav1.PartialObjectMetadataList) []target {
 	var wrong []target
 	for i := range page.Items {

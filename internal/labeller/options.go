@@ -15,32 +15,32 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Permit asks whether a batch of patches may be sent now. If ok, batch is a context for it, derived from ctx, that ends
+// Permit asks whether a batch of patches may be sent now. If ok is true, batch is a context derived from ctx that ends
 // when the permission is withdrawn, and leave must be called when the batch is over. If not, the labeller drops its
 // work and starts with a new list when it is permitted again.
 //
-// It is called before each batch, and at least every 250 ms to check the permission. It is called concurrently and must
-// not block. A batch takes at most about 250 ms, or 5 s if the API server does not answer; a wait for leave takes no
-// longer.
+// Permit is called before each batch, and at least every 250 ms to check the permission. It is called concurrently and
+// must not block. A batch takes at most about 250 ms, or 5 s if the API server does not answer, so waiting for leave
+// takes no longer.
 type Permit func(ctx context.Context) (batch context.Context, leave func(), ok bool)
 
 // Options are the options of New. Resources and Label are required.
 type Options struct {
-	// Resources are the resources to label, cluster-scoped ones included.
+	// Resources are the resources to label. They may be cluster-scoped.
 	Resources []schema.GroupVersionResource
 	// Namespaces limits the labeller to these namespaces. Default: all. Leave it empty for cluster-scoped resources.
 	Namespaces []string
-	// Key is what is hashed, KeyName or KeyNamespace. Default KeyName. All labellers of a resource must use the same. It
-	// is not used if Value is set.
+	// Key selects what is hashed, KeyName or KeyNamespace. Default KeyName. All labellers of a resource must use the same
+	// key. It is ignored if Value is set.
 	Key slot.Key
 	// Label is the label to write: for objects sharded by their own Key, sharding.HashLabel of key and kind.
 	Label string
-	// Value returns the label's value for an object, whose metadata it gets. false: the object needs none, and its label
-	// is left as it is. It is called concurrently and must not change the object. Default: the hash of Key.
+	// Value returns the label's value for an object, given its metadata. If it returns false, the object needs no label
+	// and its label is left alone. It is called concurrently and must not change the object. Default: the hash of Key.
 	Value func(obj metav1.Object) (value string, ok bool)
-	// Permit says when to work. Default: always. Fix does not ask it.
+	// Permit decides when to work. Default: always. It does not affect Fix.
 	Permit Permit
-	// Grace is how long an object from the watch may wait for its author to label it in a write of its own, which saves a
+	// Grace is how long an object from the watch may wait for its author to label it in a separate write, which saves a
 	// patch. Default: none.
 	Grace time.Duration
 	// QPS and Burst limit the patches: the rate in objects per second, and the burst in objects. Default 200 and half of
@@ -52,14 +52,14 @@ type Options struct {
 	// ScanPeriod is the time from the end of a scan to the start of the next. Default 10 minutes. If negative, there are
 	// no scans.
 	ScanPeriod time.Duration
-	// ScanDelay is the time from the end of the first list to the first scan. Default: none. If the labelling often moves
-	// between members, it keeps each of them from a scan of its own.
+	// ScanDelay is the time from the end of the first list to the first scan. Default: none. If the labeling often moves
+	// between members, a delay avoids a scan by each of them.
 	ScanDelay time.Duration
 	// ScanRate limits a scan, in objects per second: the API server has to send the metadata of each. Default 5000.
 	ScanRate float32
-	// NotServed is called when the API server does not serve a resource any more, or yet. A version may have been removed
-	// while another is served. The labeller keeps asking. It is called concurrently, perhaps several times for one event,
-	// and must not block. Optional.
+	// NotServed is called when the API server no longer serves a resource, or does not serve it yet. It may have removed a
+	// version while it serves another one. The labeller keeps trying. NotServed is called concurrently, possibly several
+	// times for one event, and must not block. Optional.
 	NotServed func(schema.GroupVersionResource)
 	// Report is called with errors after which the labeller tries again. It is called concurrently, at most a few times a
 	// second, and must not block. Optional.
@@ -125,11 +125,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// verbs are what the labeller does.
+// verbs are the verbs that the labeller uses.
 var verbs = []string{"list", "watch", "patch"}
 
-// Rules returns the permissions that the labeller needs, for a ClusterRole, or if Options.Namespaces is set for a Role
-// in each of these.
+// Rules returns the permissions that the labeller needs, for a ClusterRole or, if Options.Namespaces is set, for a Role
+// in each of these namespaces.
 func Rules(resources ...schema.GroupVersionResource) []rbacv1.PolicyRule {
 	rules := make([]rbacv1.PolicyRule, 0, len(resources))
 	for _, r := range resources {

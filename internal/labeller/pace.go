@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Defaults of Options: patches and objects of a scan per second, and patches in flight.
+// Defaults of Options: patches and scanned objects per second, and patches in flight.
 const (
 	defaultQPS         = 200
 	defaultConcurrency = 16
 	defaultScanRate    = 5000
 )
 
-// defaultBurst is half of what may be sent in a second.
+// defaultBurst returns half of what may be sent in a second.
 func defaultBurst(qps float32) int { return max(1, int(qps/2)) }
 
 const (
@@ -24,14 +24,14 @@ const (
 	lastBackoff  = 30 * time.Second
 )
 
-// backoff returns how long to wait after the given number of failures in a row, from 1: doubling, with jitter of a
-// half.
+// backoff returns how long to wait after the given number of failures in a row, at least 1. It doubles each time, with
+// jitter of one half.
 func backoff(failures int, last time.Duration) time.Duration {
 	d := min(firstBackoff<<min(failures-1, 20), last)
 	return d/2 + rand.N(d/2+1)
 }
 
-// sleep waits. It returns false where ctx ended.
+// sleep waits for d. It returns false if ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -43,8 +43,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pace is when patches may be sent: within the rate, and not before a pause is over that the server asked for, or that
-// it seems to need. All patches of a labeller share it.
+// pace limits when patches may be sent: within the rate, and not during a pause that the server asked for or that
+// failures suggest. All patches of a labeller share it.
 type pace struct {
 	tokens flowcontrol.RateLimiter
 
@@ -57,8 +57,8 @@ func newPace(qps float32, burst int) *pace {
 	return &pace{tokens: flowcontrol.NewTokenBucketRateLimiter(qps, burst)}
 }
 
-// pause holds everything up after a failure of a patch that was sent at the given time, for at least so long. Patches
-// that were under way together fail together; only the first of them makes the pauses grow.
+// pause delays all patches for at least the given time, after the failure of a patch that was sent at the given time.
+// Patches that were in flight together fail together; only the first of them makes the pauses longer.
 func (p *pace) pause(sent time.Time, atLeast time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,13 +67,13 @@ func (p *pace) pause(sent time.Time, atLeast time.Duration) {
 		p.failures++
 		p.until = now.Add(backoff(p.failures, lastBackoff))
 	}
-	// A little more, so that not all who were told the same come at the same time.
+	// Add a little, so that clients with the same delay do not all come at the same time.
 	if asked := now.Add(atLeast + rand.N(atLeast/8+1)); asked.After(p.until) && atLeast > 0 {
 		p.until = asked
 	}
 }
 
-// resume says that a patch succeeded that was sent at the given time.
+// resume records that a patch sent at the given time succeeded.
 func (p *pace) resume(sent time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,14 +82,14 @@ func (p *pace) resume(sent time.Time) {
 	}
 }
 
-// left returns what is left of the pause.
+// left returns the rest of the pause.
 func (p *pace) left() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Until(p.until)
 }
 
-// wait waits for the end of the pause and for the right to send one patch. It returns false where ctx ended.
+// wait waits for the end of the pause and until the rate allows a patch. It returns false if ctx ended.
 func (p *pace) wait(ctx context.Context) bool {
 	for {
 		for d := p.left(); d > 0; d = p.left() {

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// batchSize and batchTime bound a batch, and with it how long a handover waits.
+	// batchSize and batchTime bound a batch, and so how long it delays a handover.
 	batchSize = 32
 	batchTime = 250 * time.Millisecond
-	// patchTime is the timeout of a patch, on the server; the client waits a little longer for the answer.
+	// patchTime is the timeout of a patch on the server; the client waits a little longer for the answer.
 	patchTime = 5 * time.Second
-	// maxAttempts is how often a patch is sent that fails for other reasons than throttling, before it is left to a
-	// later list: an object that a webhook refuses must not keep others waiting.
+	// maxAttempts is how often a patch is sent if it fails for other reasons than throttling, before it is left to a later
+	// list: an object that a webhook refuses must not delay others.
 	maxAttempts = 3
 )
 
-// target is an object to be labelled, and the label's value.
+// target is an object to be labeled and the label's value.
 type target struct {
 	resource               schema.GroupVersionResource
 	namespace, name, value string
 }
 
-// object is the target whatever the value.
+// object returns the target without its value.
 func (t target) object() target {
 	t.value = ""
 	return t
@@ -44,24 +44,24 @@ func (t target) String() string {
 	return strings.TrimPrefix(t.resource.GroupResource().String()+" "+t.namespace+"/"+t.name, "/")
 }
 
-// job is a target and how often it was tried.
+// job is a target and the number of its attempts.
 type job struct {
 	target
 	attempts int
 }
 
-// result is what became of a patch.
+// result is the outcome of a patch.
 type result uint8
 
 const (
-	done    result = iota // or not worth another word
+	done    result = iota // or nothing to report
 	again                 // try again, the server is throttling
 	tried                 // try again, a few times
-	refused               // another try would end the same
+	refused               // another try would have the same result
 )
 
-// patchAll labels the targets, batch by batch. It returns false where some were given up for now. Those left when ctx
-// ends or enter refuses are forgotten.
+// patchAll labels the targets in batches. It returns false if some were given up for now. Targets left when ctx ends or
+// enter refuses are dropped.
 func (l *Labeller) patchAll(ctx context.Context, targets []target, enter Permit) bool {
 	jobs := make([]job, len(targets))
 	for i, t := range targets {
@@ -69,7 +69,7 @@ func (l *Labeller) patchAll(ctx context.Context, targets []target, enter Permit)
 	}
 	complete := true
 	for len(jobs) > 0 {
-		// Waiting comes first: within a batch a handover would wait, too.
+		// Wait before entering the batch: inside it, a handover would also wait.
 		if !l.pace.wait(ctx) {
 			return complete
 		}
@@ -88,8 +88,8 @@ func (l *Labeller) patchAll(ctx context.Context, targets []target, enter Permit)
 	return complete
 }
 
-// send patches the objects of a batch, of which the first was waited for, and returns those that are to be sent again
-// or were not sent for want of time.
+// send patches the objects of a batch, the first of which has already waited for the pace. It returns the jobs to send
+// again, including those for which there was no time.
 func (l *Labeller) send(ctx context.Context, jobs []job) (left []job, gaveUp bool) {
 	soon, cancel := context.WithTimeout(ctx, batchTime)
 	defer cancel()
@@ -128,12 +128,12 @@ func (l *Labeller) send(ctx context.Context, jobs []job) (left []job, gaveUp boo
 	}
 	group.Wait()
 	if worst != nil {
-		l.opts.Report(worst) // one for a batch: they are mostly the same
+		l.opts.Report(worst) // one per batch, since they are mostly the same
 	}
 	return left, gaveUp
 }
 
-// take waits for the right to send a patch beside others. It returns false where ctx ended or a pause began.
+// take waits until another patch may be in flight. It returns false if ctx ended or a pause began.
 func (l *Labeller) take(ctx context.Context) bool {
 	select {
 	case l.places <- struct{}{}:
@@ -149,9 +149,9 @@ func (l *Labeller) take(ctx context.Context) bool {
 
 // patch sends one patch, at most once.
 //
-// Its body is the label alone. A uid or resourceVersion in it would be a precondition: a namesake mostly has the same
-// value, what was written wrongly is found again like any other wrong value, and an object that is written all the time
-// would never be labelled.
+// Its body contains only the label. A uid or resourceVersion would be a precondition, which is not needed: a new object
+// of the same name usually has the same value, a wrong write is found again like any other wrong value, and with a
+// precondition an object that is written all the time would never get its label.
 func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 	if ctx.Err() != nil {
 		return done, nil
@@ -184,14 +184,14 @@ func (l *Labeller) patch(ctx context.Context, t target) (result, error) {
 
 func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
 	status := apierrors.APIStatus(nil)
-	code := http.StatusServiceUnavailable // no answer at all
+	code := http.StatusServiceUnavailable // no answer
 	if errors.As(err, &status) {
 		code = int(status.Status().Code)
 	}
 	wrapped := fmt.Errorf("label %s: %w", t, denied(err, scope{t.resource, l.namespaceOf(t)}, "patch"))
 	switch {
 	case code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		// Not about the object: nothing is served at this path.
+		// Not about the object: this path is not served.
 		l.stats.failures.Add(1)
 		l.opts.NotServed(t.resource)
 		return refused, wrapped
@@ -216,7 +216,7 @@ func (l *Labeller) judge(t target, sent time.Time, err error) (result, error) {
 	}
 }
 
-// namespaceOf returns the namespace in which a permission for t would be given, or none for a ClusterRole.
+// namespaceOf returns the namespace in which a Role would give the permission for t, or none for a ClusterRole.
 func (l *Labeller) namespaceOf(t target) string {
 	if l.opts.Namespaces[0] == "" {
 		return ""
@@ -224,7 +224,7 @@ func (l *Labeller) namespaceOf(t target) string {
 	return t.namespace
 }
 
-// retryAfter is what the server asked for.
+// retryAfter returns the delay that the server asked for.
 func retryAfter(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {
@@ -233,13 +233,13 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// denied turns the refusal of an authorizer into a permission.Error.
+// denied turns an authorizer's refusal into a permission.Error.
 func denied(err error, s scope, verb string) error {
 	return permission.Refused(err, permission.Error{Namespace: s.namespace, Group: s.resource.Group,
 		Resource: s.resource.Resource, Verb: verb})
 }
 
-// targetOf returns the object as a target if its label is not what it should be.
+// targetOf returns the object as a target if its label is wrong.
 func (l *Labeller) targetOf(resource schema.GroupVersionResource, obj metav1.Object) (target, bool) {
 	value, ok := l.opts.Value(obj)
 	return target{resource, obj.GetNamespace(), obj.GetName(), value}, ok && obj.GetLabels()[l.opts.Label] != value

@@ -11,29 +11,28 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Refusal describes the objects of a kind whose labels the API server refuses, for example because of a policy. What
-// selects by the label does not show them.
+// Refusal describes the objects of a kind whose labels the API server refuses, for example because of a policy.
+// Selecting by the label does not find these objects.
 type Refusal struct {
 	Kind schema.GroupKind
-	// Since is when the first of them was refused, Objects how many there are, up to 1,000, and Slots where they are.
+	// Since is when the first was refused, Objects how many there are, up to 1,000, and Slots where they are.
 	Since   time.Time
 	Objects int
 	Slots   slot.Set
-	// Err is about the first of them, and names it.
+	// Err is the error for the first object and contains its name.
 	Err error
 }
 
 const (
 	// maxRefusals is how many refused objects a labeller remembers.
 	maxRefusals = 1000
-	// refusedFor is how long patches of an object must have been refused. A webhook that restarts, or a conflict, is over
-	// by then.
+	// refusedFor is how long patches of an object must have been refused. Restarts of a webhook and conflicts take less.
 	refusedFor = 5 * time.Second
-	// refusalTTL is how long a refusal counts: for longer than from one scan to the next.
+	// refusalTTL is how long a refusal counts, which is longer than the time between scans.
 	refusalTTL = 25 * time.Minute
 )
 
-// refusals are the objects whose patches were refused, until one succeeds or the object is gone.
+// refusals holds the objects whose patches were refused, until a patch succeeds or the object is gone.
 type refusals struct {
 	mu sync.Mutex
 	of map[target]refusal // by target.object
@@ -75,7 +74,7 @@ func (r *refusals) clear() {
 	r.of = nil
 }
 
-// lasting sums up the objects that have been refused for long.
+// lasting summarizes the objects that have been refused for long.
 func (r *refusals) lasting(slots slot.Count, now time.Time) (sum Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +96,7 @@ func (r *refusals) lasting(slots slot.Count, now time.Time) (sum Refusal) {
 	return sum
 }
 
-// Refused returns the kinds of which this process cannot label some objects. A kind with two labels may be in it twice.
+// Refused returns the kinds with objects that this process cannot label. A kind with two labels may be listed twice.
 func (l *Kinds) Refused() (out []Refusal) {
 	for _, k := range l.all() {
 		s := k.served()

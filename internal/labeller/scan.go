@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Scan looks at every object once, by its metadata and not faster than Options.ScanRate, and rewrites each label that
-// is not what it should be. Run calls it; so may others, whenever Options.Permit allows: it ends with ErrNotPermitted
-// where that does not. Errors are those of lists. An object whose patch is refused is reported and left.
+// Scan looks at the metadata of every object once, no faster than Options.ScanRate, and rewrites each wrong label. Run
+// calls it. Others may also call it while Options.Permit allows; if it does not, Scan ends with ErrNotPermitted. Other
+// errors come from lists. If a patch is refused, Scan reports that and continues.
 func (l *Labeller) Scan(ctx context.Context) error { return l.scan(ctx, l.opts.Permit) }
 
-// ErrNotPermitted says that Options.Permit refused.
+// ErrNotPermitted is returned if Options.Permit refuses.
 var ErrNotPermitted = errors.New("labeller: this member is not permitted to label objects now")
 
 func (l *Labeller) scan(ctx context.Context, permit Permit) error {

@@ -17,8 +17,8 @@ import (
 // that.
 const minWatch = 5 * time.Minute
 
-// stream follows the scope from a version on until the server does not know the version any more (the error is 410), or
-// does not serve the resource (404), or ctx ends. It opens the watch again where that ended for another reason.
+// stream follows the scope from a version on until the server no longer knows the version (410) or no longer serves the
+// resource (404), or ctx ends. It reopens a watch that ended for another reason.
 func (f *follower) stream(ctx context.Context, version string) error {
 	for failures := 0; ; {
 		begun := time.Now()
@@ -47,7 +47,7 @@ func (f *follower) stream(ctx context.Context, version string) error {
 	}
 }
 
-// tooLong says whether the answer may be that of a proxy to a long URL.
+// tooLong reports whether the error may be a proxy's response to a long URL.
 func tooLong(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -60,7 +60,7 @@ func tooLong(err error) bool {
 	return false
 }
 
-// watch opens one watch and follows it to its end. It returns the version to go on from.
+// watch opens one watch and follows it to its end. It returns the version to continue from.
 func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	l, s := f.t.l, f.scope
 	selector := l.malformed()
@@ -118,7 +118,7 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 		}
 		version = obj.ResourceVersion
 		t, wrong := l.targetOf(s.resource, obj)
-		// DELETED is what a label that was put right looks like here.
+		// Here, DELETED means that the label was fixed or the object deleted.
 		if wrong && (e.Type == watch.Added || e.Type == watch.Modified) {
 			held.add(t, time.Now())
 		} else {
@@ -128,7 +128,7 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	}
 }
 
-// flush passes on what still waits when a watch ends: the next one goes on after it.
+// flush passes on what still waits when a watch ends; the next watch starts after it.
 func (f *follower) flush(ctx context.Context, held *grace) {
 	held.period = 0
 	for {

@@ -2,8 +2,8 @@ package names
 
 import "strings"
 
-// ShadowSuffix ends the names of shadows, the rotas whose members work on nothing, and no other rota's.
+// ShadowSuffix is the suffix of the names of shadows, the rotas whose members work on nothing. No other rota has it.
 const ShadowSuffix = "-shadow"
 
-// IsShadow says whether a rota of that name is a shadow.
+// IsShadow reports whether a rota of that name is a shadow.
 func IsShadow(rota string) bool { return strings.HasSuffix(rota, ShadowSuffix) }

@@ -1,9 +1,9 @@
-// Package nearest finds the name that somebody meant.
+// Package nearest suggests the name that a user meant.
 package nearest
 
 import "fmt"
 
-// Of returns the name that takes the fewest edits to become text; the first of several, "" of none.
+// Of returns the name that takes the fewest edits to become text, the first one if several do, or "" without names.
 func Of(text string, names []string) string {
 	best, least := "", -1
 	for _, name := range names {
@@ -14,7 +14,7 @@ func Of(text string, names []string) string {
 	return best
 }
 
-// Hint is the end of a message about a name that there is not. It is empty if there are no names at all.
+// Hint returns the end of a message about an unknown name. It is empty if there are no names.
 func Hint(text string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -22,7 +22,7 @@ func Hint(text string, names []string) string {
 	return fmt.Sprintf("; the nearest is %s", Of(text, names))
 }
 
-// Distance is the Levenshtein distance of two strings: how many bytes have to be changed, added or taken out.
+// Distance returns the Levenshtein distance of two strings: how many bytes must be changed, added or removed.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

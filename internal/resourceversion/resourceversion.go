@@ -1,16 +1,15 @@
-// Package resourceversion compares the resourceVersions of Kubernetes' objects.
+// Package resourceversion compares the resourceVersions of Kubernetes objects.
 package resourceversion
 
 import "strings"
 
-// List stands in the place of a version that is no decimal number, as those of some aggregated API servers: nobody can
-// tell whether it was reached. It is above every version.
+// List replaces a version that is not a decimal number, such as those of some aggregated API servers, because it is
+// impossible to compare it. It is above every version.
 const List = "list"
 
 // Compare compares two resourceVersions as Kubernetes defines it since 1.35: as decimal numbers of any length without
-// leading zeros. An empty version is below every other.
-// See k8s.io/apimachinery/pkg/util/resourceversion, which refuses what is no number; here that has been done before:
-// by table.Valid.
+// leading zeros. An empty version is below every other. Unlike k8s.io/apimachinery/pkg/util/resourceversion, it does
+// not check that they are numbers: table.Valid has done so.
 func Compare(a, b string) int {
 	switch {
 	case a == b:

@@ -1,5 +1,5 @@
-// Package turns has the items of a work queue take turns by their tenants, so that many items of one do not delay the
-// first one of another. It is a data structure: no clock, no goroutine. It is not safe for concurrent use.
+// Package turns lets the tenants of a work queue take turns, so that many items of one tenant do not delay the first
+// item of another. It is a data structure without clock or goroutine. It is not safe for concurrent use.
 package turns
 
 import (
@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Turns holds items that wait for a worker, and says whose turn it is. Create it with New.
+// Turns holds items that wait for a worker and decides which comes next. Create it with New.
 //
-// Items of a higher priority come before others, but for one turn in every, which is one of the lower priorities'.
-// Within a priority it is a tenant's turn that has fewer items in work than its weight, and has waited longest for it;
-// if there is none, the turn of one that has fewest in work for its weight. A tenant that has as many in work is passed
-// over so often at most (see patience), so that it does not wait as long as its longest item works. A tenant takes as
-// many items in a row as its weight, by deficit round robin with items of equal cost (Shreedhar and Varghese, 1996).
-// Its items come by the numbers that they were pushed with, and have the tenant that they had then.
+// Items of a higher priority come first, except that one turn in every goes to lower priorities.
+// Within a priority, the next tenant is the one that has waited longest among those with fewer items in work than their
+// weight. If there is none, it is the one with the fewest items in work relative to its weight. A tenant with more
+// items in work is passed over only a limited number of times (see patience), so that it need not wait until its
+// longest item ends. A tenant takes as many items in a row as its weight, by deficit round robin with items of equal
+// cost (Shreedhar and Varghese, 1996). Its items come in the order of their numbers. An item keeps the tenant that it
+// had when it was pushed.
 type Turns[T comparable] struct {
 	tenantOf func(T) string
 	weightOf func(tenant string) int
@@ -25,16 +26,16 @@ type Turns[T comparable] struct {
 	where map[T][]place // in the order in which they come
 	len   int
 	bands []*band // by falling priority; none is empty
-	// inWork has the tenants of an item that is in work, once for each time that it is, and working how many a tenant
-	// has there.
+	// inWork maps each item in work to its tenants, one entry for each time it is in work. working counts the items in
+	// work of each tenant.
 	inWork  map[T][]string
 	working map[string]int
-	// passed is how many turns of the first band went by while others had items, and next which of these is next.
+	// passed counts consecutive turns of the first band while others had items. next selects the next of the others.
 	passed, next int
 	tenants      map[string]*Tenant
 }
 
-// Tenant is what waits and works of a tenant.
+// Tenant counts a tenant's items that wait and that are in work.
 type Tenant struct {
 	Name             string
 	Waiting, Working int
@@ -47,14 +48,14 @@ type place struct {
 	item   *list.Element
 }
 
-// band has the items of a priority.
+// band holds the items of a priority.
 type band struct {
 	priority int
 	tenants  map[string]*tenant
-	turns    list.List // of *tenant, whose turn is next first
+	turns    list.List // of *tenant, the next one first
 }
 
-// tenant has the items of a tenant in a band.
+// tenant holds the items of a tenant in a band.
 type tenant struct {
 	name   string
 	turn   *list.Element
@@ -63,9 +64,8 @@ type tenant struct {
 	passed int       // how often it was passed over
 }
 
-// patience is how often a tenant is passed over that has n items in work, for a weight of w: 10 times if it has one,
-// 100 times if it has two. So a tenant whose items never end gets another worker now and then, and not all of them
-// soon.
+// patience returns how often a tenant with n items in work and weight w is passed over: 10 times if n/w is 1, 100 times
+// if it is 2. So a tenant whose items never end gets another worker from time to time, but does not soon occupy all.
 func patience(n, w int) int {
 	most := 1
 	for range min(n/w, 6) {
@@ -82,7 +82,7 @@ type entry[T comparable] struct {
 
 func (e entry[T]) order() uint64 { return e.number }
 
-// insert puts an entry where its number belongs: most often at the end, or near one of the ends.
+// insert puts an entry in order of its number, which usually is at or near one of the ends.
 func (t *tenant) insert(e interface{ order() uint64 }) *list.Element {
 	number := func(at *list.Element) uint64 { return at.Value.(interface{ order() uint64 }).order() }
 	for back, front := t.items.Back(), t.items.Front(); back != nil; back, front = back.Prev(), front.Next() {
@@ -96,9 +96,9 @@ func (t *tenant) insert(e interface{ order() uint64 }) *list.Element {
 	return t.items.PushFront(e)
 }
 
-// New returns Turns without items. tenantOf is that of an item: nil takes the namespace, of items with a field of that
-// name and of strings of the form namespace/name; "" for others. weightOf is that of a tenant: nil, and what is below
-// 1, count as 1. With every below 2 lower priorities get no turns of their own.
+// New returns Turns without items. tenantOf returns an item's tenant. If nil, the tenant is the value of the item's
+// field Namespace, or the namespace of a string of the form namespace/name, or "". weightOf returns a tenant's weight.
+// If nil or below 1, the weight is 1. If every is below 2, lower priorities get no turns of their own.
 func New[T comparable](tenantOf func(T) string, weightOf func(tenant string) int, every int) *Turns[T] {
 	if tenantOf == nil {
 		tenantOf = namespaceOf[T]
@@ -115,7 +115,7 @@ func New[T comparable](tenantOf func(T) string, weightOf func(tenant string) int
 	}
 }
 
-// namespaceOf is the tenant of an item unless the program says something else.
+// namespaceOf is the default of tenantOf.
 func namespaceOf[T comparable](item T) string {
 	v := reflect.ValueOf(item)
 	switch v.Kind() { //nolint:exhaustive // others have no namespace
@@ -134,10 +134,11 @@ func namespaceOf[T comparable](item T) string {
 // TenantOf returns an item's tenant.
 func (q *Turns[T]) TenantOf(item T) string { return q.tenantOf(item) }
 
-// Len is how many items wait.
+// Len returns how many items wait.
 func (q *Turns[T]) Len() int { return q.len }
 
-// Push has an item wait, after those of its tenant and priority that have no higher number. An item may wait twice.
+// Push adds an item, after the items of its tenant and priority with the same or a lower number. An item may wait
+// twice.
 func (q *Turns[T]) Push(item T, priority int, number uint64) {
 	name := q.tenantOf(item)
 	b := q.band(priority)
@@ -152,7 +153,7 @@ func (q *Turns[T]) Push(item T, priority int, number uint64) {
 	q.count(name).Waiting++
 }
 
-// Raise gives an item that waits a higher priority, and another number. It says whether it did.
+// Raise gives a waiting item a higher priority and another number. It returns false if it changed nothing.
 func (q *Turns[T]) Raise(item T, priority int, number uint64) bool {
 	at := q.where[item]
 	if len(at) == 0 || priority <= at[0].band.priority {
@@ -163,7 +164,7 @@ func (q *Turns[T]) Raise(item T, priority int, number uint64) bool {
 	return true
 }
 
-// Pop returns the item whose turn it is, and its priority. Some item must wait. It is in work until Done.
+// Pop returns the next item and its priority. At least one item must wait. The item is in work until Done.
 func (q *Turns[T]) Pop() (item T, priority int) {
 	b := q.turn()
 	t := b.turn(q.working, q.weightOf)
@@ -183,7 +184,7 @@ func (q *Turns[T]) Pop() (item T, priority int) {
 	return item, b.priority
 }
 
-// Done says that an item is in work no more. One that is not is no matter.
+// Done records that an item is no longer in work. Items that are not in work are ignored.
 func (q *Turns[T]) Done(item T) {
 	tenants := q.inWork[item]
 	if len(tenants) == 0 {
@@ -200,7 +201,7 @@ func (q *Turns[T]) Done(item T) {
 	q.forget(name)
 }
 
-// Tenants returns those that have items, in any order.
+// Tenants returns the tenants that have items, in any order.
 func (q *Turns[T]) Tenants() []Tenant {
 	out := make([]Tenant, 0, len(q.tenants))
 	for _, t := range q.tenants {
@@ -224,7 +225,7 @@ func (q *Turns[T]) forget(name string) {
 	}
 }
 
-// band returns that of a priority, which may be new.
+// band returns the band of a priority, and creates it if needed.
 func (q *Turns[T]) band(priority int) *band {
 	i, found := slices.BinarySearchFunc(q.bands, priority, func(b *band, p int) int { return p - b.priority })
 	if !found {
@@ -233,7 +234,7 @@ func (q *Turns[T]) band(priority int) *band {
 	return q.bands[i]
 }
 
-// turn returns the band whose turn it is.
+// turn returns the band that is next.
 func (q *Turns[T]) turn() *band {
 	if len(q.bands) == 1 {
 		q.passed = 0
@@ -247,7 +248,7 @@ func (q *Turns[T]) turn() *band {
 	return q.bands[1+q.next%(len(q.bands)-1)]
 }
 
-// turn returns the tenant whose turn it is. Few are looked at: each that is passed over has items in work.
+// turn returns the tenant that is next. The loop is short, since each tenant it passes over has items in work.
 func (b *band) turn(working map[string]int, weightOf func(string) int) *tenant {
 	var best *tenant
 	for e := b.turns.Front(); e != nil; e = e.Next() {
@@ -266,7 +267,7 @@ func (b *band) turn(working map[string]int, weightOf func(string) int) *tenant {
 	return best
 }
 
-// take takes an item out, where it is first.
+// take removes the first occurrence of an item.
 func (q *Turns[T]) take(item T) {
 	at := q.where[item][0]
 	if q.where[item] = q.where[item][1:]; len(q.where[item]) == 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // Admitted describes what a context was admitted for: the reconcile of a key, a run of a duty, or a batch of the
-// labeler.
+// labeller.
 type Admitted struct {
 	// Gate has admitted it. A program may have several rotas, each with its own gate.
 	Gate *gate.Gate
