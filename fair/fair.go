@@ -1,6 +1,6 @@
-// Package fair makes work queues in which tenants take turns, so that a flood of one does not delay the objects of
-// others. A tenant is a namespace, unless the program says something else. The queues are client-go's work queues in
-// all but the order of items. They need no rota, and rota.NewQueue takes them as any work queue. For controllers of
+// Package fair provides work queues in which tenants take turns, so that a flood of items from one tenant does not
+// delay the others. By default a tenant is a namespace. Apart from the order of items, the queues are client-go's work
+// queues. They do not need a rota, and rota.NewQueue accepts them like any work queue. For controllers of
 // controller-runtime see ctrlrt.FairQueue.
 package fair
 
@@ -12,19 +12,19 @@ import (
 	"github.com/rota-dev/rota/internal/turns"
 )
 
-// Options say whose items take turns. The zero value is one turn for each namespace.
+// Options control how items take turns. By default each namespace has one turn.
 type Options[T comparable] struct {
-	// Tenant returns the tenant of an item; any string. It is called while the queue is locked: it must not block, nor use
-	// the queue. An item counts for the tenant that it had when it was added. Default: the namespace, of items with a
-	// field of that name, such as reconcile.Request, and of strings of the form namespace/name; "" for others.
+	// Tenant returns the tenant of an item, which may be any string. It is called while the queue is locked, so it must
+	// not block or use the queue. An item counts for the tenant that it had when it was added. Default: the namespace for
+	// items with a field Namespace, such as reconcile.Request, and for strings of the form namespace/name; otherwise "".
 	Tenant func(T) string
-	// Weight returns how many turns a tenant has for each turn of another; less than 1 counts as 1. It is called as Tenant
-	// is. Default 1.
+	// Weight returns how many turns a tenant has for each turn of a tenant of weight 1. Values below 1 count as 1. It is
+	// called like Tenant. Default 1.
 	Weight func(tenant string) int
 }
 
-// NewQueue returns a work queue like workqueue.NewTypedRateLimitingQueueWithConfig, whose items take turns by tenant.
-// It is safe for concurrent use. config.DelayingQueue must be nil.
+// NewQueue returns a work queue like workqueue.NewTypedRateLimitingQueueWithConfig whose items take turns by tenant. It
+// is safe for concurrent use. config.DelayingQueue must be nil.
 func NewQueue[T comparable](
 	limiter workqueue.TypedRateLimiter[T], config workqueue.TypedRateLimitingQueueConfig[T], o Options[T],
 ) *Queue[T] {
@@ -54,7 +54,7 @@ func (q *Queue[T]) Done(item T) {
 	q.TypedRateLimitingInterface.Done(item)
 }
 
-// Tenants returns who has items that wait or are in work, in any order.
+// Tenants returns the tenants with items that wait or are in work, in any order.
 func (q *Queue[T]) Tenants() []Tenant {
 	q.order.mu.Lock()
 	defer q.order.mu.Unlock()
@@ -65,13 +65,13 @@ func (q *Queue[T]) Tenants() []Tenant {
 	return out
 }
 
-// Tenant is how many items of a tenant wait for a worker, and how many workers have.
+// Tenant counts a tenant's items that wait for a worker and that workers have.
 type Tenant struct {
 	Name             string
 	Waiting, Working int
 }
 
-// order is the order of a work queue's items.
+// order implements workqueue.Queue: the order of a work queue's items.
 type order[T comparable] struct {
 	mu     sync.Mutex
 	turns  *turns.Turns[T]

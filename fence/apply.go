@@ -16,11 +16,11 @@ import (
 // FieldManager owns the fields that Apply writes.
 const FieldManager = "rota-fence"
 
-// Apply applies the keeper, the policy and its binding, server-side. Fields that another manager owns are a conflict,
-// which is an error. The fence takes effect in each API server about a second later.
+// Apply applies the keeper, the policy and its binding, using server-side apply. Fields owned by another manager are a
+// conflict, which is an error. The fence takes effect in each API server about a second later.
 //
-// It needs permission to get, create and patch both kinds, and to get ConfigMaps in all namespaces: the API server lets
-// nobody create a policy with params that they may not read themselves.
+// Apply needs permission to get, create and patch both kinds, and to get ConfigMaps in all namespaces: the API server
+// lets users create only policies whose params they may read.
 func Apply(ctx context.Context, cfg *rest.Config, o Options) error {
 	objects, err := objects(o)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// Check looks in a cluster for what would keep the fence from working. It changes nothing.
+// Check looks for problems in a cluster that would keep the fence from working. It changes nothing.
 //
-// The error names every reason not to apply the fence:
+// The error lists every reason not to apply the fence:
 //   - kinds that the API server does not serve,
 //   - a ConfigMap with something other than a table in it,
 //   - members that do not report their POD_UID: their writes would be refused.
 //
-// Warnings are about what may be on purpose.
+// Warnings are about things that may be intended.
 func Check(ctx context.Context, cfg *rest.Config, o Options) (warnings []string, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (c *checker) kinds() error {
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
-			continue // no option could name it
+			continue // not a valid option
 		}
 		for _, r := range list.APIResources {
 			resource := schema.GroupResource{Group: gv.Group, Resource: r.Name}
@@ -102,8 +102,8 @@ func groups(failed map[schema.GroupVersion]error) []string {
 	return out
 }
 
-// similar suggests resources that may have been meant: at most ten, of the same name in other groups or of the same
-// group.
+// similar suggests at most ten resources that may have been meant: resources of the same name in other groups, and
+// resources of the same group.
 func similar(r schema.GroupResource, names []string) string {
 	var out []string
 	for _, name := range names {
@@ -133,7 +133,7 @@ func (c *checker) serviceAccount(ctx context.Context) {
 	}
 }
 
-// table looks for members whose writes the fence would refuse, and for members that it does not apply to.
+// table looks for members whose writes the fence would refuse, and for members to which it does not apply.
 func (c *checker) table(ctx context.Context) error {
 	cm, err := c.client.CoreV1().ConfigMaps(c.Rota.Namespace).Get(ctx, c.Rota.Name, metav1.GetOptions{})
 	switch {
@@ -165,7 +165,7 @@ func (c *checker) table(ctx context.Context) error {
 	return nil
 }
 
-// accounts warns of members that use another ServiceAccount.
+// accounts warns about members that use another ServiceAccount.
 func (c *checker) accounts(ctx context.Context, t *table.Table) {
 	pods, err := c.client.CoreV1().Pods(c.Rota.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// Annotation on the rota's ConfigMap, with the value Off, takes the fence down at once. Members keep it when
-	// they change the table.
+	// Annotation, with the value Off on the rota's ConfigMap, takes the fence down at once. Members keep it when they
+	// change the table.
 	Annotation = names.Prefix + "/fence"
 	// Off is the value of Annotation that takes the fence down. Other values have no effect.
 	Off = "off"
 
-	// podExtra is the prefix of the extra fields in a request's user info that name the Pod its token is bound to.
+	// podExtra is the prefix of the extra fields in a request's user info that identify the Pod its token is bound to.
 	podExtra = "authentication.kubernetes.io/"
 )
 
 // conditions select the requests that the policy judges. They need no quoting: names of namespaces and ServiceAccounts
-// have no character that is special in CEL.
+// contain no characters that are special in CEL.
 func conditions(o Options) []admissionregistrationv1.MatchCondition {
 	out := []admissionregistrationv1.MatchCondition{{
 		Name: "written-by-the-controller",
@@ -33,7 +33,7 @@ func conditions(o Options) []admissionregistrationv1.MatchCondition {
 			o.ServiceAccount.Namespace, o.ServiceAccount.Name),
 	}}
 	if slices.ContainsFunc(o.Resources, rotaKeepsItsOwn) {
-		// A member renews its Lease and writes the table before the table names it.
+		// A member renews its Lease and writes the table before the table lists it.
 		out = append(out, admissionregistrationv1.MatchCondition{
 			Name: "not-the-rota-itself",
 			Expression: fmt.Sprintf("!(request.resource.resource in ['configmaps', 'leases']"+
@@ -50,7 +50,7 @@ func rotaKeepsItsOwn(r schema.GroupResource) bool {
 		r == schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 }
 
-// variables never fail: a malformed table or token is refused with one of the messages below, not with an error of CEL.
+// variables never fail: a malformed table or token is refused with one of the messages below, not with a CEL error.
 func variables() []admissionregistrationv1.Variable {
 	extra := func(key string) string {
 		return fmt.Sprintf("request.userInfo.?extra[?'%s'][?0].orValue('')", podExtra+key)

@@ -17,9 +17,9 @@ import (
 // fenced matches the condition that selects the ServiceAccount, and captures its namespace and name.
 var fenced = regexp.MustCompile(`'system:serviceaccount:([^:']+):([^:']+)'`)
 
-// Installed reads the options of the fence that a rota has, and in what it is not as Apply of this release would make
-// it. Resources come by groups, as the policy has them. Without a fence, both are empty. It needs the permissions of
-// Look.
+// Installed reads the options of a rota's fence, and how the fence differs from what Apply of this release would make.
+// Resources are in order of groups, as in the policy. Without a fence, both results are empty. Installed needs the same
+// permissions as Look.
 func Installed(ctx context.Context, cfg *rest.Config, rota types.NamespacedName,
 ) (o Options, outdated []string, err error) {
 	client, err := kubernetes.NewForConfig(cfg)
@@ -75,7 +75,7 @@ func Installed(ctx context.Context, cfg *rest.Config, rota types.NamespacedName,
 	return o, outdated, differs("the binding "+KeeperName, err, sameBinding(wantKeeperBinding, binding))
 }
 
-// samePolicy compares what a fence sets. What it leaves out, the API server fills in.
+// samePolicy compares the fields that a fence sets. The API server fills in the others.
 func samePolicy(want, got *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	w, g := want.Spec, got.Spec
 	return equality.Semantic.DeepDerivative(w, g) && len(w.Validations) == len(g.Validations) &&

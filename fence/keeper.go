@@ -10,11 +10,10 @@ import (
 const KeeperName = "rota-fence-keeper"
 
 // Keeper returns a policy and a binding that match no request. All fences of a cluster share them.
-//
-// They keep API servers watching ConfigMaps. An API server that for a second has no binding with a ConfigMap as param
-// stops watching them until it is restarted (kubernetes/kubernetes#130887). A fence that is removed and applied again
-// would then use the table as it was at the removal, and refuse all members that have joined since. So the keeper stays
-// when fences are removed. Its annotations say so to Argo CD, Flux and Helm.
+// They make API servers keep watching ConfigMaps. An API server that has no binding with a ConfigMap as param for a
+// second stops watching them until it is restarted (kubernetes/kubernetes#130887). A fence that is removed and applied
+// again would then use the table from the time of the removal, and refuse all members that have joined since. So the
+// keeper stays when fences are removed. Its annotations make Argo CD, Flux and Helm keep it.
 func Keeper() (
 	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding,
 ) {

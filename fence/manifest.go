@@ -33,8 +33,8 @@ func Manifest(o Options) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// objects returns what Apply applies, in that order. It leaves out fields that a fence does not set, since Apply takes
-// ownership of every field it sends.
+// objects returns the objects that Apply applies, in order. It leaves out fields that a fence does not set, since Apply
+// takes ownership of every field it sends.
 func objects(o Options) ([]*unstructured.Unstructured, error) {
 	policy, binding, err := Policy(o)
 	if err != nil {

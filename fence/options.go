@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Options say whose writes, and to which kinds, are fenced. All fields are required.
+// Options select whose writes, and to which kinds, are fenced. All fields are required.
 type Options struct {
 	// Rota is the namespace and name of the rota, and of its ConfigMap.
 	Rota types.NamespacedName
-	// ServiceAccount is the one that the rota's members use. Nothing else should use it: the fence refuses writes of
-	// other Pods with it.
+	// ServiceAccount is the ServiceAccount of the rota's members. Nothing else should use it, because the fence refuses
+	// writes of other Pods that do.
 	ServiceAccount types.NamespacedName
-	// Resources are the kinds that members write: sharded ones, and those of owned objects. Subresources are fenced
-	// with them.
+	// Resources are the kinds that members write: sharded kinds and kinds of owned objects. Subresources are fenced with
+	// their kind.
 	Resources []schema.GroupResource
 }
 
-// Validate returns everything that is wrong with the options, not only the first error.
+// Validate returns all errors in the options, not only the first.
 func (o Options) Validate() error {
 	errs := []error{
 		label("name of the rota", o.Rota.Name),
@@ -47,14 +47,14 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// ObjectName returns the name of both the policy and its binding. It is unique, since neither namespaces nor names of
-// rotas have dots.
+// ObjectName returns the name of both the policy and its binding. It is unique, since namespaces and rota names contain
+// no dots.
 func (o Options) ObjectName() string {
 	return "rota-fence." + o.Rota.Namespace + "." + o.Rota.Name
 }
 
-// ParseResource reads GROUP/RESOURCE, such as "apps/deployments", and RESOURCE or /RESOURCE for the core group, such as
-// "configmaps".
+// ParseResource parses GROUP/RESOURCE, such as "apps/deployments". For the core group it accepts RESOURCE or /RESOURCE,
+// such as "configmaps".
 func ParseResource(text string) (schema.GroupResource, error) {
 	group, resource, ok := strings.Cut(text, "/")
 	if !ok {
@@ -67,7 +67,7 @@ func ParseResource(text string) (schema.GroupResource, error) {
 	return r, validResource(r)
 }
 
-// ParseServiceAccount reads NAMESPACE/NAME.
+// ParseServiceAccount parses NAMESPACE/NAME.
 func ParseServiceAccount(text string) (types.NamespacedName, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok {

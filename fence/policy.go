@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// Policy returns the policy and the binding that are the fence of a rota. It does no I/O; the same options give the
+// Policy returns the policy and the binding that make up the fence of a rota. It does no I/O; the same options give the
 // same objects.
 func Policy(o Options) (
 	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error,
@@ -21,9 +21,8 @@ func Policy(o Options) (
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			// A request that cannot be judged is refused. Until an API server that has just started has read the
-			// ConfigMaps, that includes other users' requests: it waits a second for them, before it looks at match
-			// conditions.
+			// A request that cannot be judged is refused. Until an API server that has just started has read the ConfigMaps,
+			// that includes other users' requests: it waits a second for the ConfigMaps before it checks match conditions.
 			FailurePolicy:    ptr.To(admissionregistrationv1.Fail),
 			ParamKind:        paramKind(),
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: rules(o)},
@@ -39,8 +38,8 @@ func Policy(o Options) (
 			PolicyName: o.ObjectName(),
 			ParamRef: &admissionregistrationv1.ParamRef{
 				Namespace: o.Rota.Namespace, Name: o.Rota.Name,
-				// Params are looked up before match conditions. Without a table, Deny would therefore refuse everybody's
-				// writes to these kinds, not only the members'. Allow is safe: without a table no gate is open (rule R5).
+				// Params are looked up before match conditions. So without a table, Deny would refuse all writes to these kinds,
+				// not only those of members. Allow is safe: without a table no gate is open (rule R5).
 				ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 			},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
@@ -53,7 +52,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// rules returns one rule per group. CONNECT is left out: it changes nothing in the API, and exec cannot be told from a
+// rules returns one rule per group. CONNECT is left out: it changes nothing in the API, and exec looks the same as a
 // proxied read.
 func rules(o Options) []admissionregistrationv1.NamedRuleWithOperations {
 	var out []admissionregistrationv1.NamedRuleWithOperations

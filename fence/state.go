@@ -17,13 +17,13 @@ import (
 	"github.com/rota-dev/rota/permission"
 )
 
-// State is the fence that a rota has in a cluster. The zero State is no fence.
+// State is the state of a rota's fence in a cluster. The zero State means that there is no fence.
 type State struct {
-	// Resources are those whose writes the policy judges. It is empty if there is no policy.
+	// Resources are the resources whose writes the policy judges. It is empty if there is no policy.
 	Resources []schema.GroupResource
-	// Denies says that the binding has the action Deny. A policy that only warns or audits refuses nothing.
+	// Denies is true if the binding has the action Deny. A policy that only warns or audits refuses nothing.
 	Denies bool
-	// Off says that the annotation on the table's ConfigMap takes the fence down.
+	// Off is true if the annotation on the table's ConfigMap takes the fence down.
 	Off bool
 }
 
@@ -63,7 +63,7 @@ func Look(ctx context.Context, cfg *rest.Config, rota types.NamespacedName) (Sta
 	return s, nil
 }
 
-// refused wraps the error of a request for an object of the fence. If a permission is missing, it says which.
+// refused wraps the error of a request for an object of the fence. A missing permission becomes a permission.Error.
 func refused(err error, rota types.NamespacedName, resource, name string) error {
 	err = permission.Refused(err, permission.Error{Group: admissionregistrationv1.GroupName, Resource: resource,
 		Verb: "get", Name: name})
@@ -85,7 +85,7 @@ func judged(all []admissionregistrationv1.NamedRuleWithOperations) []schema.Grou
 	return out
 }
 
-// String returns one line that says what the fence does.
+// String describes the fence in one line.
 func (s State) String() string {
 	texts := make([]string, len(s.Resources))
 	for i, r := range s.Resources {

@@ -23,17 +23,17 @@ import (
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
-// ErrUnverified is wrapped by an error of Verify that says nothing about whether the fence works.
+// ErrUnverified is wrapped by errors of Verify that leave open whether the fence works.
 var ErrUnverified = errors.New("cannot tell whether the fence works")
 
 // epochSeen matches a refusal and captures its epoch.
 var epochSeen = regexp.MustCompile(`the fence of rota .* is not a member in epoch (\d+):`)
 
-// Verify tests, until ctx ends, whether an API server refuses writes of Pods that are not members, and uses the present
-// table. It returns nil as soon as that is so.
+// Verify tests, until ctx ends, whether an API server refuses writes of Pods that are not members and uses the current
+// table. It returns nil as soon as it does.
 //
 // The test is an empty patch of some object of the fenced kinds, as a dry run. It impersonates the ServiceAccount in a
-// Pod that does not exist. Behind a load balancer the answer is about one of the API servers.
+// Pod that does not exist. Behind a load balancer, the result is about one of the API servers only.
 func Verify(ctx context.Context, cfg *rest.Config, o Options) error {
 	cfg = rest.CopyConfig(cfg)
 	client, err := kubernetes.NewForConfig(cfg)
@@ -51,7 +51,7 @@ func Verify(ctx context.Context, cfg *rest.Config, o Options) error {
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil || last == nil: // otherwise the error only says that ctx ended
+		case ctx.Err() == nil || last == nil: // otherwise the error means only that ctx ended
 			last = err
 		}
 		if ctx.Err() == nil && errors.Is(err, ErrUnverified) {
@@ -80,7 +80,7 @@ func (o Options) look(ctx context.Context, client kubernetes.Interface, try func
 	return judge(seen, cm.Data)
 }
 
-// judge compares the answer to the probe with the table, which was read afterwards.
+// judge compares the response to the probe with the table, which was read later.
 func judge(seen error, data map[string]string) error {
 	now, err := table.Decode(data)
 	if err != nil {
@@ -130,7 +130,7 @@ func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.
 	for _, r := range o.Resources {
 		gvr, err := mapper.ResourceFor(r.WithVersion(""))
 		if err != nil {
-			continue // Check says what does not exist
+			continue // Check reports kinds that do not exist
 		}
 		obj, err := o.any(ctx, reader, gvr)
 		if err != nil {
@@ -149,7 +149,7 @@ func (o Options) probe(ctx context.Context, cfg *rest.Config, client kubernetes.
 	return nil, errors.New("there is no object of the fenced kinds to try it on")
 }
 
-// any returns an object that is not the rota's own, or nil if there is none among the first 50.
+// any returns an object that does not belong to the rota itself, or nil if there is none among the first 50.
 func (o Options) any(ctx context.Context, reader dynamic.Interface, gvr schema.GroupVersionResource,
 ) (*unstructured.Unstructured, error) {
 	list, err := reader.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 50})

@@ -13,7 +13,7 @@ import (
 // Everything is the pattern for all controllers that are on by default.
 const Everything = "*"
 
-// Group says which of a program's controllers a process runs. It does not change, and may be used concurrently.
+// Group determines which of a program's controllers a process runs. It is immutable and safe for concurrent use.
 type Group struct {
 	program string
 	known   []string
@@ -21,17 +21,17 @@ type Group struct {
 	off     map[string]bool // by default
 }
 
-// Parse returns the group of the patterns. known are the names of all controllers of the program; those that begin with
-// "-" are off by default. A pattern is
+// Parse returns the group for the patterns. known lists the names of all controllers of the program; those that begin
+// with "-" are off by default. A pattern is
 //
 //   - "*": every controller that is on by default;
 //   - "name": this controller;
-//   - "-name": not this one, whatever "*" says.
+//   - "-name": not this controller, even if "*" matches.
 //
-// As for the kube-controller-manager, the first pattern that names a controller decides, and names go before "*". No
-// patterns mean "*". The program's name tells groups of one program from other rotas in the namespace.
+// As in the kube-controller-manager, the first pattern with a controller's name decides, and names take precedence over
+// "*". No patterns mean "*". The program's name separates its groups from other rotas in the namespace.
 //
-// The error names each pattern that names no controller, and the name that is most like it.
+// The error lists each pattern that matches no controller, with the most similar name.
 func Parse(program string, known []string, patterns ...string) (*Group, error) {
 	if !word(program) {
 		return nil, fmt.Errorf("group of program %q: the name must be one word without commas", program)
@@ -91,8 +91,8 @@ func word(s string) bool {
 // Program returns the program's name.
 func (g *Group) Program() string { return g.program }
 
-// Runs says whether this process runs the controller. It panics if the program has none of that name: the controller
-// would run in no group.
+// Runs reports whether this process runs the controller. It panics if the name was not passed to Parse, because then no
+// group would run the controller.
 func (g *Group) Runs(controller string) bool {
 	if !slices.Contains(g.known, controller) {
 		panic(fmt.Sprintf("group of %s: controller %q is not among the names given to group.Parse", g.program, controller))
@@ -105,15 +105,15 @@ func (g *Group) Controllers() []string {
 	return slices.DeleteFunc(slices.Clone(g.known), func(name string) bool { return !g.runs[name] })
 }
 
-// Expected returns, sorted, the names of the controllers that some group has to run: those that are on by default, and
-// those that this process runs.
+// Expected returns the sorted names of the controllers that some group has to run: the controllers that are on by
+// default and those that this process runs.
 func (g *Group) Expected() []string {
 	return slices.DeleteFunc(slices.Clone(g.known), func(name string) bool { return g.off[name] && !g.runs[name] })
 }
 
-// Running is what one rota runs, as its members announce it.
+// Running is the set of controllers that a rota runs, as announced by its members.
 type Running struct {
-	// Rota is its name.
+	// Rota is the rota's name.
 	Rota string
 	// Expected and Controllers are as in Group.
 	Expected, Controllers []string
@@ -122,11 +122,11 @@ type Running struct {
 // Gap is a controller that no group runs, or more than one.
 type Gap struct {
 	Controller string
-	// Rotas run it, in order; none.
+	// Rotas are the rotas that run it, in order.
 	Rotas string
 }
 
-// String says what is wrong.
+// String describes the problem and how to fix it.
 func (g Gap) String() string {
 	if g.Rotas == "" {
 		return fmt.Sprintf("controller %s is in no group that runs: add it to the patterns of one, or start its group",
@@ -136,8 +136,8 @@ func (g Gap) String() string {
 		g.Controller, g.Rotas)
 }
 
-// Gaps returns the controllers that are in no group or in several, by name. Members of one rota may announce different
-// things, as in a rollout: what any of them runs, the rota runs.
+// Gaps returns the controllers that are in no group or in several, by name. If members of a rota announce different
+// controllers, as in a rollout, the rota counts as running all of them.
 func Gaps(running []Running) []Gap {
 	by := map[string][]string{}
 	for _, r := range running {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Needs returns the permissions in rules one by one, for Denied. namespace is empty for a ClusterRole.
+// Needs returns each permission in rules separately, for Denied. namespace is empty for a ClusterRole.
 func Needs(namespace string, rules []rbacv1.PolicyRule) []Error {
 	var out []Error
 	for _, r := range rules {
@@ -38,8 +38,8 @@ func Needs(namespace string, rules []rbacv1.PolicyRule) []Error {
 	return out
 }
 
-// Denied asks the API server which of the permissions the user of cfg lacks. An error means that the server did not
-// answer. client may be nil.
+// Denied asks the API server which of the needs the user of cfg is not allowed. It returns an error if the server did
+// not answer. client may be nil.
 func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []Error) ([]*Error, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter = -1, nil
@@ -77,7 +77,7 @@ func Denied(ctx context.Context, cfg *rest.Config, client *http.Client, needs []
 	return denied, nil
 }
 
-// whoami returns the user as the server sees it, or "" if it does not say.
+// whoami returns the user as the server sees it, or "" if the server does not reveal it.
 func whoami(ctx context.Context, cfg *rest.Config, http *http.Client) string {
 	client, err := authenticationclient.NewForConfigAndClient(cfg, http)
 	if err != nil {
@@ -90,14 +90,14 @@ func whoami(ctx context.Context, cfg *rest.Config, http *http.Client) string {
 	return review.Status.UserInfo.Username
 }
 
-// MissingError lists all permissions that a member lacks.
+// MissingError lists all permissions that a member is missing.
 type MissingError struct {
-	// Rota is the name of the rota, for the names of the manifests.
+	// Rota is the name of the rota, which the names of the manifests contain.
 	Rota    string
 	Missing []*Error
 }
 
-// Unwrap returns the permissions that are missing.
+// Unwrap returns the missing permissions.
 func (e *MissingError) Unwrap() []error {
 	var out []error
 	for _, m := range e.Missing {
@@ -106,7 +106,7 @@ func (e *MissingError) Unwrap() []error {
 	return out
 }
 
-// Error counts what is missing, and gives manifests for kubectl apply that add it.
+// Error returns the number of missing permissions and manifests for kubectl apply that add them.
 func (e *MissingError) Error() string {
 	user := e.Missing[0].User
 	if user == "" {
@@ -115,8 +115,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s lacks %d permissions; to add them, kubectl apply:\n%s", user, len(e.Missing), e.Manifests())
 }
 
-// Manifests returns YAML that adds what is missing: a Role with its binding, or a ClusterRole for permissions in the
-// whole cluster. The names end in -added, so that they replace nothing.
+// Manifests returns YAML that adds the missing permissions: a Role with its binding, or a ClusterRole with its binding
+// for permissions in the whole cluster. The names end in -added, so that they replace nothing.
 func (e *MissingError) Manifests() string {
 	var namespaces []string
 	for _, m := range e.Missing {
@@ -149,7 +149,7 @@ func (e *MissingError) Manifests() string {
 	return strings.TrimSpace(strings.Join(docs, "---\n"))
 }
 
-// rules returns what is missing in a namespace, the verbs on one thing together.
+// rules returns the missing permissions in a namespace, with the verbs for each resource combined.
 func (e *MissingError) rules(namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, m := range e.Missing {
@@ -170,7 +170,7 @@ func (e *MissingError) rules(namespace string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// subject returns a user as RBAC names it.
+// subject returns the RBAC subject for a user.
 func subject(user string) rbacv1.Subject {
 	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		if namespace, name, ok := strings.Cut(account, ":"); ok {

@@ -1,3 +1,3 @@
-// Package permission has the permissions that a program needs in Kubernetes: the rules, a check for missing ones, and
-// errors that say what to add.
+// Package permission defines the permissions that a program needs in Kubernetes. It checks for missing ones, and its
+// errors contain the rules to add.
 package permission

@@ -9,19 +9,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Error says that the API server refused a request because a permission is missing, and which.
+// Error is returned for a request that the API server refused because of a missing permission.
 type Error struct {
-	// User is the name of the user, usually "system:serviceaccount:<namespace>:<name>". Empty if the server did not say.
+	// User is the name of the user, usually "system:serviceaccount:<namespace>:<name>", or empty if the server did not
+	// reveal it.
 	User string
-	// Namespace is the namespace. Empty: the whole cluster.
+	// Namespace is the namespace, empty for the whole cluster.
 	Namespace string
-	// Group, Resource and Verb are those of the request. Name is the object's name, if the request was about one object.
+	// Group, Resource and Verb describe the request. Name is the object's name, if the request was about one object.
 	Group, Resource, Verb, Name string
 	// Err is the server's error.
 	Err error
 }
 
-// Rule returns the rule that is missing from the user's Role, or ClusterRole where Namespace is empty.
+// Rule returns the rule that is missing from the user's Role, or from its ClusterRole if Namespace is empty.
 func (e *Error) Rule() rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{e.Group}, Resources: []string{e.Resource}, Verbs: []string{e.Verb}}
 	if e.Name != "" {
@@ -30,7 +31,7 @@ func (e *Error) Rule() rbacv1.PolicyRule {
 	return rule
 }
 
-// Error names who lacks what, and gives the rule to add as YAML.
+// Error returns the user, the missing permission, and the rule to add as YAML.
 func (e *Error) Error() string {
 	var b strings.Builder
 	who := e.User
@@ -61,8 +62,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // 403, with other messages.
 var rbacMessage = regexp.MustCompile(`User "([^"]*)" cannot `)
 
-// Refused turns the refusal of an authorizer into an Error like want, with User and Err filled in. It returns other
-// errors unchanged.
+// Refused turns an authorizer's refusal into a copy of want with User and Err filled in. It returns other errors
+// unchanged.
 func Refused(err error, want Error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -77,7 +78,7 @@ func Refused(err error, want Error) error {
 
 // Rules returns the permissions that a member of the rota needs in the rota's namespace, for a Role.
 //
-// Creating cannot be limited to a name in RBAC: the name of an object to be created is not in the request's URL.
+// RBAC cannot limit create to a name, because the name of a new object is not in the request's URL.
 func Rules(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
@@ -85,7 +86,7 @@ func Rules(name string) []rbacv1.PolicyRule {
 			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name},
 			Verbs: []string{"get", "list", "watch", "update"},
 		},
-		// The members' Leases, and those with their reports (package coverage): the names are not known beforehand.
+		// The Leases of members and of their reports (package coverage). Their names are not known beforehand.
 		{
 			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
@@ -94,9 +95,10 @@ func Rules(name string) []rbacv1.PolicyRule {
 	}
 }
 
-// ElectionRules returns the permissions that a member needs in the namespace of a Lease of leader election, to hold it
-// for the rota (rota.Options.LeaderElectionID). In the rota's own namespace, Rules has them already. Without list and
-// watch a member works, but learns that another one took the Lease only when it looks, after a RetryPeriod or so.
+// ElectionRules returns the permissions that a member needs in the namespace of a leader election Lease to hold it for
+// the rota (rota.Options.LeaderElectionID). In the rota's own namespace, Rules already includes them. Without list and
+// watch a member still works, but notices only at its next read, after about a RetryPeriod, that another candidate took
+// the Lease.
 func ElectionRules(lease string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// callback runs code of the user in a goroutine of its own: it may end that goroutine, as t.FailNow does, and it may
-// never return. Whoever waits for the result always gets one.
+// callback runs the user's code in a separate goroutine, because the code may end its goroutine, as t.FailNow does, or
+// never return. The caller always gets a result.
 func callback(ctx context.Context, name string, call func() error) error {
-	result := make(chan error, 1) // nobody may wait any more
+	result := make(chan error, 1) // the caller may have stopped waiting
 	go func() {
 		err := fmt.Errorf("%s ended its goroutine, as t.FailNow, t.Fatal, t.Skip and require do: return the error instead",
 			name)
@@ -32,14 +32,14 @@ func callback(ctx context.Context, name string, call func() error) error {
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-result: // it has heeded its context
+	case err := <-result: // it returned when its context ended
 		return err
 	case <-time.After(graceTime):
 		return fmt.Errorf("%w, and %s has not returned", context.Cause(ctx), name)
 	}
 }
 
-// panicError is a panic of a callback. Run cleans up, and then panics with it.
+// panicError is a panic of a callback. Run cleans up and then panics with it.
 type panicError struct {
 	name  string
 	value any
@@ -50,7 +50,7 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s panicked: %v\n\n%s", e.name, e.value, e.stack)
 }
 
-// repanic panics if a callback did.
+// repanic panics if err contains a panic of a callback.
 func repanic(err error) {
 	var p *panicError
 	if errors.As(err, &p) {

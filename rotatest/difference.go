@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// difference names the fields that differ, each with both values; "" if none does.
+// difference lists the fields that differ, each with both values, or returns "".
 func difference(want, got map[string]any) string {
 	got = runtime.DeepCopyJSON(got)
 	f := fields{lines: reorder("", want, got)}
@@ -20,7 +20,7 @@ func difference(want, got map[string]any) string {
 	return strings.Join(f.lines, "\n")
 }
 
-// reorder gives each list that has another one's elements in another order that order, and names it.
+// reorder sorts each list in got that has the same elements as in want into the order of want, and returns their paths.
 func reorder(path string, want, got any) (lines []string) {
 	switch got := got.(type) {
 	case map[string]any:
@@ -46,7 +46,7 @@ func reorder(path string, want, got any) (lines []string) {
 
 func byText(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
 
-// named is a step to a field, as people write it.
+// named returns the notation of a step to a field.
 func named(key string) string {
 	if strings.ContainsAny(key, "./") {
 		return fmt.Sprintf("[%q]", key)
@@ -54,19 +54,19 @@ func named(key string) string {
 	return "." + key
 }
 
-// fields is a cmp.Reporter of the fields that differ.
+// fields is a cmp.Reporter that collects the fields that differ.
 type fields struct {
 	path  cmp.Path
 	lines []string
 }
 
-// PushStep is part of cmp.Reporter.
+// PushStep implements cmp.Reporter.
 func (f *fields) PushStep(step cmp.PathStep) { f.path = append(f.path, step) }
 
-// PopStep is part of cmp.Reporter.
+// PopStep implements cmp.Reporter.
 func (f *fields) PopStep() { f.path = f.path[:len(f.path)-1] }
 
-// Report is part of cmp.Reporter.
+// Report implements cmp.Reporter.
 func (f *fields) Report(result cmp.Result) {
 	if result.Equal() {
 		return
@@ -75,7 +75,7 @@ func (f *fields) Report(result cmp.Result) {
 	f.lines = append(f.lines, fmt.Sprintf("%s: -%s +%s", f.name(), text(want), text(got)))
 }
 
-// name is the path as people write it, such as status.conditions[0].reason.
+// name returns the path in the usual notation, such as status.conditions[0].reason.
 func (f *fields) name() string {
 	name := ""
 	for _, step := range f.path {
@@ -86,7 +86,7 @@ func (f *fields) name() string {
 			if at := step.Key(); at >= 0 {
 				name += fmt.Sprintf("[%d]", at)
 			} else {
-				name += "[]" // only one of the two has it
+				name += "[]" // only one side has it
 			}
 		}
 	}

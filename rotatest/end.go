@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cleanTimeout bounds the removal of what a run leaves behind.
+// cleanTimeout bounds the cleanup after a run.
 const cleanTimeout = time.Minute
 
-// end stops the members, and deletes what the run created, so that the next one finds what this one found. It works
-// after the run's context has ended, too.
+// end stops the members and deletes what the run created, so that the next run starts from the same objects. It also
+// works after the run's context has ended.
 func (r *run) end(ctx context.Context, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
@@ -29,7 +29,7 @@ func (r *run) end(ctx context.Context, failed bool) error {
 	return errors.Join(r.stopAll(), r.strays(ctx), r.clear(ctx, failed), r.restoreNamespaces(ctx))
 }
 
-// clear deletes what the run created, but for namespaces.
+// clear deletes what the run created, except namespaces.
 func (r *run) clear(ctx context.Context, failed bool) error {
 	left, err := r.left(ctx)
 	held := false
@@ -50,7 +50,7 @@ func (r *run) stopAll() error {
 	r.mu.Lock()
 	all := r.all
 	r.mu.Unlock()
-	ended := map[*member]bool{} // by themselves
+	ended := map[*member]bool{} // unexpectedly
 	for _, m := range all {
 		ended[m] = m.ended()
 		m.stop()
@@ -65,8 +65,8 @@ func (r *run) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// left returns the objects that the run created and that are there, of kinds that are not compared, too. With an error,
-// it returns those that it found.
+// left returns the objects that the run created and that still exist, including kinds that are not compared. If it
+// returns an error, the result is incomplete.
 func (r *run) left(ctx context.Context) (left []*unstructured.Unstructured, err error) {
 	resources, objects := r.record.touched()
 	places := map[place]bool{}
@@ -99,10 +99,11 @@ func (r *run) deleteLeft(ctx context.Context, obj *unstructured.Unstructured) er
 	return nil
 }
 
-// letGo has the operator, undisturbed and alone, remove the finalizers of objects. What it leaves is removed by force.
+// letGo lets the operator, undisturbed and alone, remove the finalizers of objects. It removes the remaining ones by
+// force.
 func (r *run) letGo(ctx context.Context, failed bool) error {
 	var err error
-	if !r.fault.alone || !failed { // otherwise it has had its time
+	if !r.fault.alone || !failed { // otherwise it has had time to do so
 		janitor := &run{kit: r.kit, fault: reference, record: r.record, guard: r.guard, client: r.client, rand: r.rand}
 		janitor.reconciles = newReconciles(janitor)
 		if err = janitor.newMember(ctx, nil); err == nil {

@@ -13,14 +13,14 @@ import (
 // fault is what a run does to the members.
 type fault struct {
 	name, what string
-	// alone is the run with one member, lags one whose watches lag, kills one in which somebody has to be killed, and
-	// timesOut one in which writes are answered by a timeout instead.
+	// alone is true for the run with one member. In the others, lags delays watches, kills kills members, and timesOut
+	// answers writes with a timeout.
 	alone, lags, kills, timesOut bool
-	// disturb is called when a phase begins, beside what the user does, and returns when it leaves the members alone.
+	// disturb runs during a phase, while the user's changes are made. It returns when it leaves the members alone.
 	disturb func(ctx context.Context, r *run, phase string) error
 }
 
-// missed says what a fault that kills did not do.
+// missed is the note if the fault did not happen.
 func (f *fault) missed() string {
 	if f.timesOut {
 		return "no write was answered by a timeout"
@@ -69,7 +69,7 @@ func moveOnce(ctx context.Context, r *run, phase string) error {
 	return r.drainAndFill(ctx)
 }
 
-// replaceOldest has a member join and the oldest one leave, so that objects come to a process that knows nothing.
+// replaceOldest makes a member join and the oldest one leave, so that objects move to a process with no state.
 func (r *run) replaceOldest(ctx context.Context) error {
 	oldest := r.working()[0]
 	if err := r.newMember(ctx, nil); err != nil {
@@ -86,7 +86,7 @@ func (r *run) replaceOldest(ctx context.Context) error {
 	return r.await(ctx, "the others have the slots of the one that left", r.unshared)
 }
 
-// begun waits until a member has written something in this phase, or seems not to.
+// begun waits until a member has written something in this phase, or for a limited time.
 func (r *run) begun(ctx context.Context) error {
 	for limit := time.Now().Add(time.Second); time.Now().Before(limit); {
 		if r.record.begun() {
@@ -99,12 +99,12 @@ func (r *run) begun(ctx context.Context) error {
 	return nil
 }
 
-// pause is a short time, chosen by the seed.
+// pause waits for a short time, chosen by the seed.
 func (r *run) pause(ctx context.Context) {
 	_ = sleep(ctx, time.Duration(r.rand.Int64N(int64(300*time.Millisecond))))
 }
 
-// sleep returns after d, or ctx's cause if that ends first: it says which time was over.
+// sleep returns nil after d, or ctx's cause if ctx ends first, which tells which timeout has passed.
 func sleep(ctx context.Context, d time.Duration) error {
 	if await.Sleep(ctx, d) != nil {
 		return context.Cause(ctx)
@@ -112,8 +112,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// drainAndFill has each member give all its slots away and get some back, so that an object comes back to the process
-// that had it before.
+// drainAndFill makes each member give all its slots away and get some back, so that objects return to a process that
+// had them before.
 func (r *run) drainAndFill(ctx context.Context) error {
 	members := r.working()
 	for _, i := range r.rand.Perm(len(members)) {
@@ -134,7 +134,7 @@ func (r *run) drainAndFill(ctx context.Context) error {
 	return nil
 }
 
-// order has a member drained, or filled again.
+// order drains a member, or ends its drain.
 func (r *run) order(ctx context.Context, m *member, drained bool) error {
 	_, _, err := orders.Give(ctx, r.kit.store, func(context.Context) (map[string]uint64, error) { return nil, nil },
 		func(t *table.Table) error {

@@ -18,12 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guard refuses writes of objects that were there before the run, whether members or the test make them: the next run
-// would not find such an object as it was, and it may be the API server's. Namespaces are restored, so they are free.
+// guard refuses writes, by members and by the test, of objects that existed before the run: the next run would find
+// them changed, and they may belong to the API server. Namespaces are allowed, because they are restored.
 type guard struct {
 	dynamic dynamic.Interface
 	record  *record
-	// begun is when the first run began, by the API server's clock. What is not newer was there before.
+	// begun is when the first run began, on the API server's clock. Objects that are not newer existed before.
 	begun time.Time
 
 	mu      sync.Mutex
@@ -32,7 +32,8 @@ type guard struct {
 
 var errThereBefore = errors.New("rotatest refused this write, since the object was there before the run")
 
-// clock returns the API server's time, once that second is over: what is created later has a later creationTimestamp.
+// clock returns the API server's time once that second is over, so objects created later have a later
+// creationTimestamp.
 func (k *kit) clock(ctx context.Context) (time.Time, error) {
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rotaName, GenerateName: "clock-"}}
 	if err := k.own.Create(ctx, probe, client.DryRunAll); err != nil {
@@ -41,11 +42,11 @@ func (k *kit) clock(ctx context.Context) (time.Time, error) {
 	return probe.CreationTimestamp.Time, sleep(ctx, time.Second)
 }
 
-// check returns an error for a write that must not be sent. It asks the API server only about what the run did not
-// create.
+// check returns an error for a write that must not be sent. It asks the API server only about objects that the run did
+// not create.
 func (g *guard) check(req *http.Request, w write) error {
 	restored := isNoise(w.Resource) || w.Resource.GroupResource() == namespaces.GroupResource()
-	creates := w.verb == "create" && w.Subresource == "" // it is no write of an object that is there
+	creates := w.verb == "create" && w.Subresource == "" // does not write an existing object
 	if restored || creates || g.record.made(w.place()) {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (g *guard) check(req *http.Request, w write) error {
 	return nil
 }
 
-// targets are the objects that a write changes, if they are there.
+// targets returns the existing objects that a write changes.
 func (g *guard) targets(req *http.Request, w write) ([]*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), answerTime)
 	defer cancel()
@@ -93,7 +94,7 @@ func (g *guard) targets(req *http.Request, w write) ([]*unstructured.Unstructure
 	return all, nil
 }
 
-// readable is nil for what is not there, and for what cannot be read: it is not compared either.
+// readable returns nil for objects that do not exist or cannot be read, which are not compared either.
 func readable(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return nil
@@ -101,7 +102,7 @@ func readable(err error) error {
 	return fmt.Errorf("rotatest looks whether the object was there before: %w", err)
 }
 
-// err says what was refused.
+// err returns an error that lists the refused writes.
 func (g *guard) err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// killPoint is a write after which the member that made it is killed, whichever that is.
+// killPoint is a write after which its member is killed, whichever member that is.
 type killPoint struct {
-	of   string // its sort
-	left int    // how many of that sort the members may still make, this one included
+	of   string // the sort of the write
+	left int    // how many writes of that sort the members may still make, including the fatal one
 }
 
-// death is that of a member, after a write.
+// death is the death of a member after a write.
 type death struct {
 	of *member
 	at write
@@ -25,8 +25,8 @@ type death struct {
 // killer kills members at points.
 type killer struct {
 	mu     sync.Mutex
-	points []*killPoint // to which nobody has come
-	deaths []death      // of those that have no successor yet
+	points []*killPoint // not reached yet
+	deaths []death      // without a successor yet
 	number int          // of all deaths
 }
 
@@ -36,7 +36,7 @@ func (k *killer) arm(points []*killPoint) {
 	k.points = points
 }
 
-// disarm ends the killing. It returns the points to which nobody came, and who died meanwhile.
+// disarm ends the killing. It returns the points that were not reached, and the deaths since the last call of next.
 func (k *killer) disarm() (missed []*killPoint, deaths []death) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *killer) disarm() (missed []*killPoint, deaths []death) {
 	return missed, deaths
 }
 
-// next returns who died since it was called last, and whether there are points left.
+// next returns the deaths since its last call, and whether there are points left.
 func (k *killer) next() (deaths []death, more bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,8 +53,8 @@ func (k *killer) next() (deaths []death, more bool) {
 	return deaths, len(k.points) > 0
 }
 
-// kills reports whether a member dies of a write. It does so once. Without a member, the write is at a point, and
-// nobody dies.
+// kills reports whether a write kills its member, which a write does only once. If m is nil, it reports whether the
+// write is at a point, and no member is killed.
 func (k *killer) kills(m *member, done write) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +74,7 @@ func (k *killer) kills(m *member, done write) bool {
 	return true
 }
 
-// total is how many members were killed, or writes answered by a timeout.
+// total returns how many members were killed, or how many writes were answered by a timeout.
 func (k *killer) total() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,8 +84,8 @@ func (k *killer) total() int {
 // maxKills is how many members are killed in a phase.
 const maxKills = 4
 
-// killPoints chooses from the sorts of writes of a phase, in their order: creations first, since what was created and
-// not noted yet is what people lose.
+// killPoints chooses kill points from the sorts of writes of a phase, in their order. Creations come first, since
+// objects that were created but not recorded in a status are what operators lose.
 func killPoints(sorts []string, number map[string]int, r *rand.Rand) (points []*killPoint) {
 	chosen := map[string]bool{}
 	for _, creations := range []bool{true, false} {
@@ -116,14 +116,14 @@ func killAbout(ctx context.Context, r *run, phase string) error {
 	for _, p := range missed {
 		sorts = append(sorts, p.of)
 	}
-	sorts = slices.Compact(sorts) // they are in order
+	sorts = slices.Compact(sorts) // they are sorted
 	if len(sorts) > 0 {
 		r.notef("%s in phase %q after: %s", r.fault.missed(), phase, strings.Join(sorts, ", "))
 	}
 	return errors.Join(err, r.succeed(ctx, deaths))
 }
 
-// killUntilSettled replaces those who die until nobody does any longer.
+// killUntilSettled replaces members that die, until the operator has settled.
 func (r *run) killUntilSettled(ctx context.Context) error {
 	for limit := time.Now().Add(r.kit.patience + r.quiet()); time.Now().Before(limit); {
 		deaths, more := r.killer.next()
@@ -133,7 +133,7 @@ func (r *run) killUntilSettled(ctx context.Context) error {
 		if err := r.revive(ctx); err != nil {
 			return r.withNotes(err)
 		}
-		if !r.changing.Load() { // what has not come once the operator has settled does not come
+		if !r.changing.Load() { // a point that was not reached when the operator has settled will not be reached
 			if waits, err := r.unsettled(ctx); err != nil || waits == "" {
 				return err
 			}
@@ -142,11 +142,11 @@ func (r *run) killUntilSettled(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil // whoever waits until the operator has settled says what goes on
+	return nil // the caller waits until the operator has settled and reports why not
 }
 
-// succeed starts a successor of each of the dead: the container is restarted, or the node is lost, and there is a new
-// Pod.
+// succeed starts a successor for each dead member. Either the container is restarted, or the node is lost and there is
+// a new Pod.
 func (r *run) succeed(ctx context.Context, deaths []death) error {
 	for _, d := range deaths {
 		r.notef("%s was killed after: %s", d.of.name, d.at)

@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// ownLeases returns the Leases of this rota: those of its members, and those in which they say what they hold.
+// ownLeases returns the Leases of this rota: those of its members and those of their reports.
 func ownLeases(ctx context.Context, c client.Client) ([]coordinationv1.Lease, error) {
 	var list coordinationv1.LeaseList
 	if err := c.List(ctx, &list, client.InNamespace(rotaName)); err != nil {
@@ -38,8 +38,8 @@ func deleteLeases(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// refuseOthers returns an error if another process runs members of this rota. Leases that an earlier process has left
-// behind are watched until they have expired, or for longer than their next renewal takes.
+// refuseOthers returns an error if another process runs members of this rota. It watches Leases that an earlier process
+// has left behind until they have expired, or for longer than their next renewal takes.
 func refuseOthers(ctx context.Context, c client.Client) error {
 	versions := map[string]string{}
 	for begun := time.Now(); ; {

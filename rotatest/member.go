@@ -25,13 +25,13 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 )
 
-// member is a replica of the operator. In the run with one member it shares nothing.
+// member is a replica of the operator. In the run with one member, it shares nothing.
 type member struct {
 	run  *run
 	name string
-	// number is that of its Pod within the run.
+	// number is the number of its Pod within the run.
 	number int
-	// podUID is that of its Pod. restarted says that it is not the Pod's first container.
+	// podUID is the UID of its Pod. restarted is true unless it is the Pod's first container.
 	podUID    string
 	restarted bool
 
@@ -49,10 +49,10 @@ type member struct {
 	err  error
 }
 
-// endTimeout is how long a manager may take to end: its leave, and then what it runs.
+// endTimeout is how long a manager may take to end, including its leave.
 const endTimeout = 30 * time.Second
 
-// newMember makes a member and starts it. predecessor is the one in whose Pod it is restarted, if any.
+// newMember makes a member and starts it. predecessor is the earlier member in the same Pod, or nil.
 func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	k := r.kit
 	m := &member{run: r, podUID: string(uuid.NewUUID()), done: make(chan struct{})}
@@ -80,7 +80,7 @@ func (r *run) newMember(ctx context.Context, predecessor *member) error {
 		return err
 	}
 	cfg := rest.CopyConfig(k.o.Config)
-	cfg.QPS = -1 // a client that slows down would hide what is fast
+	cfg.QPS = -1 // a rate limit could hide races
 	cfg.Wrap(m.wire.operators)
 	if m.mgr, err = ctrlrt.NewManager(cfg, m.rota, k.managerOptions(log)); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	if err := callback(ctx, "Options.Setup", func() error { return k.o.Setup(m.mgr) }); err != nil {
 		return err
 	}
-	life, stop := context.WithCancel(context.Background()) // whoever ends the run stops it
+	life, stop := context.WithCancel(context.Background()) // the end of the run stops it
 	m.stop = stop
 	go func() {
 		defer close(m.done)
@@ -104,7 +104,7 @@ func (r *run) newMember(ctx context.Context, predecessor *member) error {
 	return nil
 }
 
-// managerOptions are those of a member's manager.
+// managerOptions returns the options of a member's manager.
 func (k *kit) managerOptions(log logr.Logger) manager.Options {
 	o := k.o.Manager
 	o.Scheme = k.o.Scheme
@@ -133,7 +133,7 @@ func (m *member) owns(s int) bool { return m.gate.Owns(slotOf(s)) }
 
 func (m *member) isKilled() bool { return m.killed.Load() }
 
-// die has no request of a member that was killed get through from now on: as others see it, its process is dead.
+// die blocks all requests of a member that was killed. To others, its process looks dead.
 func (m *member) die() {
 	m.run.remove(m)
 	m.wire.unplug()
@@ -148,7 +148,7 @@ func (m *member) leave() error {
 	return m.end()
 }
 
-// end waits until the manager has ended, and its writes have their answers.
+// end waits until the manager has ended and its writes are answered.
 func (m *member) end() error {
 	m.stop()
 	defer func() {
@@ -170,7 +170,7 @@ func (m *member) end() error {
 	return fmt.Errorf("the manager of %s ended: %w", m.name, m.err)
 }
 
-// inFlight names the reconciles that have gone on for long.
+// inFlight describes the reconciles that have been in flight for long.
 func (m *member) inFlight() string {
 	var texts []string
 	for _, f := range m.rota.Status().Stuck {
@@ -180,7 +180,7 @@ func (m *member) inFlight() string {
 	return strings.Join(texts, "; ")
 }
 
-// ended reports whether the manager has ended by itself.
+// ended reports whether the manager has ended unexpectedly.
 func (m *member) ended() bool {
 	select {
 	case <-m.done:
@@ -190,7 +190,7 @@ func (m *member) ended() bool {
 	}
 }
 
-// waits says what the member waits for before it works.
+// waits returns what the member waits for before it works.
 func (m *member) waits() error {
 	if m.ended() {
 		return cmp.Or(m.err, errors.New("its manager has ended"))
@@ -198,7 +198,7 @@ func (m *member) waits() error {
 	return m.rota.Ready(nil)
 }
 
-// mute is a webhook server that serves nothing: two managers in one process cannot listen on one port.
+// mute is a webhook server that serves nothing, since two managers in one process cannot listen on one port.
 type mute struct{ mux *http.ServeMux }
 
 var _ webhook.Server = mute{}

@@ -25,7 +25,7 @@ func isNamespace(obj *unstructured.Unstructured) bool {
 	return kind.Group == "" && kind.Kind == "Namespace"
 }
 
-// noteNamespaces notes the namespaces as they are before the first run, and whether a controller deletes them.
+// noteNamespaces records the namespaces that exist before the first run, and whether a controller deletes namespaces.
 func (k *kit) noteNamespaces(ctx context.Context) error {
 	list, err := k.dynamic.Resource(namespaces).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -35,7 +35,7 @@ func (k *kit) noteNamespaces(ctx context.Context) error {
 	for i := range list.Items {
 		k.namespaces[list.Items[i].GetName()] = &list.Items[i]
 	}
-	// A kube-controller-manager makes this ServiceAccount. envtest has none.
+	// A kube-controller-manager creates this ServiceAccount. envtest has no kube-controller-manager.
 	accounts := k.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("serviceaccounts"))
 	_, err = accounts.Namespace(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	k.controllers = err == nil
@@ -45,7 +45,7 @@ func (k *kit) noteNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// restoreNamespaces removes the namespaces that the run created, and undoes what it did to others.
+// restoreNamespaces removes the namespaces that the run created, and undoes its changes to others.
 func (r *run) restoreNamespaces(ctx context.Context) error {
 	var errs []error
 	_, objects := r.record.touched()
@@ -75,7 +75,7 @@ func (r *run) restoreNamespace(ctx context.Context, name string) error {
 	}
 	switch {
 	case was == nil:
-		return nil // somebody else's
+		return nil // another client's
 	case now.GetUID() != was.GetUID() || now.GetDeletionTimestamp() != nil:
 		return errors.New("the operator or Change deleted it; let them delete only what they create in a run")
 	case maps.Equal(now.GetLabels(), was.GetLabels()) && maps.Equal(now.GetAnnotations(), was.GetAnnotations()) &&
@@ -89,16 +89,16 @@ func (r *run) restoreNamespace(ctx context.Context, name string) error {
 	return err
 }
 
-// removeNamespace deletes a namespace. If there is no controller to do so, it does the last step in its place.
+// removeNamespace deletes a namespace. If no controller finalizes it, removeNamespace does.
 func (r *run) removeNamespace(ctx context.Context, ns *unstructured.Unstructured) error {
 	api, name := r.kit.dynamic.Resource(namespaces), ns.GetName()
 	err := api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(ns.GetUID())}})
 	if apierrors.IsNotFound(err) {
 		return nil
-	} else if err != nil && !apierrors.IsConflict(err) { // it is being deleted
+	} else if err != nil && !apierrors.IsConflict(err) { // a conflict means that it is being deleted
 		return err
 	}
-	if len(ns.GetFinalizers()) > 0 { // whoever has one has ended
+	if len(ns.GetFinalizers()) > 0 { // the controllers with finalizers have ended
 		patch := []byte(`{"metadata":{"finalizers":null}}`)
 		_, err := api.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -20,8 +20,8 @@ var (
 	uuids     = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 )
 
-// normalize takes out of objects what differs between two runs although nothing is wrong: what the API server assigns,
-// times, and the random parts of generated names.
+// normalize removes from objects what differs between two runs although nothing is wrong: values that the API server
+// assigns, times, and the random parts of generated names.
 func normalize(all []*unstructured.Unstructured) *state {
 	all = slices.Clone(all)
 	slices.SortFunc(all, byName)
@@ -38,7 +38,7 @@ func normalize(all []*unstructured.Unstructured) *state {
 	return s
 }
 
-// keyOf is nameOf with the kind's group, since two groups may have a kind of one name.
+// keyOf is nameOf with the kind's group, since kinds of different groups may have the same name.
 func keyOf(obj *unstructured.Unstructured) string {
 	return describe(groupKind(obj).String(), client.ObjectKeyFromObject(obj))
 }
@@ -47,13 +47,13 @@ func nameOf(obj *unstructured.Unstructured) string {
 	return describe(obj.GetKind(), client.ObjectKeyFromObject(obj))
 }
 
-// generated says whether the API server chose the end of an object's name.
+// generated reports whether the API server chose the end of an object's name.
 func generated(obj *unstructured.Unstructured) bool {
 	prefix := obj.GetGenerateName()
 	return prefix != "" && strings.HasPrefix(obj.GetName(), prefix) && obj.GetName() != prefix
 }
 
-// replacements are texts and what stands for them, longer ones first.
+// replacements are pairs of a text and its replacement, longer texts first.
 type replacements [][2]string
 
 func (r replacements) replace(text string) string {
@@ -71,7 +71,7 @@ func replacing(m map[string]string) (r replacements) {
 	return r
 }
 
-// canonicalNames numbers objects with generated names by what is in them.
+// canonicalNames numbers objects with generated names by their content.
 func canonicalNames(all []*unstructured.Unstructured) replacements {
 	plain, content := map[string]string{}, map[*unstructured.Unstructured]string{}
 	groups := map[string][]*unstructured.Unstructured{}
@@ -86,7 +86,7 @@ func canonicalNames(all []*unstructured.Unstructured) replacements {
 	numbered := map[string]string{}
 	for _, group := range groups {
 		for _, obj := range group {
-			text, _ := json.Marshal(normalized(obj, anonymous, nil)) // of strings and numbers
+			text, _ := json.Marshal(normalized(obj, anonymous, nil)) // cannot fail for strings and numbers
 			content[obj] = string(text)
 		}
 		slices.SortStableFunc(group, func(a, b *unstructured.Unstructured) int { return cmp.Compare(content[a], content[b]) })
@@ -97,12 +97,12 @@ func canonicalNames(all []*unstructured.Unstructured) replacements {
 	return replacing(numbered)
 }
 
-// assigned are the metadata that the API server assigns.
+// assigned are the metadata fields that the API server sets.
 var assigned = []string{
 	"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "deletionGracePeriodSeconds",
 }
 
-// normalized returns what is in an object, without what differs between two runs.
+// normalized returns an object's content without what differs between two runs.
 func normalized(obj *unstructured.Unstructured, names replacements, uids map[string]string) map[string]any {
 	fields := obj.DeepCopy().Object
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
@@ -121,7 +121,7 @@ func normalized(obj *unstructured.Unstructured, names replacements, uids map[str
 	return out
 }
 
-// withoutOurs takes out the labels by which Rota delivers objects: one member alone needs none.
+// withoutOurs removes the labels by which Rota delivers objects, since a single member needs none.
 func withoutOurs(metadata map[string]any, field string) {
 	all, ok := metadata[field].(map[string]any)
 	if !ok {
@@ -133,7 +133,7 @@ func withoutOurs(metadata map[string]any, field string) {
 	}
 }
 
-// withoutAddresses takes out what the API server allocates to a Service.
+// withoutAddresses removes what the API server allocates to a Service.
 func withoutAddresses(service map[string]any) {
 	spec, ok := service["spec"].(map[string]any)
 	if !ok {
@@ -177,7 +177,7 @@ func (n normalizer) value(field string, v any) any {
 	case string:
 		return n.text(v)
 	case int64:
-		if field == "observedGeneration" { // the number of changes on the way is not part of the state
+		if field == "observedGeneration" { // the number of changes is not part of the state
 			if v == n.generation {
 				return "<the latest>"
 			}

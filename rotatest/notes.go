@@ -10,10 +10,10 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// notes are lines of the members' logs.
+// notes are lines from the members' logs.
 type notes struct {
 	mu sync.Mutex
-	// advice are those that name a place in the operator, each once.
+	// advice holds the lines that contain a place in the operator, each once. last holds the last lines.
 	advice, last []string
 }
 
@@ -42,7 +42,7 @@ func (r *run) logger(name string) logr.Logger {
 		funcr.Options{LogTimestamp: true}).WithName(name)
 }
 
-// withNotes adds what the members logged last.
+// withNotes adds the last lines of the members' logs to an error.
 func (r *run) withNotes(err error) error {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()

@@ -21,60 +21,61 @@ import (
 	"github.com/rota-dev/rota/ctrlrt"
 )
 
-// Options say what operator to run, and on which objects. Config, Setup, and Objects or Change are required.
+// Options describe the operator and its objects. Config, Setup, and Objects or Change are required.
 //
-// Setup, Change, Settled and Normalize are called one at a time, not in the test's goroutine. They do not call t.Fatal
-// or what calls it, such as require.NoError; all but Normalize return errors.
+// Setup, Change, Settled and Normalize are called one at a time, on other goroutines than the test's. They must not
+// call t.Fatal, or functions that call it such as require.NoError. All but Normalize return errors instead.
 type Options struct {
-	// Config is of an API server on which nothing else writes the operator's objects meanwhile: not a manager that the
-	// test suite has started either. What others create in the namespaces of Objects is deleted. Its user may
-	// do everything.
+	// Config is the config of an API server on which nothing else writes the operator's objects meanwhile, not even a
+	// manager that the test suite has started. Objects that others create in the namespaces of Objects are deleted. The
+	// user needs all permissions.
 	Config *rest.Config
-	// Scheme has the kinds of the operator and of Objects. Default: that of Manager, or client-go's.
+	// Scheme contains the kinds of the operator and of Objects. Default: Manager.Scheme, or client-go's scheme.
 	Scheme *runtime.Scheme
-	// Manager has the options of the operator's managers, as its main function sets them, such as Cache. Run replaces
-	// those that two managers in one process cannot share: the addresses of metrics, probes and pprof, the webhook server
-	// (it serves nothing), and the uniqueness of controllers' names. With LeaderElection, durations that are not set are
-	// short.
+	// Manager contains the options of the operator's managers, as its main function sets them, such as Cache. Run replaces
+	// the options that two managers in one process cannot share: the addresses of metrics, probes and pprof, the webhook
+	// server (which then serves nothing), and the uniqueness of controllers' names. With LeaderElection, durations that
+	// are not set are short.
 	Manager manager.Options
-	// Rota has the operator's Key, Slots, Delivery, Label, LabelNamespaces, ByLoad and durations. Run sets the rest.
-	// Default: those of rota.Options, but a LeaseDuration of 3 s and a LeaveTimeout of 10 s.
+	// Rota contains the operator's Key, Slots, Delivery, Label, LabelNamespaces, ByLoad and durations. Run sets the rest.
+	// Default: the defaults of rota.Options, except for a LeaseDuration of 3 s and a LeaveTimeout of 10 s.
 	Rota rota.Options
-	// Setup adds the controllers to a manager, as the operator's main function does. It is called for each member, some
-	// ten times. Members are in one process, so what they keep in package variables they share. Keep in what Setup makes
-	// whatever a replica keeps in memory.
+	// Setup adds the controllers to a manager, as the operator's main function does. It is called for each member, about
+	// ten times. All members run in one process and share package variables, so keep the in-memory state of a replica in
+	// values that Setup creates.
 	Setup func(mgr *ctrlrt.Manager) error
 
-	// Objects are created at the start of each run, in this order, and deleted at its end, in the opposite one. Their
-	// namespaces are created if they are missing, and stay. Namespaces themselves are refused here: create them in Change.
-	// What was there before, but for Namespaces, neither the operator nor Change may write, since Run cannot restore it:
-	// such a write gets an error, and Run fails. Give six or more objects of the sharded kind. Where all are in one slot,
-	// so that one member does everything, Run fails.
+	// Objects are created at the start of each run, in this order, and deleted at its end, in reverse order. Missing
+	// namespaces are created and stay. Objects must not contain Namespaces; create those in Change. The operator and
+	// Change must not write objects that existed before, other than Namespaces, because Run cannot restore them: such a
+	// write gets an error, and Run fails. Give six or more objects of the sharded kind. If all are in one slot, so that
+	// one member does everything, Run fails.
 	Objects []client.Object
-	// Change changes, creates or deletes objects in each run once those of Objects have settled. It must do the same each
-	// time. What it creates is deleted at the end of the run. nil: nothing changes.
+	// Change changes, creates or deletes objects in each run after Objects have settled. It must do the same each time.
+	// Objects that it creates are deleted at the end of the run. It may be nil.
 	Change func(ctx context.Context, c client.Client) error
-	// Settled reports whether the operator has done what it has to do. It is asked several times a second after Objects
-	// were created, after Change, and after Objects were deleted (the client finds none of them then). Without it, and
-	// besides it, an operator has settled when it has written nothing for the time Quiet.
+	// Settled reports whether the operator has finished its work. It is called several times a second after Objects were
+	// created, after Change, and after Objects were deleted (the client then finds none of them). In addition, an operator
+	// has settled only when it has written nothing for the time Quiet.
 	Settled func(ctx context.Context, c client.Client) (bool, error)
-	// Quiet is for how long an operator that has settled writes nothing. It must be longer than its RequeueAfter between
-	// two writes. Where watches lag, their lag comes on top. Default 1.5 s.
+	// Quiet is how long an operator that has settled writes nothing. It must be longer than the operator's RequeueAfter
+	// between two writes. When watches lag, the lag is added. Default 1.5 s.
 	Quiet time.Duration
 
-	// Normalize takes out of an object what differs between two runs although nothing is wrong, such as generated
-	// passwords, or names that the operator makes up. It gets a copy. docs/shard.md lists what Run takes out itself.
+	// Normalize removes from an object what differs between two runs although nothing is wrong, such as generated
+	// passwords, or names that the operator makes up. It gets a copy. docs/shard.md lists what Run already removes.
 	Normalize func(obj *unstructured.Unstructured)
-	// Ignore are kinds that are not compared, and that others may create. Events and Leases never are compared.
+	// Ignore are kinds that are not compared and that others may create. Events and Leases are never compared.
 	Ignore []schema.GroupKind
 	// Recreates are kinds whose objects the operator deletes and makes again on purpose, however often, such as Jobs.
-	// Others must not be made again under the same name more often than with one member: their data would be lost.
+	// Objects of other kinds must not be made again under the same name more often than with one member, because their
+	// data would be lost.
 	Recreates []schema.GroupKind
-	// ForeignWrites says that reconciles write objects of sharded kinds besides their own on purpose, although another
-	// member may reconcile them at that time. Otherwise such writes are failures.
+	// ForeignWrites allows reconciles to write other objects of sharded kinds than their own, although another member may
+	// be reconciling these. Otherwise such writes are failures.
 	ForeignWrites bool
 
-	// Timeout bounds everything together. Default 5 minutes, or what go test leaves, if that is less.
+	// Timeout bounds the whole call. Default 5 minutes, or the time that go test leaves, if that is less.
 	Timeout time.Duration
 }
 
@@ -124,7 +125,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, errors.Join(problems...)
 }
 
-// checkObjects returns what is wrong with Objects without looking at the API server.
+// checkObjects returns the errors in Objects that can be found without the API server.
 func (o Options) checkObjects() (problems []error) {
 	seen := map[string]int{}
 	for i, obj := range o.Objects {
@@ -184,7 +185,7 @@ func checkServed(o Options, mapper meta.RESTMapper) error {
 	return errors.Join(problems...)
 }
 
-// describe names an object for people.
+// describe returns an object's kind, namespace and name for messages.
 func describe(kind string, key client.ObjectKey) string {
 	if key.Namespace == "" {
 		return kind + " " + key.Name

@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// object is one of a sharded kind.
+// object is an object of a sharded kind.
 type object struct {
 	kind schema.GroupKind
 	key  types.NamespacedName
@@ -24,24 +24,24 @@ type object struct {
 
 func (o object) String() string { return describe(o.kind.Kind, o.key) }
 
-// reconcileKey is the key of the object in the context of its reconcile.
+// reconcileKey is the context key of the object that is reconciled.
 type reconcileKey struct{}
 
-// reconciles are those of all members of a run.
+// reconciles tracks the reconciles of all members of a run.
 type reconciles struct {
 	run *run
 
 	mu sync.Mutex
-	// kinds are the sharded ones, as far as they were reconciled.
+	// kinds are the sharded kinds that were reconciled.
 	kinds map[schema.GroupKind]bool
-	// busy is who reconciles an object now, and since when.
+	// busy maps objects to the members that reconcile them now, with the start times.
 	busy map[object]map[*member]time.Time
-	// latest is when a member last began to reconcile an object, active when one began that had not for a while.
+	// latest is when a member last began to reconcile an object. active is when one last began after a pause.
 	latest map[visit]time.Time
 	active time.Time
-	// failing are the errors of objects whose last reconcile failed.
+	// failing holds the errors of objects whose last reconcile failed.
 	failing map[object]failure
-	// wrong is what must not be.
+	// wrong describes violations.
 	wrong []string
 }
 
@@ -63,7 +63,7 @@ func newReconciles(r *run) *reconciles {
 	}
 }
 
-// observer hears of the reconciles of a member.
+// observer observes the reconciles of a member.
 type observer struct {
 	all    *reconciles
 	member *member
@@ -71,7 +71,7 @@ type observer struct {
 
 var _ controllers.Observer = observer{}
 
-// polled is how often an operator may look again and count as quiet.
+// polled is how often an operator may reconcile an object again and still count as quiet.
 const polled = 5 * time.Second
 
 // Begin implements controllers.Observer.
@@ -81,7 +81,7 @@ func (o observer) Begin(ctx context.Context, kind schema.GroupKind, key types.Na
 	defer r.mu.Unlock()
 	ctx = context.WithValue(ctx, reconcileKey{}, what)
 	if o.member.isKilled() {
-		return ctx // it does not exist
+		return ctx // there is no such object
 	}
 	now := time.Now()
 	r.kinds[kind] = true
@@ -101,7 +101,7 @@ func (o observer) Begin(ctx context.Context, kind schema.GroupKind, key types.Na
 	return ctx
 }
 
-// visited are the objects that were reconciled.
+// visited returns the objects that were reconciled.
 func (r *reconciles) visited() map[object]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *reconciles) visited() map[object]bool {
 	return all
 }
 
-// visitors is how many members reconciled one of the objects.
+// visitors returns how many members reconciled one of the objects.
 func (r *reconciles) visitors(of map[object]bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (o observer) End(kind schema.GroupKind, key types.NamespacedName) {
 	delete(o.all.busy[object{kind, key}], o.member)
 }
 
-// gone forgets a member that was killed or has ended.
+// gone drops the reconciles of a member that was killed or has ended.
 func (r *reconciles) gone(m *member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +155,7 @@ func (r *reconciles) gone(m *member) {
 	maps.DeleteFunc(r.failing, func(_ object, f failure) bool { return f.of == m })
 }
 
-// forget forgets the failures of objects that have gone to another member, which looks at all that are still there.
+// forget drops the failures of objects that moved to another member, which reconciles all that still exist.
 func (r *reconciles) forget() {
 	r.mu.Lock()
 	all := maps.Clone(r.failing)
@@ -184,7 +184,7 @@ func (r *reconciles) fails() map[object]string {
 	return all
 }
 
-// writes looks at a write that a member is about to send.
+// writes checks a write that a member is about to send.
 func (r *reconciles) writes(m *member, w write) {
 	others := r.run.others(m)
 	if len(others) == 0 || w.Name.Name == "" {
@@ -192,7 +192,7 @@ func (r *reconciles) writes(m *member, w write) {
 	}
 	kind, err := r.run.kit.mapper.KindFor(w.Resource)
 	if err != nil {
-		return // a resource without a kind of its own
+		return // a resource without its own kind
 	}
 	target := object{kind.GroupKind(), w.Name}
 	r.mu.Lock()
@@ -212,7 +212,7 @@ func (r *reconciles) writes(m *member, w write) {
 	}
 }
 
-// mistakes are what must not be, each once.
+// mistakes returns the violations, each once.
 func (r *reconciles) mistakes() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func (r *reconciles) mistakes() string {
 	return strings.Join(lines, "\n")
 }
 
-// restless says what goes on, "" if nothing does.
+// restless describes what is going on, empty if nothing is.
 func (r *reconciles) restless(quiet time.Duration) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *reconciles) restless(quiet time.Duration) string {
 	return ""
 }
 
-// failures are the objects whose last reconcile failed.
+// failures describes the objects whose last reconcile failed.
 func (r *reconciles) failures() string {
 	return failureText(r.fails())
 }
@@ -258,7 +258,7 @@ func failureText(failing map[object]string) string {
 	return strings.Join(lines[:min(5, len(lines))], "\n")
 }
 
-// failsNow returns an error for reconciles that fail, and do not with one member.
+// failsNow returns an error if reconciles fail that do not fail with one member.
 func failsNow(want, got *state) error {
 	fresh := maps.Clone(got.failing)
 	maps.DeleteFunc(fresh, func(what object, _ string) bool { return want.failing[what] != "" })

@@ -17,27 +17,27 @@ import (
 	"github.com/rota-dev/rota/internal/writes"
 )
 
-// write is one that the API server has accepted.
+// write is a write that the API server has accepted.
 type write struct {
 	writes.About
 	verb string
-	// by is the member, "" for the test; in is the object whose reconcile it was, if it was one.
+	// by is the member, "" for the test. in is the object whose reconcile made the write, if one did.
 	by string
 	in object
-	// unanswered: its answer got lost, so nobody knows whether it was done.
+	// unanswered is true if the answer was lost, so it is unknown whether the write was carried out.
 	unanswered bool
-	// created says that the object did not exist before. uid is the object's, if the answer told.
+	// created is true if the object did not exist before. uid is the object's UID, if the answer contained it.
 	created bool
 	uid     types.UID
-	// generateName is the created object's.
+	// generateName is the created object's generateName.
 	generateName string
-	// version is the object's resourceVersion after it, if the answer told.
+	// version is the object's resourceVersion after the write, if the answer contained it.
 	version string
 	phase   string
 	at      time.Duration // since the run's start
 }
 
-// what says what sort of a write it is, such as "update websites/status".
+// what returns the sort of the write, such as "update websites/status".
 func (w write) what() string {
 	what := w.verb + " " + w.Resource.Resource
 	if w.Subresource != "" {
@@ -46,7 +46,7 @@ func (w write) what() string {
 	return what
 }
 
-// String says which write it was, for people.
+// String describes the write for messages.
 func (w write) String() string {
 	text := fmt.Sprintf("%s %s", w.what(), strings.TrimPrefix(w.Name.String(), "/"))
 	if w.in.kind.Kind != "" {
@@ -58,7 +58,7 @@ func (w write) String() string {
 	return text + " by " + w.by
 }
 
-// place is an object by its resource. Versions of one resource are the same.
+// place identifies an object by its resource. Versions of a resource are treated as the same.
 type place struct {
 	schema.GroupResource
 	client.ObjectKey
@@ -66,28 +66,28 @@ type place struct {
 
 func (w write) place() place { return place{w.Resource.GroupResource(), w.Name} }
 
-// isNoise says of a resource that its writes do not matter: recorders and leader election make them.
+// isNoise reports whether writes of a resource do not matter, because event recorders and leader election make them.
 func isNoise(r schema.GroupVersionResource) bool {
 	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io") ||
 		r.Resource == "leases" && r.Group == "coordination.k8s.io"
 }
 
-// record has the writes of a run.
+// record holds the writes of a run.
 type record struct {
 	mu     sync.Mutex
 	start  time.Time
 	phase  string
 	writes []write
-	// noise are the writes of noise that created Leases, and those of strays. They are only cleaned up.
+	// noise holds the creations of Leases and of strays. They are only cleaned up.
 	noise []write
 	last  time.Time
-	// places are those of objects that were created.
+	// places holds the places of objects that were created.
 	places map[place]bool
-	// versions are those by which resources are asked for.
+	// versions maps resources to the versions in which they are read.
 	versions map[schema.GroupResource]string
 }
 
-// newRecord makes an empty record. Resources are asked for by the given versions, as far as there are any.
+// newRecord returns an empty record. It reads resources in the given versions, where there are any.
 func newRecord(versions map[schema.GroupResource]string) *record {
 	now := time.Now()
 	r := &record{start: now, last: now, places: map[place]bool{}, versions: map[schema.GroupResource]string{}}
@@ -127,14 +127,14 @@ func (r *record) begun() bool {
 	return slices.ContainsFunc(r.writes, func(w write) bool { return w.by != "" && w.phase == r.phase })
 }
 
-// quiet is for how long nothing was written.
+// quiet returns how long nothing was written.
 func (r *record) quiet() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(r.last)
 }
 
-// touched returns the resources that were written, and of each object its last write but for those that tell less.
+// touched returns the resources that were written, and the last write of each object, completed from earlier ones.
 func (r *record) touched() (resources []schema.GroupVersionResource, objects map[place]write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,14 +156,14 @@ func (r *record) touched() (resources []schema.GroupVersionResource, objects map
 	return resources, objects
 }
 
-// made reports whether the run created an object there.
+// made reports whether the run created an object at a place.
 func (r *record) made(p place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return p.Name != "" && r.places[p]
 }
 
-// reconciled are the objects in whose reconciles members wrote something.
+// reconciled returns the objects whose reconciles wrote something.
 func (r *record) reconciled() map[object]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *record) reconciled() map[object]bool {
 	return all
 }
 
-// adopt has an object cleaned up that nobody recorded.
+// adopt adds an object to the cleanup whose creation was not recorded.
 func (r *record) adopt(w write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *record) noisy() []write {
 	return slices.Clone(r.noise)
 }
 
-// uids are those of all objects that were written.
+// uids returns the UIDs of all objects that were written.
 func (r *record) uids() map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +201,7 @@ func (r *record) uids() map[types.UID]bool {
 	return all
 }
 
-// wrote reports whether the version of an object came of a write in this run, or may have.
+// wrote reports whether the version of an object is, or may be, the result of a write in this run.
 func (r *record) wrote(obj metav1.Object) bool {
 	if r.lost(obj) {
 		return true
@@ -213,14 +213,14 @@ func (r *record) wrote(obj metav1.Object) bool {
 	})
 }
 
-// uncertain reports whether an answer to a member got lost.
+// uncertain reports whether an answer to a member was lost.
 func (r *record) uncertain(by string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.writes, func(w write) bool { return w.unanswered && w.by == by })
 }
 
-// lost reports whether an object may come of a write whose answer got lost.
+// lost reports whether an object may be the result of a write whose answer was lost.
 func (r *record) lost(obj metav1.Object) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +243,7 @@ func (r *record) creation(uid types.UID) (write, bool) {
 	return write{}, false
 }
 
-// sorts are the sorts of writes of members in a phase, in the order in which they first came, and how many there were.
+// sorts returns the sorts of the members' writes in a phase, in order of first occurrence, and their numbers.
 func (r *record) sorts(phase string) (sorts []string, number map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +259,7 @@ func (r *record) sorts(phase string) (sorts []string, number map[string]int) {
 	return sorts, number
 }
 
-// hot says which objects were written most within the last time, if there are any that were written again and again.
+// hot lists the objects that were written most often recently, if any were written repeatedly.
 func (r *record) hot(within time.Duration) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

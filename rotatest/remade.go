@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// remade says how often an object was deleted and made again under its name, and by which writes it was last.
+// remade describes how often an object was deleted and made again under its name, and the last writes that did so.
 type remade struct {
 	times         int
 	deleted, made write
 }
 
-// remade returns the objects that were created more than once, so that they were deleted in between: what was in them
-// is lost, even if they are as they were.
+// remade returns the objects that were created more than once, so they were deleted in between. Their data is lost even
+// if they look the same.
 func (r *record) remade() map[place]remade {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -21,7 +21,7 @@ func (r *record) remade() map[place]remade {
 		p := w.place()
 		switch {
 		case w.verb == "delete":
-			deletions[p] = w // of a collection, the name is empty
+			deletions[p] = w // for a collection, the name is empty
 		case w.created && created[p]:
 			collection := p
 			collection.Name = ""
@@ -44,7 +44,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// remadeMore says which objects were made again more often than with one member.
+// remadeMore describes the objects that were made again more often than with one member.
 func (k *kit) remadeMore(want, got *state) (texts []string) {
 	for p, again := range got.remade {
 		before := want.remade[p].times
@@ -64,7 +64,7 @@ func (k *kit) remadeMore(want, got *state) (texts []string) {
 	return texts
 }
 
-// generated is how many objects with generated names were created, by the name without its end.
+// generated counts the created objects with generated names, by generateName.
 func (r *record) generated() map[place]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,8 @@ func (r *record) generated() map[place]int {
 	return number
 }
 
-// noteGenerated tells of objects with generated names that were made more often than with one member. Those that are
-// too many are gone, so it may be right: the operator saw what it had made twice. Or it deleted the wrong one.
+// noteGenerated adds a note about objects with generated names that were made more often than with one member. The
+// surplus objects are gone, which may be right: the operator noticed that it had made two. Or it deleted the wrong one.
 func (r *run) noteGenerated() {
 	var texts []string
 	for p, n := range r.record.generated() {

@@ -34,7 +34,7 @@ var seedFlag = flag.Uint64("rotatest.seed", 1, "what rotatest chooses lags, move
 // rotaName is the name of the rota, and of the namespace of its table and Leases.
 const rotaName = "rotatest"
 
-// kit is one call of Run.
+// kit is the state of one call of Run.
 type kit struct {
 	o    Options
 	seed uint64
@@ -43,27 +43,27 @@ type kit struct {
 
 	mapper  meta.RESTMapper
 	dynamic dynamic.Interface
-	// metadata reads what resources has: those whose objects can be in a namespace.
+	// metadata reads the objects of resources, which are the resources that may have objects in a namespace.
 	metadata  metadata.Interface
 	resources []listed
 	own       client.Client // for the rota's objects
 	store     *store.Kubernetes
-	// namespaces are those that there were before the first run. controllers says that somebody deletes them.
+	// namespaces are the namespaces that existed before the first run. controllers is true if a controller deletes them.
 	namespaces  map[string]*unstructured.Unstructured
 	controllers bool
-	// begun is when the first run began, by the API server's clock.
+	// begun is when the first run began, on the API server's clock.
 	begun time.Time
-	// started is how many Pods there were.
+	// started counts the Pods.
 	started int
 	// sorts are the sorts of writes of one member, by phase.
 	sorts map[string]sorts
-	// workload are the objects on which one member works. Its rota's slots and key come from the members'.
+	// workload are the objects on which one member works. The slots and key of its rota are those of the members.
 	workload map[object]bool
 	slots    slot.Count
 	key      slot.Key
-	// generated is how many objects with generated names it creates.
+	// generated counts the objects with generated names that one member creates.
 	generated map[place]int
-	// versions are those in which its objects were read.
+	// versions are the versions in which its objects were read.
 	versions map[schema.GroupResource]string
 }
 
@@ -72,14 +72,14 @@ type sorts struct {
 	number map[string]int
 }
 
-// Run runs an operator as two members of a rota and reports, as subtests, where the objects do not become what they
-// become with one member: share, moves, lag, timeout and kill. `go test -run 'TestSharded/kill'` runs one of them.
-// Seeds of the flag -rotatest.seed choose other lags, moves and kills; times are those of the machine, so a seed does
-// not repeat a run exactly.
+// Run runs an operator as two members of a rota and reports where the objects do not become what they become with one
+// member. The subtests are share, moves, lag, timeout and kill; `go test -run 'TestSharded/kill'` runs one of them. The
+// flag -rotatest.seed selects other lags, moves and kills. Timing depends on the machine, so a seed does not repeat a
+// run exactly.
 //
-// It takes one to two minutes for an operator that needs little time. Two calls with one API server wait for each
-// other, and one that another process uses for it at the time is refused. When Run returns, the managers have ended and
-// what was created is deleted, but for Events, the namespaces of Objects, and the table, in the namespace rotatest.
+// Run takes one to two minutes for an operator that needs little time. Two calls on one API server wait for each other;
+// if another process is using rotatest on it, Run fails. When Run returns, the managers have ended, and everything
+// created was deleted except Events, the namespaces of Objects, and the table in the namespace rotatest.
 func Run(t *testing.T, o Options) {
 	t.Helper()
 	o, err := o.withDefaults()
@@ -112,7 +112,7 @@ func Run(t *testing.T, o Options) {
 				indent(failureText(s.failing)))
 		}
 	}
-	// Before the first difference counts, a second run with one member has to come to what the first one came to.
+	// Before the first difference counts, a second run with one member has to reach the same objects as the first.
 	compared, unstable := false, ""
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// bounded returns a context that ends early enough for a report and for cleaning up: go test ends the process.
+// bounded returns a context that ends early enough for a report and for cleanup, before go test ends the process.
 func bounded(t *testing.T, timeout time.Duration) (context.Context, context.CancelFunc) {
 	t.Helper()
 	cause := fmt.Errorf("Options.Timeout, %v, has passed", timeout)
@@ -179,7 +179,7 @@ func (k *kit) reference(ctx context.Context) (map[string]*state, error) {
 	return states, nil
 }
 
-// try runs the operator with a fault. The report says what came of it, for people, and what the error is.
+// try runs the operator with a fault. The report describes the result, including the error.
 func (k *kit) try(ctx context.Context, f *fault, want map[string]*state) (report string, err error) {
 	r, err := k.newRun(f)
 	if err != nil {
@@ -198,7 +198,7 @@ func (k *kit) try(ctx context.Context, f *fault, want map[string]*state) (report
 	return report, err
 }
 
-// again says whether the operator makes the same of the objects twice, with one member.
+// again reports whether the operator makes the same of the objects twice, with one member.
 func (k *kit) again(ctx context.Context, want map[string]*state) (report string, same bool) {
 	r, err := k.newRun(reference)
 	if err == nil {
@@ -216,7 +216,7 @@ func (k *kit) again(ctx context.Context, want map[string]*state) (report string,
 	return "a second run with one member came to the same objects as the first", true
 }
 
-// busy has a lock for each API server.
+// busy holds a lock for each API server.
 var busy sync.Map
 
 func alone(host string) (leave func()) {
@@ -226,7 +226,7 @@ func alone(host string) (leave func()) {
 	return lock.Unlock
 }
 
-// newKit looks whether the API server is as it has to be, and clears the table of an earlier Run.
+// newKit checks the API server and deletes the table of an earlier Run.
 func newKit(ctx context.Context, o Options, seed uint64) (*kit, error) {
 	k := &kit{o: o, seed: seed, patience: defaultPatience, sorts: map[string]sorts{}}
 	return k, k.prepare(ctx)
@@ -258,7 +258,7 @@ func (k *kit) prepare(ctx context.Context) error {
 		return err
 	}
 	silent := rest.CopyConfig(cfg)
-	silent.WarningHandler = rest.NoWarnings{} // it lists old kinds, too
+	silent.WarningHandler = rest.NoWarnings{} // it also lists deprecated kinds
 	if k.metadata, err = metadata.NewForConfig(silent); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (k *kit) prepare(ctx context.Context) error {
 	return err
 }
 
-// claim makes the namespaces, and clears what an earlier process left of the rota.
+// claim creates the namespaces and deletes what an earlier process left of the rota.
 func (k *kit) claim(ctx context.Context) error {
 	needed := map[string]bool{rotaName: true}
 	for _, obj := range k.o.Objects {
@@ -316,7 +316,7 @@ func (k *kit) close() error {
 	return deleteLeases(ctx, k.own)
 }
 
-// newClient makes a client of the test whose writes are recorded.
+// newClient returns a client for the test whose writes are recorded.
 func (k *kit) newClient(r *recorder) (client.Client, error) {
 	cfg := rest.CopyConfig(k.o.Config)
 	cfg.QPS = -1

@@ -22,31 +22,31 @@ const (
 	cleaning = "clean up"
 )
 
-// run is one life of the objects, with one fault.
+// run takes the objects through all phases of their life, with one fault.
 type run struct {
 	kit   *kit
 	fault *fault
 	rand  *rand.Rand
-	// client is the test's.
+	// client is the test's client.
 	client     client.Client
 	record     *record
 	guard      *guard
 	reconciles *reconciles
 	log        notes
 	killer     killer
-	// changing says that the test still does what the user does in this phase.
+	// changing is true while the test makes the user's changes in this phase.
 	changing atomic.Bool
-	// pods is how many Pods there were.
+	// pods counts the Pods of the run.
 	pods int
-	// restarts is how many members ended by themselves.
+	// restarts counts the members whose managers ended unexpectedly.
 	restarts int
 
 	mu sync.Mutex
-	// members are those that work, oldest first; all are those that were started.
+	// members are the working members, oldest first. all are all members that were started.
 	members, all []*member
-	// strange are objects that neither the test nor a member wrote last.
+	// strange describes objects that neither the test nor a member wrote last.
 	strange []string
-	// happened is what was done to the members, for people.
+	// happened describes what was done to the members, for the report.
 	happened []string
 }
 
@@ -56,7 +56,7 @@ func (r *run) notef(format string, args ...any) {
 	r.happened = append(r.happened, fmt.Sprintf(format, args...))
 }
 
-// notes is what was done to the members.
+// notes returns what was done to the members, for the report.
 func (r *run) notes() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (k *kit) newRun(f *fault) (*run, error) {
 	return r, err
 }
 
-// play goes through all phases, and returns the state at the end of each.
+// play runs all phases and returns the state at the end of each.
 func (r *run) play(ctx context.Context, want map[string]*state) (states map[string]*state, err error) {
 	defer func() { err = errors.Join(err, r.end(ctx, err != nil)) }()
 	members := 2
@@ -121,7 +121,7 @@ func (r *run) play(ctx context.Context, want map[string]*state) (states map[stri
 	return states, nil
 }
 
-// phaseError says in which phase something went wrong.
+// phaseError adds the phase to an error.
 type phaseError struct {
 	phase string
 	err   error
@@ -130,7 +130,7 @@ type phaseError struct {
 func (e *phaseError) Error() string { return fmt.Sprintf("phase %q: %v", e.phase, e.err) }
 func (e *phaseError) Unwrap() error { return e.err }
 
-// phase does what the user does, disturbs the members meanwhile, and holds the state at the end against the wanted one.
+// phase makes the user's changes, disturbs the members meanwhile, and compares the final state with want.
 func (r *run) phase(ctx context.Context, name string, do func(context.Context) error, want *state) (*state, error) {
 	r.record.enter(name)
 	disturbed := make(chan error, 1)
@@ -147,7 +147,7 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 		err = other
 	}
 	if refused := r.guard.err(); refused != nil {
-		err = refused // whatever came of it
+		err = refused // in place of its consequences
 	}
 	if err != nil {
 		return nil, err
@@ -173,18 +173,18 @@ func (r *run) phase(ctx context.Context, name string, do func(context.Context) e
 		if err := sleep(ctx, time.Second); err != nil {
 			return nil, err
 		}
-		// It may have been about to do something.
+		// the operator may have been about to act
 		if err := r.await(ctx, "the operator has settled", r.unsettled); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// graceTime is how long a state may differ after the operator has settled: it waits for something, or this machine is
+// graceTime is how long a state may differ after the operator has settled: it may wait for something, or the machine is
 // slow.
 const graceTime = 4 * time.Second
 
-// differenceError says that the state is not what it is with one member.
+// differenceError is returned if the state differs from the one with one member.
 type differenceError struct{ diff string }
 
 func (e *differenceError) Error() string {
@@ -215,7 +215,7 @@ func (r *run) delete(ctx context.Context) error {
 	return nil
 }
 
-// working returns the members that work.
+// working returns the working members.
 func (r *run) working() []*member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,11 +232,11 @@ func (r *run) remove(m *member) {
 	r.members = slices.DeleteFunc(r.members, func(other *member) bool { return other == m })
 }
 
-// maxRestarts is how many members may end by themselves in a run. On a machine that is too busy they may lose their
-// Leases, and their Pods would be restarted.
+// maxRestarts is how many members may end unexpectedly in a run. On an overloaded machine they may lose their Leases;
+// in a cluster, their Pods would be restarted.
 const maxRestarts = 3
 
-// revive starts members in the place of those that have ended by themselves.
+// revive replaces members that have ended unexpectedly.
 func (r *run) revive(ctx context.Context) error {
 	for _, m := range r.working() {
 		if !m.ended() || m.isKilled() {

@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// unshared says what keeps the members from sharing all slots; nil: each slot has one that works on it.
+// unshared describes what keeps the members from sharing all slots, empty once each slot has one working owner.
 func (r *run) unshared(context.Context) (string, error) {
 	members := r.working()
 	if len(members) == 0 {
@@ -26,7 +26,7 @@ func (r *run) unshared(context.Context) (string, error) {
 		if owners != 1 {
 			for _, m := range members {
 				if waits := m.waits(); waits != nil {
-					return waits.Error(), nil //nolint:nilerr // it is what is waited for
+					return waits.Error(), nil //nolint:nilerr // it describes the wait
 				}
 			}
 			return fmt.Sprintf("slot %d has %d owners", s, owners), nil
@@ -48,7 +48,7 @@ func (r *run) unshared(context.Context) (string, error) {
 
 func slotOf(s int) slot.Slot { return slot.Slot(s) }
 
-// quiet is for how long an operator that has settled writes nothing.
+// quiet returns how long an operator that has settled writes nothing.
 func (r *run) quiet() time.Duration {
 	if r.fault.lags {
 		return r.kit.o.Quiet + maxLag
@@ -56,10 +56,10 @@ func (r *run) quiet() time.Duration {
 	return r.kit.o.Quiet
 }
 
-// backoff is for how long a reconcile that fails may wait before it is tried again.
+// backoff is how long a failing reconcile may wait until it is tried again.
 const backoff = 15 * time.Second
 
-// unsettled says what keeps the operator from having settled.
+// unsettled describes why the operator has not settled.
 func (r *run) unsettled(ctx context.Context) (string, error) {
 	if waits, err := r.unshared(ctx); waits != "" || err != nil {
 		return waits, err
@@ -93,10 +93,10 @@ func (r *run) unsettled(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// defaultPatience bounds a wait. It only has to be longer than an operator and a slow machine take.
+// defaultPatience bounds a wait. It only has to be longer than an operator on a slow machine takes.
 const defaultPatience = time.Minute
 
-// await waits for something, while members that end by themselves are started again.
+// await waits until waits returns "". Meanwhile it restarts members whose managers have ended.
 func (r *run) await(ctx context.Context, what string, waits func(context.Context) (string, error)) error {
 	return r.awaitFor(ctx, r.kit.patience+r.quiet(), what, waits)
 }
@@ -124,11 +124,11 @@ func (r *run) awaitFor(ctx context.Context, patience time.Duration, what string,
 		case time.Now().After(limit):
 			return r.withNotes(r.overdue(patience, what, reason))
 		}
-		_ = await.Sleep(ctx, 50*time.Millisecond) // the next look tells
+		_ = await.Sleep(ctx, 50*time.Millisecond) // the next check returns ctx's error
 	}
 }
 
-// overdue says what goes on in place of what was waited for.
+// overdue describes what happens instead of the awaited condition.
 func (r *run) overdue(waited time.Duration, what, reason string) error {
 	text := fmt.Sprintf("waited %v until %s: %s", waited, what, reason)
 	if hot := r.record.hot(hotTime); hot != "" {

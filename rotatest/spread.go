@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// workload are the objects on which the operator works: those in whose reconciles it wrote. Where no write tells of its
-// reconcile, they are all that were reconciled.
+// workload returns the objects that the operator works on: those whose reconciles wrote something. If no write could be
+// attributed to a reconcile, it returns all objects that were reconciled.
 func (r *run) workload() map[object]bool {
 	if all := r.record.reconciled(); len(all) > 0 {
 		return all
@@ -21,7 +21,7 @@ func (r *run) workload() map[object]bool {
 	return r.reconciles.visited()
 }
 
-// slotsOf returns the slots of objects, as far as their names tell.
+// slotsOf returns the slots of objects, if their names determine them.
 func (k *kit) slotsOf(all map[object]bool) (slots slot.Set) {
 	if k.key == slot.KeyUID {
 		return slots
@@ -32,7 +32,7 @@ func (k *kit) slotsOf(all map[object]bool) (slots slot.Set) {
 	return slots
 }
 
-// spread has both members own objects of the workload of one member. Of few objects, chance may give one of them all.
+// spread makes both members own objects of the workload. With few objects, one member may own all of them by chance.
 func (r *run) spread(ctx context.Context) error {
 	slots := r.kit.slotsOf(r.kit.workload)
 	if slots.Len() < 2 {
@@ -52,8 +52,8 @@ func (r *run) spread(ctx context.Context) error {
 	})
 }
 
-// swap begins to move every other one of the slots from a member to another, for as many that no object is in: the
-// shares stay even, so no plan moves them back.
+// swap begins to move every other one of the slots from one member to another, in exchange for as many empty slots. So
+// the shares stay even, and no plan moves the slots back.
 func (r *run) swap(ctx context.Context, from, to *member, of slot.Set) error {
 	_, _, err := orders.Give(ctx, r.kit.store, func(context.Context) (map[string]uint64, error) { return nil, nil },
 		func(t *table.Table) error {
@@ -82,8 +82,8 @@ func (r *run) swap(ctx context.Context, from, to *member, of slot.Set) error {
 	return nil
 }
 
-// shared returns an error if one member worked on everything, so that nothing was tested. Chance is no error: the log
-// says so.
+// shared returns an error if one member worked on everything, so that nothing was tested. If that happened by chance,
+// it adds a note instead.
 func (r *run) shared() error {
 	all := r.workload()
 	maps.Copy(all, r.kit.workload)

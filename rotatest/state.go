@@ -18,22 +18,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// state has the objects that the operator and the test wrote, without what differs between two runs. Its keys are the
-// kind with its group, the namespace and the name.
+// state holds the objects that the operator and the test wrote, without what differs between two runs. Its keys consist
+// of the kind with its group, the namespace and the name.
 type state struct {
 	objects map[string]map[string]any
-	// from has the objects as they are.
+	// from holds the original objects.
 	from map[string]*unstructured.Unstructured
-	// places are those that were written.
+	// places are the places that were written.
 	places map[place]bool
-	// failing are the errors of objects whose last reconcile failed.
+	// failing holds the errors of objects whose last reconcile failed.
 	failing map[object]string
-	// remade are the objects that were deleted and made again, up to now.
+	// remade holds the objects that were deleted and made again, up to now.
 	remade map[place]remade
 }
 
-// snapshot reads the state. Where that of one member is given, its objects are looked for, too: one that was there
-// before may need no write.
+// snapshot reads the state. If want, the state with one member, is given, snapshot also looks for its objects: an
+// object that existed before may need no write.
 func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 	resources, objects := r.record.touched()
 	places := map[place]bool{}
@@ -49,7 +49,7 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 		return nil, err
 	}
 	ignored := func(obj *unstructured.Unstructured) bool { return slices.Contains(r.kit.o.Ignore, groupKind(obj)) }
-	kept := slices.DeleteFunc(r.withoutGarbage(present), ignored) // which may own others
+	kept := slices.DeleteFunc(r.withoutGarbage(present), ignored) // ignored objects may own others
 	r.noteStrangers(slices.DeleteFunc(slices.Clone(kept), func(obj *unstructured.Unstructured) bool {
 		return r.kit.namespaces[obj.GetName()] != nil && isNamespace(obj)
 	}))
@@ -61,7 +61,7 @@ func (r *run) snapshot(ctx context.Context, want *state) (*state, error) {
 	return s, nil
 }
 
-// normalized returns copies of the objects as Options.Normalize makes them.
+// normalized returns copies of the objects after Options.Normalize.
 func (r *run) normalized(ctx context.Context, all []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	if r.kit.o.Normalize == nil {
 		return all, nil
@@ -77,7 +77,7 @@ func (r *run) normalized(ctx context.Context, all []*unstructured.Unstructured) 
 	return copies, err
 }
 
-// present returns those of the objects that are there. With an error, it returns those that it found.
+// present returns the objects that exist. If it returns an error, the result is incomplete.
 func (r *run) present(ctx context.Context, resources []schema.GroupVersionResource, objects map[place]bool,
 ) (all []*unstructured.Unstructured, err error) {
 	var errs []error
@@ -85,7 +85,7 @@ func (r *run) present(ctx context.Context, resources []schema.GroupVersionResour
 		kind, err := r.kit.mapper.KindFor(resource)
 		if err != nil {
 			if meta.IsNoMatchError(err) {
-				continue // a review, or what else cannot be read
+				continue // a review, or another resource that cannot be read
 			}
 			errs = append(errs, fmt.Errorf("ask for the kind of %s: %w", resource.Resource, err))
 			continue
@@ -109,7 +109,7 @@ func (r *run) present(ctx context.Context, resources []schema.GroupVersionResour
 	return all, errors.Join(errs...)
 }
 
-// withoutGarbage leaves out objects whose owners are all gone, as a garbage collector does. An API server has none.
+// withoutGarbage leaves out objects whose owners are all gone. An API server alone has no garbage collector.
 func (r *run) withoutGarbage(all []*unstructured.Unstructured) []*unstructured.Unstructured {
 	written := r.record.uids()
 	for {
@@ -130,7 +130,7 @@ func (r *run) withoutGarbage(all []*unstructured.Unstructured) []*unstructured.U
 	}
 }
 
-// undeleted says which of the objects that the test deleted are still there.
+// undeleted describes an object that the test deleted and that still exists.
 func (r *run) undeleted(ctx context.Context) (string, error) {
 	_, objects := r.record.touched()
 	for p, w := range objects {
@@ -143,7 +143,7 @@ func (r *run) undeleted(ctx context.Context) (string, error) {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return "", fmt.Errorf("look for %s %s: %w", p.Resource, p.ObjectKey, err)
-		case isNamespace(obj) && !r.kit.controllers && len(obj.GetFinalizers()) == 0: // it takes a controller
+		case isNamespace(obj) && !r.kit.controllers && len(obj.GetFinalizers()) == 0: // only a controller finalizes it
 		case obj.GetDeletionTimestamp() != nil:
 			return fmt.Sprintf("%s was deleted, and is still there, with the finalizers %v",
 				describe(obj.GetKind(), p.ObjectKey), obj.GetFinalizers()), nil
@@ -152,7 +152,7 @@ func (r *run) undeleted(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// compare says how a state differs from the one with one member, "" if it does not.
+// compare describes how a state differs from the state with one member, or returns "".
 func (r *run) compare(want, got *state) string {
 	short := shortNames(want, got)
 	var parts []string
@@ -183,7 +183,7 @@ func (r *run) compare(want, got *state) string {
 	return strings.Join(parts, "\n")
 }
 
-// shortNames are the keys of states without groups, as long as that leaves no doubt.
+// shortNames returns the keys of states without groups, where they are unambiguous.
 func shortNames(states ...*state) map[string]string {
 	short, keys := map[string]string{}, map[string]map[string]bool{}
 	for _, s := range states {

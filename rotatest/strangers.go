@@ -12,8 +12,8 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// strangers names objects of a run that failed which neither the test nor a member wrote last, such as a manager that
-// the test suite has started. A report says it. On a cluster with other controllers that is as it should be.
+// strangers lists, for the report of a failed run, objects that neither the test nor a member wrote last. The writer
+// may be a manager that the test suite has started. On a cluster with other controllers this is normal.
 func (k *kit) strangers(r *run) string {
 	labels := k.o.Rota.Label || k.o.Rota.Delivery != 0 && k.o.Rota.Delivery != rota.DeliveryFilter
 	if labels || len(r.strange) == 0 {
@@ -23,7 +23,7 @@ func (k *kit) strangers(r *run) string {
 		"this test, end it first:\n%s", indent(strings.Join(r.strange[:min(5, len(r.strange))], "\n")))
 }
 
-// noteStrangers notes which objects somebody else wrote last.
+// noteStrangers records the objects that another client wrote last.
 func (r *run) noteStrangers(all []*unstructured.Unstructured) {
 	r.strange = nil
 	for _, obj := range all {

@@ -17,14 +17,14 @@ import (
 	"github.com/rota-dev/rota/internal/writes"
 )
 
-// listed is a resource whose objects can be listed, and their kind.
+// listed is a resource that can be listed, and its kind.
 type listed struct {
 	schema.GroupVersionResource
 	kind string
 }
 
-// resourcesIn returns the namespaced resources that can be listed and deleted, without noise and kinds to be ignored.
-// Groups that do not answer are left out: nobody can have written their objects.
+// resourcesIn returns the namespaced resources that can be listed and deleted, without noise and ignored kinds. It
+// leaves out groups whose servers do not answer, because their objects cannot have been written.
 func resourcesIn(server discovery.DiscoveryInterface, ignore []schema.GroupKind) (all []listed, err error) {
 	lists, err := discovery.ServerPreferredNamespacedResources(server)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
@@ -46,8 +46,8 @@ func resourcesIn(server discovery.DiscoveryInterface, ignore []schema.GroupKind)
 	return all, nil
 }
 
-// strays returns an error for objects that somebody whose writes are not recorded created in the namespaces of the run,
-// but for kinds of Ignore. They are cleaned up with the others.
+// strays returns an error for objects that were created in the run's namespaces by clients whose writes are not
+// recorded, except for kinds of Ignore. They are cleaned up with the others.
 func (r *run) strays(ctx context.Context) error {
 	within := r.places()
 	var texts []string
@@ -69,7 +69,7 @@ func (r *run) strays(ctx context.Context) error {
 				continue
 			}
 			if r.record.lost(obj) {
-				r.record.adopt(w) // nobody knew its UID
+				r.record.adopt(w) // so that it is cleaned up
 			} else if by := managersOf(obj); !r.kit.expected(by) {
 				r.record.adopt(w)
 				texts = append(texts, fmt.Sprintf("%s by %s", describe(resource.kind, w.Name), strings.Join(by, ", ")))
@@ -90,7 +90,7 @@ func (r *run) strays(ctx context.Context) error {
 
 const mostStrays = 6
 
-// places are the namespaces of Objects, and those that the run created.
+// places returns the namespaces of Objects and those that the run created.
 func (r *run) places() map[string]bool {
 	all := map[string]bool{}
 	for _, obj := range r.kit.o.Objects {
@@ -103,12 +103,12 @@ func (r *run) places() map[string]bool {
 		}
 	}
 	delete(all, "")
-	delete(all, rotaName) // the rota's own objects are there
+	delete(all, rotaName) // it contains the rota's own objects
 	return all
 }
 
-// expected says of an object's field managers that neither the operator nor the test wrote it: where controllers run,
-// everybody but this process; otherwise the API server itself.
+// expected reports, given an object's field managers, whether neither the operator nor the test wrote the object. With
+// controllers, the managers are then any but this process; otherwise the API server.
 func (k *kit) expected(managers []string) bool {
 	if !k.controllers {
 		return slices.Equal(managers, []string{"kube-apiserver"})

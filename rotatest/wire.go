@@ -23,7 +23,7 @@ type wire struct {
 	plugged context.Context //nolint:containedctx // the state of the cable
 	cut     context.CancelFunc
 
-	mu       sync.Mutex // no write begins while the cable is unplugged
+	mu       sync.Mutex // held while the cable is unplugged, so that no write begins
 	underway sync.WaitGroup
 }
 
@@ -33,14 +33,14 @@ func newWire(m *member) *wire {
 	return w
 }
 
-// unplug has nothing get through any longer, but for writes that were sent: the API server may accept them.
+// unplug blocks all requests except writes that were already sent, which the API server may still accept.
 func (w *wire) unplug() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut()
 }
 
-// begins reports whether a write may begin. If so, underway has it.
+// begins reports whether a write may begin. If so, underway counts it.
 func (w *wire) begins() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,10 +51,10 @@ func (w *wire) begins() bool {
 	return true
 }
 
-// own is for the requests of the rota itself. They neither lag nor count.
+// own wraps the transport for the rota's own requests. They neither lag nor count.
 func (w *wire) own(next http.RoundTripper) http.RoundTripper { return cable.Plugged(w.plugged, next) }
 
-// operators is for those of the operator.
+// operators wraps the transport for the operator's requests.
 func (w *wire) operators(next http.RoundTripper) http.RoundTripper {
 	if w.member.run.fault.lags {
 		next = cable.LateWatches(next, w.lag)
@@ -65,9 +65,9 @@ func (w *wire) operators(next http.RoundTripper) http.RoundTripper {
 // answerTime is how long the answer to a write may take.
 const answerTime = 30 * time.Second
 
-// send sends a write. Once it has a connection it goes on, even if the member is killed or gives it up: what the API
-// server accepts has to be in the record. note is called with the answer, whoever waits for it, or with nil if it got
-// lost.
+// send sends a write. Once the write has a connection, it continues even if the member is killed or gives it up: all
+// writes that the API server accepts must be recorded. note is called with the answer even if the caller no longer
+// waits for it, or with nil if the answer was lost.
 func (w *wire) send(req *http.Request, next http.RoundTripper, note func(*http.Response)) (*http.Response, error) {
 	if !w.begins() {
 		if req.Body != nil {
@@ -136,8 +136,8 @@ func readWhole(resp *http.Response) error {
 
 const minLag, maxLag = 300 * time.Millisecond, 1500 * time.Millisecond
 
-// lag is how much later this member hears of everything that a watch brings: of each resource by another time, so that
-// it hears of a child long before or after its owner.
+// lag returns how much the events of a watch are delayed for this member. It differs by resource, so that the member
+// sees a child long before or after its owner.
 func (w *wire) lag(watch *http.Request) time.Duration {
 	h := fnv.New64a()
 	path := strings.Split(watch.URL.Path, "/")
@@ -146,16 +146,16 @@ func (w *wire) lag(watch *http.Request) time.Duration {
 	return minLag + time.Duration(chosen.Int64N(int64(maxLag-minLag)))
 }
 
-// recorder records the writes of a member, or with a nil member those of the test, and kills the member at its point.
+// recorder records the writes of a member, or of the test if member is nil, and kills the member at its kill point.
 type recorder struct {
 	member *member
 	record *record
 	guard  *guard
-	// next is for all requests, but for the writes of members: direct is for those.
+	// next handles all requests except the writes of members, which use direct.
 	next, direct http.RoundTripper
 }
 
-// over returns the recorder over another transport. A config may be made into several.
+// over returns the recorder on top of another transport. A config may be used for several transports.
 func (r *recorder) over(next http.RoundTripper) http.RoundTripper {
 	if r.member == nil {
 		return &recorder{nil, r.record, r.guard, next, next}
@@ -210,7 +210,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return timeout(req), nil
 }
 
-// send sends a member's write, and records it.
+// send sends a member's write and records it.
 func (r *recorder) send(req *http.Request, done write) (*http.Response, error) {
 	return r.member.wire.send(req, r.direct, func(resp *http.Response) {
 		if resp == nil {
@@ -221,7 +221,7 @@ func (r *recorder) send(req *http.Request, done write) (*http.Response, error) {
 	})
 }
 
-// timeout is the answer of an API server that took too long.
+// timeout returns the answer of an API server that took too long.
 func timeout(req *http.Request) *http.Response {
 	const status = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Timeout", "code": 504,
 		"message": "rotatest: a timeout"}`
@@ -231,7 +231,7 @@ func timeout(req *http.Request) *http.Response {
 	}
 }
 
-// lost records a write whose answer got lost.
+// lost records a write whose answer was lost.
 func (r *recorder) lost(done write, req *http.Request) {
 	done.unanswered = true
 	if done.Name.Name == "" && req.GetBody != nil {
@@ -244,7 +244,7 @@ func (r *recorder) lost(done write, req *http.Request) {
 	r.record.add(done)
 }
 
-// note records a write by its answer.
+// note records a write and its answer.
 func (r *recorder) note(done write, resp *http.Response) {
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return
@@ -265,7 +265,7 @@ func (r *recorder) note(done write, resp *http.Response) {
 	}
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper gives client-go access to the wrapped RoundTripper.
 func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
 
 func verbOf(req *http.Request) string {

@@ -1,6 +1,6 @@
-// Package slot maps objects to slots: the keys that are hashed, the hashes, and sets of slots as ranges.
+// Package slot maps objects to slots. It defines the keys that are hashed, the hashes, and sets of slots.
 //
-// A slot is one of 2^k equal parts of the 64-bit hash space of a rota. Slot numbers are the top k bits of the hash, so
-// that doubling the number of slots splits every slot in two, and a run of slots is a run of hashes. Everything here is
-// pure and safe for concurrent use.
+// A slot is one of 2^k equal parts of a rota's 64-bit hash space. A slot's number is the top k bits of its hashes. So
+// doubling the number of slots splits every slot in two, and a run of slots is a run of hashes. The package is pure and
+// safe for concurrent use.
 package slot

@@ -6,18 +6,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Key says which part of an object is hashed. The zero value is KeyUnknown. Use KeyName unless there is a reason not
-// to.
+// Key selects the part of an object that is hashed. The zero value is KeyUnknown. Use KeyName unless you have a reason
+// not to.
 type Key uint8
 
 const (
-	// KeyUnknown is no key. It hashes nothing, and Validate refuses it.
+	// KeyUnknown is not a valid key: Hash panics, and Validate returns an error.
 	KeyUnknown Key = iota
 	// KeyName hashes "namespace/name", or "name" for cluster-scoped objects, with xxHash64. It does not depend on the
 	// kind, so a request's slot follows from the request alone and a child's from its owner's name.
 	KeyName
-	// KeyNamespace hashes the namespace with xxHash64, so one member has everything of a namespace. A cluster-scoped
-	// object hashes its name, as with KeyName.
+	// KeyNamespace hashes the namespace with xxHash64, so all objects of a namespace belong to one member. For
+	// cluster-scoped objects it hashes the name, as KeyName does.
 	KeyNamespace
 	// KeyUID hashes metadata.uid with FNV-1a-64, the hash of Kubernetes' own shardSelector (KEP-5866).
 	KeyUID
@@ -33,7 +33,7 @@ func ParseKey(text string) (Key, error) {
 	return KeyUnknown, fmt.Errorf("key %q: must be one of Name, Namespace, UID", text)
 }
 
-// String returns the key's name as the table has it.
+// String returns the key's name as used in the table.
 func (k Key) String() string {
 	switch k {
 	case KeyName:
@@ -65,16 +65,16 @@ func (k Key) Hash(namespace, name, uid string) uint64 {
 	}
 }
 
-// HashName is xxHash64 (seed 0) of "namespace/name", or of "name" where namespace is empty.
+// HashName returns the xxHash64 (seed 0) of "namespace/name", or of "name" if namespace is empty.
 func HashName(namespace, name string) uint64 {
 	if namespace == "" {
 		return xxhash.Sum64String(name)
 	}
-	var stack [320]byte // no namespace and name of Kubernetes' are longer
+	var stack [320]byte // longer than any namespace and name in Kubernetes
 	return xxhash.Sum64(append(append(append(stack[:0], namespace...), '/'), name...))
 }
 
-// HashUID is FNV-1a-64, as k8s.io/apimachinery/pkg/sharding.HashField computes it.
+// HashUID returns the FNV-1a-64 hash, as k8s.io/apimachinery/pkg/sharding.HashField computes it.
 func HashUID(uid string) uint64 {
 	const (
 		offset = 14695981039346656037

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Range is a run of slots, First to Last, both included. It prints as "3" or "3-17".
+// Range is a run of slots from First to Last, both inclusive. It prints as "3" or "3-17".
 type Range struct{ First, Last Slot }
 
 // Len returns the number of slots of the range.
 func (r Range) Len() int { return int(r.Last) - int(r.First) + 1 }
 
-// Contains says whether s lies in the range.
+// Contains reports whether s is in the range.
 func (r Range) Contains(s Slot) bool { return r.First <= s && s <= r.Last }
 
-// String returns the form that ParseRange reads.
+// String returns the form that ParseRange parses.
 func (r Range) String() string {
 	if r.First == r.Last {
 		return r.First.String()
@@ -25,7 +25,7 @@ func (r Range) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// ParseRange reads "3" or "3-17". The form is canonical: "3-3" and leading zeros are refused.
+// ParseRange parses "3" or "3-17". The form is canonical: it rejects "3-3" and leading zeros.
 func ParseRange(text string) (Range, error) {
 	first, last, isRun := strings.Cut(text, "-")
 	a, err := parseSlot(first)
@@ -53,10 +53,10 @@ func parseSlot(text string) (Slot, error) {
 	return Slot(n), nil
 }
 
-// Set is a set of slots as a bit set. The zero value is empty; it is a value: copies do not share.
+// Set is a set of slots, stored as a bit set. The zero value is empty. A copy is independent of the original.
 type Set struct{ words [limit / 64]uint64 }
 
-// SetOf returns the set of the given ranges.
+// SetOf returns the set of all slots in the given ranges.
 func SetOf(ranges ...Range) Set {
 	var set Set
 	for _, r := range ranges {
@@ -65,23 +65,23 @@ func SetOf(ranges ...Range) Set {
 	return set
 }
 
-// All returns the slots of hashes: those of duties are not among them. c must be valid.
+// All returns all hash slots. It does not include duty slots. c must be valid.
 func (c Count) All() Set { return SetOf(Range{First: 0, Last: Slot(c - 1)}) }
 
-// Add puts s into the set. s must be below MaxCount + MaxDuties.
+// Add adds s to the set. s must be below MaxCount + MaxDuties.
 func (set *Set) Add(s Slot) { set.words[s/64] |= 1 << (s % 64) }
 
-// AddRange puts the slots of r into the set.
+// AddRange adds the slots of r to the set.
 func (set *Set) AddRange(r Range) {
 	for s := int(r.First); s <= int(r.Last); s++ {
 		set.Add(Slot(s))
 	}
 }
 
-// Remove takes s out of the set.
+// Remove removes s from the set.
 func (set *Set) Remove(s Slot) { set.words[s/64] &^= 1 << (s % 64) }
 
-// Has says whether s is in the set.
+// Has reports whether s is in the set.
 func (set *Set) Has(s Slot) bool { return set.words[s/64]&(1<<(s%64)) != 0 }
 
 // Len returns the number of slots in the set.
@@ -93,7 +93,7 @@ func (set *Set) Len() int {
 	return n
 }
 
-// Empty says whether the set has no slot.
+// Empty reports whether the set is empty.
 func (set *Set) Empty() bool { return set.words == [limit / 64]uint64{} }
 
 // Union returns the slots in either set.
@@ -135,13 +135,13 @@ func (set *Set) Slots() []Slot {
 	return out
 }
 
-// Ranges returns the fewest ranges that make up the set, in rising order.
+// Ranges returns the minimal list of ranges that make up the set, in rising order.
 func (set *Set) Ranges() []Range {
 	var out []Range
 	for i, w := range set.words {
 		for w != 0 {
 			first := bits.TrailingZeros64(w)
-			length := bits.TrailingZeros64(^(w >> first)) // 64 where all the rest is in the set
+			length := bits.TrailingZeros64(^(w >> first)) // 64 if all the rest is in the set
 			r := Range{Slot(i*64 + first), Slot(i*64 + first + length - 1)}
 			if n := len(out); n > 0 && out[n-1].Last+1 == r.First {
 				out[n-1].Last = r.Last
@@ -154,7 +154,7 @@ func (set *Set) Ranges() []Range {
 	return slices.Clip(out)
 }
 
-// ParseSet is the inverse of Set.String. The ranges must be in order, with gaps between them.
+// ParseSet is the inverse of Set.String. The ranges must be in rising order, with gaps between them.
 func ParseSet(text string) (Set, error) {
 	var set Set
 	if text == "" {
@@ -173,7 +173,7 @@ func ParseSet(text string) (Set, error) {
 	return set, nil
 }
 
-// String lists the ranges, separated by commas.
+// String returns the ranges, separated by commas.
 func (set Set) String() string {
 	var b strings.Builder
 	for i, r := range set.Ranges() {

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// Slot is the number of a slot. Slots of hashes are numbered from 0 up to the rota's Count less one, those of duties
-// from the Count on.
+// Slot is the number of a slot. Hash slots are numbered from 0 to the rota's Count minus one. Duty slots follow,
+// starting at Count.
 type Slot uint16
 
 const (
-	// DefaultCount is the number of slots of a rota whose options name none.
+	// DefaultCount is the number of slots of a rota unless its options set another.
 	DefaultCount = 256
 	// MaxCount is the largest number of slots of a rota.
 	MaxCount = 4096
-	// MaxDuties is the largest number of duties of a rota. Each has a slot of its own, after those of hashes.
+	// MaxDuties is the largest number of duties of a rota. Each has a slot, numbered after the hash slots.
 	MaxDuties = 512
 	// limit is above the number of every slot.
 	limit = MaxCount + MaxDuties
@@ -24,7 +24,7 @@ const (
 // Count is the number of slots of a rota: a power of two from 1 to MaxCount.
 type Count int
 
-// Validate returns an error that says what to change if c is no power of two or out of range.
+// Validate returns an error if c is not a power of two or is out of range.
 func (c Count) Validate() error {
 	if c < 1 || c > MaxCount || c&(c-1) != 0 {
 		return fmt.Errorf("slot count %d: must be a power of two from 1 to %d; the default is %d",
@@ -38,7 +38,7 @@ func (c Count) Of(hash uint64) Slot {
 	return Slot(hash >> c.shift())
 }
 
-// Hashes returns the hash range of a slot: first and last hash, both included.
+// Hashes returns the first and last hash of a slot, both inclusive.
 func (c Count) Hashes(s Slot) (first, last uint64) {
 	shift := c.shift()
 	first = uint64(s) << shift
