@@ -42,7 +42,7 @@ func Apply(ctx context.Context, cfg *rest.Config, o Options) error {
 		switch {
 		case apierrors.IsConflict(err):
 			err = errors.Join(err, errors.New(
-				"somebody else manages it: give them what this command prints, or delete the object first"))
+				"another field manager owns it: give its owner what this command prints, or delete the object first"))
 			fallthrough
 		case err != nil:
 			return fmt.Errorf("fence of rota %s: apply %s %s: %w", o.Rota, kind, object.GetName(), err)

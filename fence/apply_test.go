@@ -86,7 +86,8 @@ func TestApplyNeedsThesePermissions(t *testing.T) {
 	}
 	// What it cannot look at, Check says; it is no reason not to apply.
 	warnings, err := fence.Check(t.Context(), cfg, s.options)
-	if err != nil || !contains(warnings, "ServiceAccount "+s.options.ServiceAccount.String()+" cannot be told") {
+	want := "cannot find out whether there is a ServiceAccount " + s.options.ServiceAccount.String()
+	if err != nil || !contains(warnings, want) {
 		t.Errorf("check: %q, %v", warnings, err)
 	}
 	s.members(s.pod("web-0"))
@@ -200,7 +201,7 @@ func TestVerify(t *testing.T) {
 	})
 	s.members(s.pod("web-1"))
 	require.NoError(t, fence.Apply(t.Context(), s.plane.Config(), s.options))
-	if err := verify(5 * time.Second); err == nil || !strings.Contains(err.Error(), "goes by the table of epoch 1, but the present one is 2") {
+	if err := verify(5 * time.Second); err == nil || !strings.Contains(err.Error(), "uses the table of epoch 1, but the current one is 2") {
 		t.Errorf("by an API server that is blind: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func (c *checker) kinds() error {
 		switch {
 		case served[r]:
 		case slices.ContainsFunc(groups(failed), func(group string) bool { return group == r.Group }):
-			c.warn("whether there is a resource %s cannot be told: the server of its group does not answer", resourceText(r))
+			c.warn("cannot find out whether there is a resource %s: the server of its group does not answer", resourceText(r))
 		default:
 			errs = append(errs, fmt.Errorf("the API server serves no resource %s%s", resourceText(r), similar(r, names)))
 		}
@@ -129,7 +129,7 @@ func (c *checker) serviceAccount(ctx context.Context) {
 	case apierrors.IsNotFound(err):
 		c.warn("there is no ServiceAccount %s (yet)", c.ServiceAccount)
 	case err != nil:
-		c.warn("whether there is a ServiceAccount %s cannot be told: %v", c.ServiceAccount, err)
+		c.warn("cannot find out whether there is a ServiceAccount %s: %v", c.ServiceAccount, err)
 	}
 }
 
@@ -169,7 +169,7 @@ func (c *checker) table(ctx context.Context) error {
 func (c *checker) accounts(ctx context.Context, t *table.Table) {
 	pods, err := c.client.CoreV1().Pods(c.Rota.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		c.warn("whether the members use ServiceAccount %s cannot be told: %v", c.ServiceAccount, err)
+		c.warn("cannot find out whether the members use ServiceAccount %s: %v", c.ServiceAccount, err)
 		return
 	}
 	for _, m := range t.Members {

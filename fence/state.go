@@ -100,6 +100,6 @@ func (s State) String() string {
 	case s.Off:
 		return fmt.Sprintf("installed for %s, but taken down by the annotation %s on the table", what, Annotation)
 	default:
-		return "refuses writes to " + what + " by who is no member"
+		return "refuses writes to " + what + " by processes that are not members"
 	}
 }

@@ -96,9 +96,9 @@ func judge(seen error, data map[string]string) error {
 	}
 	switch {
 	case seen == nil:
-		return errors.New("the API server admits the write of a Pod that is no member; " + blind)
+		return errors.New("the API server admits the write of a Pod that is not a member; " + blind)
 	case epoch < now.Epoch:
-		return fmt.Errorf("the API server goes by the table of epoch %d, but the present one is %d; %s",
+		return fmt.Errorf("the API server uses the table of epoch %d, but the current one is %d; %s",
 			epoch, now.Epoch, blind)
 	}
 	return nil

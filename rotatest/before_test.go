@@ -143,8 +143,8 @@ func TestNobodyIsKilled(t *testing.T) {
 		o.Ignore = []schema.GroupKind{{Kind: "Secret"}}
 		o.Change = nil
 	}, "kill")
-	if report := failed["kill"]; !strings.Contains(report, "nobody was killed: in no phase") ||
-		!strings.Contains(report, `nobody was killed in phase "create" after: create secrets`) {
+	if report := failed["kill"]; !strings.Contains(report, "no member was killed: in no phase") ||
+		!strings.Contains(report, `no member was killed in phase "create" after: create secrets`) {
 		t.Errorf("the report does not say so: %s", report)
 	}
 }

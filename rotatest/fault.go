@@ -25,7 +25,7 @@ func (f *fault) missed() string {
 	if f.timesOut {
 		return "no write was answered by a timeout"
 	}
-	return "nobody was killed"
+	return "no member was killed"
 }
 
 func undisturbed(context.Context, *run, string) error { return nil }

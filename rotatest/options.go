@@ -90,7 +90,7 @@ func (o Options) withDefaults() (Options, error) {
 	var problems []error
 	refuse := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if o.Config == nil {
-		refuse("Options.Config is nil: pass that of an API server, such as what Start of envtest's Environment returns")
+		refuse("Options.Config is nil: pass the config of an API server, such as what Start of envtest's Environment returns")
 	}
 	if o.Setup == nil {
 		refuse("Options.Setup is nil: pass what adds the operator's controllers to a manager")

@@ -36,7 +36,7 @@ func TestRefusedOptions(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{"nothing", func(o *Options) { *o = Options{} }, "Options.Config is nil: pass that of an API server"},
+		{"nothing", func(o *Options) { *o = Options{} }, "Options.Config is nil: pass the config of an API server"},
 		{"no setup", func(o *Options) { o.Setup = nil }, "Options.Setup is nil: pass what adds"},
 		{"no objects", func(o *Options) { o.Objects = nil }, "Options.Objects is empty, and there is no Change"},
 		{"a nil object", func(o *Options) { o.Objects[0] = nil }, "Options.Objects[0] is nil"},

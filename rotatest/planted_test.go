@@ -197,12 +197,12 @@ func TestReports(t *testing.T) {
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{"by":"%d"}}}`, time.Now().UnixNano())
 				return other.Patch(ctx, cm, client.RawPatch(types.MergePatchType, []byte(patch)))
 			}
-		}, "share", []string{"Somebody else wrote these objects, too", "/item-1 by "}},
+		}, "share", []string{"Another client also wrote these objects", "/item-1 by "}},
 		{"answers of creations get lost", habits.Correct, func(o *Options, _ *kit) {
 			o.Config = rest.CopyConfig(o.Config)
 			o.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &lossy{next: next} })
 		}, "share", nil},
-		{"two runs differ", habits.Random, hasty, "again", []string{"with one member, too", "Options.Normalize",
+		{"two runs differ", habits.Random, hasty, "again", []string{"also with one member", "Options.Normalize",
 			"metadata.annotations.random"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -105,10 +105,10 @@ func Run(t *testing.T, o Options) {
 	}
 	for phase, s := range want {
 		if texts := k.remadeMore(&state{}, s); len(texts) > 0 {
-			t.Logf("rotatest: with one member, too, up to phase %q:\n%s", phase, indent(strings.Join(texts, "\n")))
+			t.Logf("rotatest: also with one member, up to phase %q:\n%s", phase, indent(strings.Join(texts, "\n")))
 		}
 		if len(s.failing) > 0 {
-			t.Logf("rotatest: with one member, too, reconciles go on failing in phase %q:\n%s", phase,
+			t.Logf("rotatest: also with one member, reconciles go on failing in phase %q:\n%s", phase,
 				indent(failureText(s.failing)))
 		}
 	}
@@ -208,8 +208,8 @@ func (k *kit) again(ctx context.Context, want map[string]*state) (report string,
 	switch {
 	case errors.As(err, &d):
 		diff := strings.NewReplacer("-one member", "-first time", "+two members", "+second time").Replace(d.diff)
-		return "with one member, too, the objects are not the same each time. If that is as it should be, take the " +
-			"difference out by Options.Normalize:\n" + indent(diff), false
+		return "also with one member, the objects are not the same each time. If that is intended, remove the " +
+			"difference in Options.Normalize:\n" + indent(diff), false
 	case err != nil:
 		return fmt.Sprintf("a second run with one member failed: %v", err), false
 	}

@@ -245,7 +245,7 @@ func (r *run) revive(ctx context.Context) error {
 		r.remove(m)
 		r.reconciles.gone(m)
 		if r.restarts++; r.fault.alone || r.restarts > maxRestarts || m.err == nil {
-			return fmt.Errorf("the manager of %s ended by itself: %w", m.name, m.waits())
+			return fmt.Errorf("the manager of %s ended unexpectedly: %w", m.name, m.waits())
 		}
 		if err := r.newMember(ctx, nil); err != nil {
 			return err

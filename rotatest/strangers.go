@@ -19,7 +19,7 @@ func (k *kit) strangers(r *run) string {
 	if labels || len(r.strange) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nSomebody else wrote these objects, too. If that is a manager of the operator which runs beside "+
+	return fmt.Sprintf("\nAnother client also wrote these objects. If it is a manager of the operator that runs beside "+
 		"this test, end it first:\n%s", indent(strings.Join(r.strange[:min(5, len(r.strange))], "\n")))
 }
 

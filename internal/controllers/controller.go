@@ -113,9 +113,9 @@ func (c *Controller) NoteDropped(key types.NamespacedName) {
 	c.env.Dropped(c.Name)
 	if c.loggedDropped.CompareAndSwap(false, true) {
 		c.env.Log.Info("An event of a source.Channel is about an object that this member does not own, so it is dropped. "+
-			"Unless the program sends it to all replicas, nobody reconciles the object because of it. Send it to all of them, "+
-			"or write to the object, for example an annotation. rota_events_dropped_total counts such events", "controller",
-			c.Name, "kind", c.Kind.String(), "object", key.String())
+			"Unless the program sends it to all replicas, no member reconciles the object because of it. Send it to all "+
+			"of them, or write to the object, for example an annotation. rota_events_dropped_total counts such events",
+			"controller", c.Name, "kind", c.Kind.String(), "object", key.String())
 	}
 }
 

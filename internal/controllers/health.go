@@ -114,9 +114,9 @@ func (s *Set) Hottest() []coverage.HotObject {
 	return out
 }
 
-// a stable order, so that equal reports look equal
+// worst counts objects and picks the worst ones.
 func worst(all []coverage.KeyHealth) (out coverage.Health) {
-	slices.SortFunc(all, func(a, b coverage.KeyHealth) int { // a stable order, so that an unchanged report is not written again
+	slices.SortFunc(all, func(a, b coverage.KeyHealth) int { // keep the report stable
 		return strings.Compare(a.Object.String()+" "+a.Controller, b.Object.String()+" "+b.Controller)
 	})
 	pick := func(is func(*coverage.KeyHealth) bool, since func(*coverage.KeyHealth) time.Time) (n int) {

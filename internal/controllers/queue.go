@@ -37,7 +37,7 @@ func (q *Queue[T]) about(item T) (types.NamespacedName, bool) {
 	name, err := q.name(item)
 	if err != nil {
 		q.controller.fault("names no object",
-			"an item names no object, so that it is no member's: add namespace/name, or the name alone where the kind is "+
+			"an item names no object, so no member reconciles it: add namespace/name, or the name alone where the kind is "+
 				"not namespaced", "item", fmt.Sprint(item), "error", err.Error())
 	}
 	return name, err == nil

@@ -23,10 +23,10 @@ func (c *Controller) Check() {
 	switch informer := c.Informer; {
 	case informer != nil && !c.env.Share.Heard(informer):
 		c.fault("no handler", "no event handler was added to the informer that its queue was made with, so that changes "+
-			"reach nobody: add it to the informer that rota.ShareInformer returned", "kind", c.Kind.String())
+			"are missed: add it to the informer that rota.ShareInformer returned", "kind", c.Kind.String())
 	case informer == nil && c.wiring.given.Load() && !c.wiring.added.Load() && !c.IsKindLate():
 		c.fault("enqueue", "its Enqueue was given objects, and none of them came to its queue: Enqueue has to add to the "+
-			"Queue that NewQueue returned, as that of rota.NewQueue does by itself", "kind", c.Kind.String())
+			"Queue that NewQueue returned, as the Enqueue of rota.NewQueue does", "kind", c.Kind.String())
 	}
 }
 

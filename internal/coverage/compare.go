@@ -119,7 +119,7 @@ func (f Finding) String() string {
 		}
 		return fmt.Sprintf("%s: no member works on it, and it has no owner", f.slots())
 	case Silent:
-		return fmt.Sprintf("member %s does not report what it holds, so that nobody can check it: it may lack the "+
+		return fmt.Sprintf("member %s does not report what it holds, so it cannot be checked: it may lack the "+
 			"permission to write Leases", f.Members)
 	case Doubled:
 		return fmt.Sprintf("%s: several members work on it: %s", f.slots(), f.Members)
@@ -131,7 +131,7 @@ func (f Finding) String() string {
 		return fmt.Sprintf("%s: of kind %s there are %d objects, and member %s holds %d%s", f.slots(), f.Kind,
 			f.Exist.Objects, f.Members, f.Held.Objects, more)
 	case Unread:
-		return fmt.Sprintf("%s: there are %d objects of kind %s, of which member %s knows nothing: does an informer of it "+
+		return fmt.Sprintf("%s: there are %d objects of kind %s, and member %s reports none: does an informer of it "+
 			"run?",
 			f.slots(), f.Exist.Objects, f.Kind, f.Members)
 	case Stalled:
@@ -143,7 +143,7 @@ func (f Finding) String() string {
 		}
 		return text + "; no rollout lasts that long: set them up alike"
 	case Unlisted:
-		return fmt.Sprintf("%s cannot be listed, so that nobody knows whether all its objects are worked on", f.Kind)
+		return fmt.Sprintf("%s cannot be listed, so it is unknown whether all its objects are worked on", f.Kind)
 	default:
 		return fmt.Sprintf("%s: nothing is wrong", f.slots())
 	}

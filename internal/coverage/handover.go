@@ -89,11 +89,11 @@ func parseHandover(line string) (Handover, error) {
 		}
 	}
 	if h.Cause == table.CauseUnknown {
-		return h, fmt.Errorf("%q is no cause", words[2])
+		return h, fmt.Errorf("%q is not a cause", words[2])
 	}
 	for n, phase := range []*time.Duration{&h.Warm, &h.Drain, &h.Activate} {
 		if *phase, err = time.ParseDuration(words[4+n]); err != nil || *phase < 0 {
-			return h, fmt.Errorf("%q is no duration", words[4+n])
+			return h, fmt.Errorf("%q is not a duration", words[4+n])
 		}
 	}
 	if h.Count, err = strconv.Atoi(words[7]); err != nil {
@@ -101,7 +101,7 @@ func parseHandover(line string) (Handover, error) {
 	}
 	if name, duty := strings.CutPrefix(words[8], dutyPrefix); duty {
 		if h.Duty = name; name == "" || h.Count != 1 {
-			return h, fmt.Errorf("%q is no duty", words[8])
+			return h, fmt.Errorf("%q is not a duty", words[8])
 		}
 		return h, nil
 	}
@@ -109,7 +109,7 @@ func parseHandover(line string) (Handover, error) {
 		return h, err
 	}
 	if h.Count < h.Slots.Len() || h.Count > slot.MaxCount {
-		return h, fmt.Errorf("%d is no number of slots", h.Count)
+		return h, fmt.Errorf("%d is not a number of slots", h.Count)
 	}
 	return h, nil
 }

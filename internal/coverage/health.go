@@ -187,7 +187,7 @@ func parseHealth(line string) (KeyHealth, error) {
 	}
 	namespace, name, ok := strings.Cut(words[1], "/")
 	if !ok {
-		return KeyHealth{}, fmt.Errorf("%q is no namespace/name", words[1])
+		return KeyHealth{}, fmt.Errorf("%q is not a namespace/name", words[1])
 	}
 	k := KeyHealth{Kind: schema.ParseGroupKind(words[0]), Object: types.NamespacedName{Namespace: namespace, Name: name},
 		Controller: words[8], Error: shortened(words[9], maxError)}
@@ -223,7 +223,7 @@ func quotedFields(line string) ([]string, error) {
 		}
 		quoted, err := strconv.QuotedPrefix(line)
 		if err != nil {
-			return nil, fmt.Errorf("%.20q is no quoted text: %w", line, err)
+			return nil, fmt.Errorf("%.20q is not quoted text: %w", line, err)
 		}
 		word, err := strconv.Unquote(quoted)
 		if err != nil {

@@ -349,7 +349,7 @@ func Decode(data map[string]string) (*Report, error) {
 	}
 	var err error
 	if r.Serial, err = strconv.ParseUint(data[fieldSerial], 10, 64); err != nil {
-		return nil, fmt.Errorf("report of %s: field %s: %q is no number", r.Member, fieldSerial, data[fieldSerial])
+		return nil, fmt.Errorf("report of %s: field %s: %q is not a number", r.Member, fieldSerial, data[fieldSerial])
 	}
 	if r.Fold, err = strconv.Atoi(data[fieldFold]); err != nil || slot.Count(r.Fold).Validate() != nil {
 		return nil, fmt.Errorf("report of %s: field %s: %q must be a power of two from 1 to %d", r.Member, fieldFold,
@@ -363,7 +363,7 @@ func Decode(data map[string]string) (*Report, error) {
 		a, aErr := parseSlot(first)
 		b, bErr := parseSlot(last)
 		if aErr != nil || bErr != nil || a > b {
-			return nil, fmt.Errorf("report of %s: field %s: %q is no slot and no range of slots", r.Member, fieldOpen, word)
+			return nil, fmt.Errorf("report of %s: field %s: %q is neither a slot nor a range", r.Member, fieldOpen, word)
 		}
 		r.Open.AddRange(slot.Range{First: a, Last: b})
 	}
@@ -471,7 +471,7 @@ func (r *Report) decodeOwners(kind schema.GroupKind, words []string) error {
 	for _, word := range words[1:] {
 		owner, scope, _ := strings.Cut(word, ":")
 		if owner == "" || scope != scopeName(true) && scope != scopeName(false) {
-			return fmt.Errorf("%q is no owner", word)
+			return fmt.Errorf("%q is not an owner", word)
 		}
 		r.Owners[kind][schema.ParseGroupKind(owner)] = scope == scopeName(true)
 	}
@@ -492,7 +492,7 @@ func lines(text string) []string {
 func parseSlot(text string) (slot.Slot, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n >= slot.MaxCount {
-		return 0, fmt.Errorf("%q is no slot", text)
+		return 0, fmt.Errorf("%q is not a slot", text)
 	}
 	return slot.Slot(n), nil
 }

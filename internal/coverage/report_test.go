@@ -135,7 +135,7 @@ func TestBadReports(t *testing.T) {
 		"health numbers":   {"health", "few\n", "line 1"},
 		"health blocked":   {"blocked", "\"c\" 1 few 60\n", "line 1"},
 		"health words":     {"health", "1 0\nNode \"/n\" 3\n", "3 words"},
-		"health quotes":    {"health", "1 0\nNode \"/n 3\n", "no quoted text"},
+		"health quotes":    {"health", "1 0\nNode \"/n 3\n", "not quoted text"},
 		"health object":    {"health", "1 0\nNode n 3 - 0 0 - - c e\n", "namespace/name"},
 		"health slot":      {"health", "1 0\nNode /n 4096 - 0 0 - - c e\n", "4096"},
 		"health time":      {"health", "1 0\nNode /n 3 noon 0 0 - - c e\n", "noon"},
@@ -151,7 +151,7 @@ func TestBadReports(t *testing.T) {
 		"handover slots":   {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 9-3\n", "9-3"},
 		"handover count":   {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 3-9\n", "number of slots"},
 		"handover number":  {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s few 3-9\n", "few"},
-		"handover duty":    {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 duty:\n", "no duty"},
+		"handover duty":    {"handovers", "1 2026-11-23T12:00:00.007Z handed m 0s 0s 0s 1 duty:\n", "not a duty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := encode(t, full())

@@ -21,7 +21,7 @@ const (
 //   - each of its members has published a new report since that look, because an old one may be outdated;
 //   - for slots without a working member and for members without a report, Bounds.Recovery has passed since;
 //   - for a difference between members that a rollout may have brought, no member has come or gone for RolloutQuiet, or
-//     it has been there for RolloutLongest. Until then, objects of a kind that some members do not shard are no finding.
+//     it has been there for RolloutLongest. Until then, objects of a kind that not all members shard are no finding.
 //
 // A Tracker must not be used concurrently.
 type Tracker struct {

@@ -47,7 +47,7 @@ func TestWhatCounts(t *testing.T) {
 	both := func(serial uint64) *coverage.Report { return opens("a", serial, 0, 1, 2) }
 	const unowned = "slot 3: no member works on it; its owner is b"
 	const doubled = "slot 2: several members work on it: a b"
-	const silent = "member b does not report what it holds, so that nobody can check it: it may lack the permission to " +
+	const silent = "member b does not report what it holds, so it cannot be checked: it may lack the permission to " +
 		"write Leases"
 	for name, looks := range map[string][]look{
 		// b took the slots over at the expel, waited for the fence, opened them 2.6 s later and published that 3.4 s

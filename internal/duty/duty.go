@@ -188,7 +188,7 @@ func (d *Duty) end(ctx context.Context, t *term, err error) (wait time.Duration,
 		if brief && d.goesOn {
 			log.Error(nil, "The duty came here again and has finished at once, although it went on until it had to end when it "+
 				"was here before. If it runs something that works once, such as a controller whose work queue was shut down when "+
-				"the duty ended, nobody does it now: make that in the duty's function", "epoch", t.epoch)
+				"the duty ended, no member does it now: create that in the duty's function", "epoch", t.epoch)
 		}
 		d.finished = t.epoch
 		d.outcomes.succeed()

@@ -25,14 +25,14 @@ func (o *Options) checkElection() error {
 	case o.LeaderElectionID == "":
 		return nil
 	case o.Group != nil:
-		return errors.New("LeaderElectionID and Group: the groups of a program are rotas of their own, and only one rota " +
+		return errors.New("LeaderElectionID and Group: each group of a program is a separate rota, and only one rota " +
 			"can be the candidate; migrate from leader election with one rota first, and divide it afterwards")
 	}
 	if o.LeaderElectionNamespace == "" {
 		o.LeaderElectionNamespace = o.Namespace
 	}
 	if reasons := validation.IsDNS1123Subdomain(o.LeaderElectionID); len(reasons) > 0 {
-		return fmt.Errorf("LeaderElectionID %q: no Lease has such a name: %s", o.LeaderElectionID,
+		return fmt.Errorf("LeaderElectionID %q: not a valid name for a Lease: %s", o.LeaderElectionID,
 			strings.Join(reasons, "; "))
 	}
 	return nil

@@ -429,7 +429,7 @@ func TestElectionOptions(t *testing.T) {
 	require.NoError(t, err)
 	for want, o := range map[string]Options{
 		"without LeaderElectionID":   {LeaderElectionNamespace: "other"},
-		"no Lease has such a name":   {LeaderElectionID: "A_B"},
+		"not a valid name":           {LeaderElectionID: "A_B"},
 		"LeaderElectionID and Group": {LeaderElectionID: "a", Group: g},
 	} {
 		o.Name, o.Namespace = "website", "operators"

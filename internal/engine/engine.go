@@ -95,8 +95,8 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 		return newSolo(cfg, opts, config), nil
 	}
 	if cfg == nil {
-		return nil, fmt.Errorf("rota %s: New got no config: pass that of the cluster, or set Options.Solo in a test without "+
-			"one", opts.Name)
+		return nil, fmt.Errorf("rota %s: New got no config: pass the config of the cluster, or set Options.Solo in a test "+
+			"without one", opts.Name)
 	}
 	if !clientgo.KeepsOrder() {
 		return nil, fmt.Errorf("rota %s: client-go's feature gate InOrderInformers is off, and handovers need the order of "+

@@ -90,8 +90,8 @@ func (r *Engine) heldBack(set slot.Set) (out []string) {
 	for controller, all := range tasks {
 		f := all[0]
 		out = append(out, fmt.Sprintf("slots cannot move on: %d functions that controller %s has started by rota.Go have "+
-			"not returned; that of %s (slot %d) was told to %v ago", len(all), controller, work.NameOfKey(f.Key), f.Slot,
-			f.For.Round(time.Second)))
+			"not returned; the context of the one for %s (slot %d) ended %v ago", len(all), controller, work.NameOfKey(f.Key),
+			f.Slot, f.For.Round(time.Second)))
 	}
 	return out
 }

@@ -54,7 +54,7 @@ func ShareInformer[L runtime.Object, N ~func(C, time.Duration) cache.SharedIndex
 	})
 	if made == nil {
 		return given, fmt.Errorf("informer of %s: its factory has made one already: call ShareInformer before the factory "+
-			"is asked for the kind; a second one, of the same objects by their owners for instance, needs a factory of its own",
+			"is asked for the kind; a second one, such as one of the same objects by their owners, needs a separate factory",
 			kind.GroupKind())
 	}
 	if err := r.declare("ShareInformer", kind.GroupKind(), children); err != nil {
@@ -96,7 +96,7 @@ func (r *Engine) declare(call string, kind schema.GroupKind, children []Children
 	}
 	for _, c := range children {
 		if c.Of.Kind == "" {
-			return fmt.Errorf("informer of %s: Children.Of is empty: say of which kind the owners are", kind)
+			return fmt.Errorf("informer of %s: Children.Of is empty: set the kind of the owners", kind)
 		}
 		if !r.share.Own(kind, c.Of, !c.ClusterScoped) {
 			return fmt.Errorf("informer of %s: one runs already: call %s before any informer of the kind runs", kind, call)

@@ -40,7 +40,7 @@ func newMetrics(r *Engine) *metrics {
 		"slots from dead members, by outcome.", "outcome")
 	m.rejoins = m.counter("rota_rejoins_total", "Times that this process was expelled and joined again.")
 	m.abandoned = m.counter("rota_deletions_abandoned_total", "Slots given up with unreconciled deletions that "+
-		"no next owner was told of (the log names them): the last member leaves, a member's build cannot read them, "+
+		"no next owner learns of (the log names them): the last member leaves, a member's build cannot read them, "+
 		"there are too many, or the next owner has no controller for the kind.")
 	m.inherited = m.counter("rota_deletions_inherited_total", "Unreconciled deletions that former owners of "+
 		"slots passed to this member.")
@@ -54,7 +54,7 @@ func newMetrics(r *Engine) *metrics {
 		"activate: until it worked on it.",
 		"phase", moves.PhaseWarm, moves.PhaseDrain, moves.PhaseActivate)
 	m.stall = m.histogram("rota_handover_stall_seconds", "Time that no member worked on a slot that came to this "+
-		"one, by how it came, as far as tables tell: without the end of the former owner's drain, and without the "+
+		"one, by how it came, according to the tables: without the end of the former owner's drain, and without the "+
 		"wait for an expel.", "cause",
 		table.CauseAssigned.String(), table.CauseHanded.String(), table.CauseExpelled.String())
 	// A counter that appears with its first event would not count as an increase.

@@ -129,8 +129,8 @@ func (o Options) withDefaults() (Options, error) {
 		const file = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 		ns, err := os.ReadFile(file)
 		if err != nil {
-			return o, fmt.Errorf("rota %s: Options.Namespace is empty and this is no Pod (no %s): set Options.Namespace or "+
-				"POD_NAMESPACE", o.Name, file)
+			return o, fmt.Errorf("rota %s: Options.Namespace is empty and this process is not in a Pod (no %s): set "+
+				"Options.Namespace or POD_NAMESPACE", o.Name, file)
 		}
 		o.Namespace = strings.TrimSpace(string(ns))
 	}

@@ -107,7 +107,7 @@ func (s *setup) take(name string, inner any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner, taken := s.inner[inner]; taken {
-		return fmt.Errorf("queue %s: its work queue is that of queue %s already: make a work queue for each", name, owner)
+		return fmt.Errorf("queue %s: queue %s already uses its work queue: make a work queue for each", name, owner)
 	}
 	_, ours := inner.(interface{ isQueue() })
 	if _, adapters := inner.(interface{ IsQueue() }); ours || adapters {

@@ -46,7 +46,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	case opts.Name == "":
 		return nil, errors.New("rota: Options.Name is empty: give the shadow the name that the rota would have")
 	case cfg == nil:
-		return nil, fmt.Errorf("rota %s: NewShadow got no config: pass that of the cluster", opts.Name)
+		return nil, fmt.Errorf("rota %s: NewShadow got no config: pass the config of the cluster", opts.Name)
 	case len(kinds) == 0:
 		return nil, fmt.Errorf("rota %s: NewShadow got no kinds: name those that would be sharded", opts.Name)
 	case opts.Solo || opts.Group != nil:

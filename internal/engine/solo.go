@@ -23,7 +23,7 @@ func (o Options) soloDefaults() (Options, error) {
 		return o, nil
 	}
 	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !isTest() {
-		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is no test: every replica " +
+		return o, errors.New("rota: Options.Solo is set, and this process runs in a Pod and is not a test: every replica " +
 			"would work on all objects. Leave Solo out where the operator is deployed; it is for tests")
 	}
 	if o.Delivery == sharding.ShardSelector && o.Key == slot.KeyUnknown {
@@ -46,7 +46,7 @@ func isTest() bool {
 func newSolo(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r := newEngine(cfg, opts, config)
 	r.store = replica.SoloStore{}
-	r.log.Info("This process works on all objects by itself (Options.Solo): no other replica may run")
+	r.log.Info("This process works alone on all objects (Options.Solo): no other replica may run")
 	return r
 }
 

@@ -69,7 +69,7 @@ func (r *Engine) lookForUnlabelled(ctx context.Context, named map[schema.GroupKi
 	defer cancel()
 	reports, err := r.reports.ReadUnlabelled(limited)
 	if err != nil {
-		r.log.V(1).Info("Cannot read of which kinds objects cannot be labelled; trying again", "cause", err.Error())
+		r.log.V(1).Info("Cannot read which kinds have objects that cannot be labelled; trying again", "cause", err.Error())
 	}
 	refused := r.unlabelledKinds()
 	for _, report := range reports {

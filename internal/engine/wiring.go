@@ -169,8 +169,8 @@ func (r *Engine) askForResets() {
 			}
 			r.log.Info("An informer of children has handlers, and no queue of their owners has a function of OnReset. If a "+
 				"controller waits for events of what it wrote before it counts objects (expectations or a tracker, as in "+
-				"Kubernetes' own controllers), it waits in vain for those of the time in which a slot was shut: have OnReset "+
-				"forget what is expected. If none does, say so by OnReset(nil)", "children", s.kind.String(), "kind",
+				"Kubernetes' own controllers), it misses the events from the time in which a slot was shut: let OnReset "+
+				"forget what is expected. If none does, call OnReset(nil)", "children", s.kind.String(), "kind",
 				owner.String(), "controllers", strings.Join(asked, ", "))
 		}
 	}
@@ -242,16 +242,16 @@ func unworkedOwner(kind, owner schema.GroupKind, worked []schema.GroupKind) erro
 
 func unworked(kind schema.GroupKind, owned bool) error {
 	if owned {
-		return fmt.Errorf("informer of %s: it has handlers, and there is no queue, so that nobody would be given the "+
-			"objects of a slot that comes here: make a queue of the owners' informer with rota.NewQueue. A library with a "+
-			"work queue of its own cannot be sharded: make it a duty (Rota.Duty), and do not call ShareInformer", kind)
+		return fmt.Errorf("informer of %s: it has handlers, and there is no queue, so the objects of a slot that comes "+
+			"here would not be reconciled: make a queue of the owners' informer with rota.NewQueue. A library with an internal "+
+			"work queue cannot be sharded: make it a duty (Rota.Duty), and do not call ShareInformer", kind)
 	}
-	return fmt.Errorf("informer of %s: it has handlers, and no queue was made with it, so that nobody would be given the "+
-		"objects of a slot that comes here: make a queue with rota.NewQueue; or, if its handlers enqueue the objects' "+
+	return fmt.Errorf("informer of %s: it has handlers, and no queue was made with it, so the objects of a slot that "+
+		"comes here would not be reconciled: make a queue with rota.NewQueue; or, if its handlers enqueue the objects' "+
 		"owners, pass rota.Children to ShareInformer; or leave ShareInformer out, so that every member has the whole kind. "+
-		"A library with a work queue of its own cannot be sharded: make it a duty (Rota.Duty). If its handlers only "+
+		"A library with an internal work queue cannot be sharded: make it a duty (Rota.Duty). If its handlers only "+
 		"observe, such as for metrics or an index, or its objects have the names of those that are worked on, so that they "+
-		"are in the same slots, say so with Rota.Shard", kind)
+		"are in the same slots, call Rota.Shard", kind)
 }
 
 // informerStopped is delivery.Options.Stopped.

@@ -24,7 +24,7 @@ func (r *Engine) Work(ctx context.Context, run func(ctx context.Context)) error 
 	stop()
 	<-done
 	if early && ctx.Err() == nil {
-		err = errors.Join(err, fmt.Errorf("rota %s: the work ended by itself", r.Name()))
+		err = errors.Join(err, fmt.Errorf("rota %s: the work ended before its context", r.Name()))
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNotInFlight is returned by Extend if its context does not belong to a key in flight.
-var ErrNotInFlight = errors.New("the context is not that of a reconcile that goes on: it is another one, or the " +
+var ErrNotInFlight = errors.New("the context does not belong to a running reconcile: it is another context, or the " +
 	"reconcile has returned")
 
 // ErrDeleted is the cause of contexts from Extend that end because the key's object was deleted.

@@ -86,7 +86,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("labeller: Options.Label is empty: name the label to write, as sharding.HashLabel does")
 	}
 	if problems := validation.IsQualifiedName(o.Label); len(problems) > 0 {
-		return o, fmt.Errorf("labeller: Options.Label %q is no name of a label: %s", o.Label, strings.Join(problems, "; "))
+		return o, fmt.Errorf("labeller: Options.Label %q is not the name of a label: %s", o.Label,
+			strings.Join(problems, "; "))
 	}
 	if o.Value == nil {
 		key := o.Key

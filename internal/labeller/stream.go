@@ -34,8 +34,8 @@ func (f *follower) stream(ctx context.Context, version string) error {
 			continue
 		case tooLong(err) && !f.short:
 			f.short = true
-			err = fmt.Errorf("%w; something before the API server takes no URL of 27 KB, so malformed values of %s are left to "+
-				"the scan", err, f.t.l.opts.Label)
+			err = fmt.Errorf("%w; something in front of the API server rejects a URL of 27 KB, so malformed values of %s are "+
+				"left to the scan", err, f.t.l.opts.Label)
 		}
 		if err != nil {
 			f.t.l.opts.Report(err)

@@ -95,7 +95,7 @@ func (r *Reporter) Compare(m Member) {
 		findings, err := r.compare(m, &s)
 		if err != nil {
 			if m.Context().Err() == nil && !s.failing {
-				env.Failed("Cannot compare what members hold with what there is; trying again", err)
+				env.Failed("Cannot compare what members hold with what exists; trying again", err)
 			}
 			s.failing = true
 			continue
@@ -158,7 +158,7 @@ func (r *Reporter) compare(m Member, s *scrubber) ([]coverage.Finding, error) {
 			return nil, err
 		}
 		for kind, err := range failed {
-			env.Log.Error(err, "Cannot list what there is, to compare it with what members hold; trying again", "kind",
+			env.Log.Error(err, "Cannot list the objects to compare them with what members hold; trying again", "kind",
 				kind.String(), "after", (s.due - env.Now()).String())
 		}
 		s.unlisted, s.failed = both(s.failed, failed), failed
@@ -194,7 +194,7 @@ func (r *Reporter) publish(m Member, findings []coverage.Finding, s *scrubber) {
 	}
 	if fresh > scrubNotices {
 		m.Notify(member.Notify{Reason: "Coverage", Warning: true, Message: fmt.Sprintf(
-			"%d more findings of that sort; `rota verify -n %s %s` lists them", fresh-scrubNotices, r.env.Rota.Namespace,
+			"%d more findings of that kind; `rota verify -n %s %s` lists them", fresh-scrubNotices, r.env.Rota.Namespace,
 			r.env.Rota.Name)})
 	}
 	s.reported = now

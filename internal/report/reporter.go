@@ -163,7 +163,7 @@ func (r *Reporter) Publish(m Member, report func() *coverage.Report) {
 		if err != nil {
 			if m.Context().Err() == nil && !denied {
 				// A new API server may refuse at first what it allows a moment later.
-				env.Failed("Cannot tell what this member holds, so that nobody can check it; trying again", err)
+				env.Failed("Cannot report what this member holds, so it cannot be checked; trying again", err)
 			}
 			denied = true
 			continue

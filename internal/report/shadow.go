@@ -102,7 +102,7 @@ func (e *Expectation) Run(m Member) {
 				text = err.Error()
 			}
 			if m.Context().Err() == nil && text != "" && text != reported[kind] {
-				e.env.Log.Error(err, "The shadow cannot list what there is; trying again", append(StackOf(err),
+				e.env.Log.Error(err, "The shadow cannot list the objects; trying again", append(StackOf(err),
 					"kind", kind.String(), "after", (due[kind]-e.env.Now()).String())...)
 			}
 			reported[kind] = text

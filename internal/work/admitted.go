@@ -33,9 +33,9 @@ type Admitted struct {
 	CutShort func()
 }
 
-// All counts requests through any client, and Wrapped requests through wrapped clients.
+// Requests counts the requests that reconciles send to the API server with their contexts.
 type Requests struct {
-	// All counts the requests of all clients, and Wrapped those of clients that were wrapped.
+	// All counts requests through any client, and Wrapped requests through wrapped clients.
 	All, Wrapped atomic.Int64
 }
 
@@ -51,8 +51,8 @@ func (a Admitted) In(ctx context.Context) context.Context {
 	return context.WithValue(context.WithValue(ctx, admittedBy{a.Gate}, a), anyAdmitted{}, a)
 }
 
-// AdmittedBy returns the Admitted of a context for the given gate. What other gates have admitted does not count,
-// because their slots are different ones.
+// AdmittedBy returns the Admitted of a context for the given gate. Contexts that only other gates have admitted do not
+// count, because their slots are different ones.
 func AdmittedBy(ctx context.Context, g *gate.Gate) (Admitted, bool) {
 	a, ok := ctx.Value(admittedBy{g}).(Admitted)
 	return a, ok
