@@ -104,7 +104,7 @@ func (r *run) pause(ctx context.Context) {
 	_ = sleep(ctx, time.Duration(r.rand.Int64N(int64(300*time.Millisecond))))
 }
 
-// sleep returns nil after d, or ctx's cause if ctx ends first, which tells which timeout has passed.
+// sleep returns nil after d, or ctx's cause if ctx ends first, which names the timeout that has passed.
 func sleep(ctx context.Context, d time.Duration) error {
 	if await.Sleep(ctx, d) != nil {
 		return context.Cause(ctx)

@@ -56,7 +56,7 @@ func refuseOthers(ctx context.Context, c client.Client) error {
 			}
 			if before, ok := versions[l.Name]; ok && before != l.ResourceVersion || !ok && len(versions) > 0 {
 				return fmt.Errorf("another rotatest runs on this API server: Lease %s/%s was renewed while it was watched. Give "+
-					"each an API server of its own, or run the tests of one package at a time (go test -p 1)", rotaName, l.Name)
+					"each a separate API server, or run the tests of one package at a time (go test -p 1)", rotaName, l.Name)
 			}
 			versions[l.Name] = l.ResourceVersion
 			fresh = fresh || time.Since(begun) < duration/3+time.Second // members renew at least every quarter

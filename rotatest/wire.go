@@ -23,7 +23,7 @@ type wire struct {
 	plugged context.Context //nolint:containedctx // the state of the cable
 	cut     context.CancelFunc
 
-	mu       sync.Mutex // held while the cable is unplugged, so that no write begins
+	mu       sync.Mutex // held by unplug, so that no write begins meanwhile
 	underway sync.WaitGroup
 }
 

@@ -175,8 +175,8 @@ func (c *Controller) Done(key types.NamespacedName) {
 	}
 }
 
-// bypassed notes that a worker finished a key of this member without asking the gate. If other keys came to the gate,
-// the worker may have given this one up. If none ever did, the workers may work on objects of other members.
+// bypassed records that a worker finished a key of this member without Admit. If Admit is called for other keys, the
+// worker may just have given this one up. If it is never called, the workers may work on objects of other members.
 func (c *Controller) bypassed(key types.NamespacedName) {
 	if c.wiring.admitted.Load() {
 		c.env.Log.V(1).Info("Done without Admit: a worker gave the key up", "controller", c.Name, "object", key.String())

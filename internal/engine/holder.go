@@ -33,7 +33,7 @@ func (r *Engine) holder() *controllers.Holder {
 // inFlight returns how many reconciles, writes and dispatched keys are in flight.
 func (r *Engine) inFlight() int { return r.gate.InFlight() + len(r.keeper.Flights(0)) }
 
-// hashes returns the slots of set that contain objects, leaving out those of duties.
+// hashes returns the slots of set that contain objects, without the slots of duties.
 func (r *Engine) hashes(set slot.Set) slot.Set {
 	return set.Intersect(r.cfg.Slots.All())
 }

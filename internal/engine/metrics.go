@@ -191,7 +191,7 @@ func (r *Engine) loads() map[slot.Slot]float64 {
 	return out
 }
 
-// load returns how many workers the keys of all hash slots keep busy, and how many those of the hottest slot do.
+// load returns how many workers the keys of all hash slots keep busy, and how many the hottest slot does.
 func (r *Engine) load() (all, hottest float64) {
 	for _, workers := range r.loads() {
 		all, hottest = all+workers, max(hottest, workers)

@@ -254,7 +254,7 @@ func unworked(kind schema.GroupKind, owned bool) error {
 		"are in the same slots, call Rota.Shard", kind)
 }
 
-// informerStopped is delivery.Options.Stopped.
+// informerStopped implements delivery.Options.Stopped.
 func (r *Engine) informerStopped(kind schema.GroupKind) {
 	r.hasStopped.Store(true)
 	r.stopped(kind)

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// State is what a process has learned about its rota across its incarnations. Its methods may be called concurrently.
+// State holds a process's view of its rota across its incarnations. Its methods may be called concurrently.
 type State struct {
 	joined chan struct{}
 

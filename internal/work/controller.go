@@ -199,11 +199,11 @@ const leastSpread = 10 * time.Second
 
 // part returns a number from 0 to 1 that differs between the objects of a slot.
 func part(key types.NamespacedName) float64 {
-	const slotBits = 12 // which the objects of a slot have in common
+	const slotBits = 12 // shared by the objects of a slot
 	return float64(slot.KeyName.Hash(key.Namespace, key.Name, "")<<slotBits) / (1 << 64)
 }
 
-// Drop notes that the worker does not have a key any more, and reports whether it had.
+// Drop records that the worker no longer has the key, and reports whether it had.
 func (c *Controller) Drop(key types.NamespacedName) (had bool) {
 	s, known := c.Slot(key)
 	return known && c.drop(s, key)
