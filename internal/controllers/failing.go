@@ -81,7 +81,7 @@ func (c *Controller) judge(key types.NamespacedName, f work.Flight[work.Flying])
 	}
 	took := failure.At - f.With.Begun
 	c.Work.With(func(k *keys) {
-		if step := c.trial.at(c.env.Canary()); step != nil && !f.Gone && !k.Ails(key) {
+		if step := c.trial.at(c.env.Canary()); step != nil && !f.Gone && !k.IsFailing(key) {
 			step.Try(key, f.Arrived, took, f.Beside, f.Err != nil)
 		}
 		switch {

@@ -46,7 +46,7 @@ func (c *Controller) reportPanic(key types.NamespacedName, s slot.Slot) {
 
 // unwell returns the controller's objects that belong in the member's health report.
 func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
-	failed := map[types.NamespacedName]work.Ailment{}
+	failed := map[types.NamespacedName]work.Streak{}
 	health := func(key types.NamespacedName, s slot.Slot) coverage.KeyHealth {
 		of := failed[key]
 		return coverage.KeyHealth{Controller: c.Name, Kind: c.Kind, Object: key, Slot: s, Failures: of.Failures,
@@ -54,7 +54,7 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 	}
 	var out []coverage.KeyHealth
 	c.Work.With(func(k *keys) {
-		k.Ailments(func(key types.NamespacedName, of work.Ailment) { failed[key] = of })
+		k.Streaks(func(key types.NamespacedName, of work.Streak) { failed[key] = of })
 		k.Flights(func(key types.NamespacedName, f work.Flight[work.Flying]) {
 			if now.Sub(f.With.Since) >= coverage.HangingAfter {
 				k := health(key, f.Slot)
@@ -68,7 +68,7 @@ func (c *Controller) unwell(now time.Time) []coverage.KeyHealth {
 		switch {
 		case of.Failures < coverage.FailingInRow:
 		case c.isOver(key):
-			c.Work.With(func(k *keys) { k.Heal(key) })
+			c.Work.With(func(k *keys) { k.EndStreak(key) })
 		default:
 			out = append(out, health(key, of.Slot))
 		}

@@ -39,7 +39,7 @@ func (s *Set) Trial() *coverage.Trial {
 		one := trial.Side{Objects: int64(c.env.Share.Size(c.Kind)), Failing: int64(len(c.unwell(now)))}
 		c.Work.With(func(k *keys) {
 			one.Tally = c.trial.at(canary).Tally
-			k.Ailments(func(types.NamespacedName, work.Ailment) { one.Ailing++ })
+			k.Streaks(func(types.NamespacedName, work.Streak) { one.Ailing++ })
 		})
 		out.Side = out.Plus(one)
 	}

@@ -572,7 +572,7 @@ func TestDutiesThatWorkOnce(t *testing.T) {
 		l.wait(time.Minute)
 		m.fault.Store(nil)
 		l.wait(time.Minute)
-		log.wants(l.t, 1, "duty came here again", "make that in the duty's function", `"duty"="prebuilt"`)
+		log.wants(l.t, 1, "duty came here again", "create that in the duty's function", `"duty"="prebuilt"`)
 		log.wants(l.t, 1, "duty came here again")
 	})
 }

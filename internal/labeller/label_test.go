@@ -64,7 +64,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		{labeller.Options{Resources: []schema.GroupVersionResource{{Resource: "pods"}}}, "give its version"},
 		{labeller.Options{Resources: good, Key: slot.KeyUID}, "Name and Namespace only"},
 		{labeller.Options{Resources: good}, "Options.Label is empty"},
-		{labeller.Options{Resources: good, Label: "rota.dev/a/b"}, "no name of a label"},
+		{labeller.Options{Resources: good, Label: "rota.dev/a/b"}, "not the name of a label"},
 		{labeller.Options{Resources: good, Label: label, QPS: -1}, "negative"},
 	} {
 		if _, err := labeller.New(&rest.Config{Host: "http://localhost"}, c.opts); err == nil ||

@@ -358,7 +358,7 @@ func (d *Driver) warm(p Part, set slot.Set, round uint64) {
 }
 
 func (d *Driver) load(a member.Load) {
-	a, later, turn := d.env.Turns.Afresh(a)
+	a, later, turn := d.env.Turns.PrepareLoad(a)
 	d.each(a.Slots, func(p Part, set slot.Set) {
 		a := a
 		a.Slots = set

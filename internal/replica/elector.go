@@ -318,9 +318,9 @@ func (e *elector) end() {
 	e.log.Info("The last member of the rota has released leader election's Lease", "lease", e.Lease.String())
 }
 
-// Afresh makes a load wait for everything that exists, as after an expel, if another candidate may have held the Lease:
-// the table's versions do not include that candidate's writes. turn is the current value of turns.
-func (e *elector) Afresh(a member.Load) (load member.Load, waits bool, turn uint64) {
+// PrepareLoad makes a load wait for everything that exists, as after an expel, if another candidate may have held the
+// Lease: the table's versions do not include that candidate's writes. turn is the current value of turns.
+func (e *elector) PrepareLoad(a member.Load) (load member.Load, waits bool, turn uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	waits = !e.elected()

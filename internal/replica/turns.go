@@ -19,9 +19,9 @@ type Turns interface {
 	Swapping(a member.Swap)
 	Swapped(a member.Swapped)
 
-	// Afresh prepares a load. waits is true if the load must not end before this rota may work. turn is the current turn,
-	// for bring.
-	Afresh(a member.Load) (load member.Load, waits bool, turn uint64)
+	// PrepareLoad adjusts a load to the current turn. waits is true if the load must not end before this rota may work.
+	// turn is the current turn, for bring.
+	PrepareLoad(a member.Load) (load member.Load, waits bool, turn uint64)
 	// Await calls do with the current turn once this member may work, in any goroutine, possibly before Await returns. It
 	// does not call do if the incarnation ends first.
 	Await(do func(turn uint64))
@@ -52,8 +52,8 @@ func (Always) Swapping(member.Swap) {}
 // Swapped does nothing.
 func (Always) Swapped(member.Swapped) {}
 
-// Afresh returns the load unchanged.
-func (Always) Afresh(a member.Load) (member.Load, bool, uint64) { return a, false, 0 }
+// PrepareLoad returns the load unchanged.
+func (Always) PrepareLoad(a member.Load) (member.Load, bool, uint64) { return a, false, 0 }
 
 // Await calls do at once.
 func (Always) Await(do func(uint64)) { do(0) }

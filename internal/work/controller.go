@@ -160,7 +160,7 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 
 // Take records that a worker got the key from the queue, and returns how long the key has been ready there, 0 if it
 // waited for a delay to end or arrived with its slot. stranger is true if the key had not entered the queue by Add,
-// Enqueue or AddLater, or if its slot was lost since. For anew see Keys.Anew.
+// Enqueue or AddLater, or if its slot was lost since. For anew see Keys.TakeLapsed.
 func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stranger, anew bool) {
 	s, known := c.Slot(key)
 	if !known {
@@ -172,7 +172,7 @@ func (c *Controller) Take(key types.NamespacedName) (waited time.Duration, stran
 	if since > 0 {
 		waited = c.env.Now() - since
 	}
-	return waited, !queued, c.keys.Anew(key)
+	return waited, !queued, c.keys.TakeLapsed(key)
 }
 
 // Spread returns the delay to use for a key that asks for one. When a slot opens, all its objects are reconciled. If

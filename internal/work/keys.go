@@ -23,9 +23,9 @@ import (
 type Keys[K comparable, F any] struct {
 	entries map[K]*entry[K, F]
 	slots   map[slot.Slot]*inSlot[K, F]
-	// flying and ailing index the entries with a flight and with an ailment, which are few.
-	flying, ailing map[K]*entry[K, F]
-	// lapsed holds keys that were ailing when their slot was lost, up to ExplainedAilments.
+	// flying and failing index the entries with a flight and with a streak, which are few.
+	flying, failing map[K]*entry[K, F]
+	// lapsed holds keys that were failing when their slot was lost, up to ExplainedFailures.
 	lapsed map[K]struct{}
 	sum    sum[K]
 	losses losses[K]
@@ -62,8 +62,8 @@ type entry[K comparable, F any] struct {
 	claim any
 	// flight is nil unless the key is in flight.
 	flight *Flight[F]
-	// ailment is nil unless the last reconcile failed.
-	ailment *Ailment
+	// streak is nil unless the last reconcile failed.
+	streak *Streak
 }
 
 // place is where a waiting key is. It may be in the queue again while a worker has it.
@@ -95,7 +95,7 @@ type Flight[F any] struct {
 func NewKeys[K comparable, F any]() *Keys[K, F] {
 	return &Keys[K, F]{
 		entries: map[K]*entry[K, F]{}, slots: map[slot.Slot]*inSlot[K, F]{},
-		flying: map[K]*entry[K, F]{}, ailing: map[K]*entry[K, F]{}, lapsed: map[K]struct{}{},
+		flying: map[K]*entry[K, F]{}, failing: map[K]*entry[K, F]{}, lapsed: map[K]struct{}{},
 		losses: losses[K]{called: map[K]struct{}{}},
 	}
 }
@@ -142,7 +142,7 @@ func (k *Keys[K, F]) tidy(e *entry[K, F]) {
 	switch {
 	case !e.waits():
 		k.unlist(e)
-		if e.flight == nil && e.claim == nil && e.ailment == nil {
+		if e.flight == nil && e.claim == nil && e.streak == nil {
 			delete(k.entries, e.key)
 		}
 	case !e.listed:
@@ -423,11 +423,11 @@ func (k *Keys[K, F]) Forget(set slot.Set) {
 		}
 		k.leave(s, of)
 	}
-	for key, e := range k.ailing {
-		if set.Has(e.ailment.Slot) {
-			k.Heal(key)
+	for key, e := range k.failing {
+		if set.Has(e.streak.Slot) {
+			k.EndStreak(key)
 			for one := range k.lapsed { // make room: most of the keys belong to other members by now
-				if len(k.lapsed) < ExplainedAilments {
+				if len(k.lapsed) < ExplainedFailures {
 					break
 				}
 				delete(k.lapsed, one)

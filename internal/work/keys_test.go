@@ -34,7 +34,7 @@ type model struct {
 	called                      set
 	failedAt                    map[key]slot.Slot
 	counted                     set
-	ailments                    map[key]work.Ailment
+	streaks                     map[key]work.Streak
 	succeeded                   bool
 	first                       time.Duration
 	failures                    int
@@ -47,7 +47,7 @@ func newModel() *model {
 		flights: map[key]work.Flight[int]{}, claims: map[key]int{}, deleted: map[slot.Slot]time.Duration{},
 		opened: map[slot.Slot]time.Duration{},
 		resets: map[slot.Slot]set{}, shown: map[slot.Slot]bool{}, failedAt: map[key]slot.Slot{}, counted: set{},
-		ailments: map[key]work.Ailment{}, met: map[slot.Slot]set{}, lost: map[key]slot.Slot{}, called: set{},
+		streaks: map[key]work.Streak{}, met: map[slot.Slot]set{}, lost: map[key]slot.Slot{}, called: set{},
 	}
 }
 
@@ -120,7 +120,7 @@ func (m *model) clear(k key) {
 		m.failures, m.last = 0, nil
 	}
 	delete(m.counted, k)
-	delete(m.ailments, k)
+	delete(m.streaks, k)
 }
 
 func sorted(keys []key) []key {
@@ -339,7 +339,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 					m.first = now
 				}
 				m.last, m.failedAt[key], m.counted[key] = f.Err, f.Slot, true
-				a, known := m.ailments[key]
+				a, known := m.streaks[key]
 				if !known {
 					a.Since = f.Wall
 				}
@@ -347,12 +347,12 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				if f.Panicked {
 					a.Panics++
 				}
-				m.ailments[key] = a
+				m.streaks[key] = a
 			},
 			"succeed": func(t *rapid.T) {
 				key := some.Draw(t, "of")
 				k.Succeed(key)
-				delete(m.ailments, key)
+				delete(m.streaks, key)
 				m.succeeded, m.failures, m.last, m.first = true, 0, nil, 0
 				clear(m.counted)
 			},
@@ -363,8 +363,8 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 			},
 			"heal": func(t *rapid.T) {
 				key := some.Draw(t, "of")
-				k.Heal(key)
-				delete(m.ailments, key)
+				k.EndStreak(key)
+				delete(m.streaks, key)
 			},
 			"forget": func(t *rapid.T) {
 				set := several.Draw(t, "set")
@@ -396,9 +396,9 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 				flights := map[key]work.Flight[int]{}
 				k.Flights(func(key key, f work.Flight[int]) { flights[key] = f })
 				same("flights", flights, m.flights)
-				ailments := map[key]work.Ailment{}
-				k.Ailments(func(key key, a work.Ailment) { ailments[key] = a })
-				same("ailments", ailments, m.ailments)
+				streaks := map[key]work.Streak{}
+				k.Streaks(func(key key, a work.Streak) { streaks[key] = a })
+				same("streaks", streaks, m.streaks)
 				sum := work.Sum{Succeeded: m.succeeded, Failures: m.failures, Objects: len(m.counted), Err: m.last}
 				if sum.Since = m.first; m.failures == 0 {
 					sum.Since = k.Sum().Since // it says nothing
@@ -422,7 +422,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 					ready := m.queued[key] && m.since[key] > 0
 					same("ready", k.Ready(key), ready)
 					same("underway", k.Underway(key), ready || m.taken[key] || flies)
-					if m.waits(key) || flies || m.claims[key] != 0 || m.ailments[key].Failures > 0 {
+					if m.waits(key) || flies || m.claims[key] != 0 || m.streaks[key].Failures > 0 {
 						size++
 					}
 				}
@@ -434,7 +434,7 @@ func TestKeysAgreeWithAModel(t *testing.T) {
 
 // All keys that fail are counted, the errors of some are remembered, and the sum does not count one object twice.
 func TestFailuresAreBounded(t *testing.T) {
-	const all, explained = 2 * work.ExplainedAilments, work.ExplainedAilments
+	const all, explained = 2 * work.ExplainedFailures, work.ExplainedFailures
 	k := work.NewKeys[key, int]()
 	for range 2 {
 		for n := range all {
@@ -444,9 +444,9 @@ func TestFailuresAreBounded(t *testing.T) {
 	if got := k.Sum(); got.Objects != work.CountedFailures || got.Failures != 2*all {
 		t.Errorf("%d failures of %d objects, want %d of %d", got.Failures, got.Objects, 2*all, work.CountedFailures)
 	}
-	ailments, texts := 0, 0
-	k.Ailments(func(key key, a work.Ailment) {
-		if ailments++; a.Failures != 2 {
+	streaks, texts := 0, 0
+	k.Streaks(func(key key, a work.Streak) {
+		if streaks++; a.Failures != 2 {
 			t.Errorf("%s failed %d times, want 2", key, a.Failures)
 		}
 		texts += len(a.Text)
@@ -454,11 +454,11 @@ func TestFailuresAreBounded(t *testing.T) {
 	k.Forget(slot.SetOf(slot.Range{})) // all failed in slot 0
 	k.Fail("mine", work.Failure{Slot: 1})
 	k.Forget(slot.SetOf(slot.Range{First: 1, Last: 1}))
-	if !k.Anew("mine") || k.Anew("mine") || k.Anew("other") {
+	if !k.TakeLapsed("mine") || k.TakeLapsed("mine") || k.TakeLapsed("other") {
 		t.Error("after many others, a key that failed before its slot was lost is not counted anew, or twice")
 	}
-	if ailments != all || texts != explained*len("boom") {
-		t.Errorf("%d keys ail, and %d bytes explain them; want %d and %d", ailments, texts, all, explained*len("boom"))
+	if streaks != all || texts != explained*len("boom") {
+		t.Errorf("%d keys fail, and %d bytes explain them; want %d and %d", streaks, texts, all, explained*len("boom"))
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 const (
 	// CountedFailures bounds how many objects that failed since the last success are counted.
 	CountedFailures = 64
-	// ExplainedAilments bounds how many ailments keep their error text. All ailments are counted, because canaries are
+	// ExplainedFailures bounds how many streaks keep their error text. All streaks are counted, because canaries are
 	// judged by their number.
-	ExplainedAilments = 1000
+	ExplainedFailures = 1000
 )
 
 // Failure is the result of a reconcile that failed.
@@ -28,13 +28,13 @@ type Failure struct {
 	Panicked bool
 }
 
-// Ailment describes an object's failures since its last success.
-type Ailment struct {
+// Streak describes an object's consecutive failures since its last success.
+type Streak struct {
 	// Slot is the slot of the last failure.
 	Slot             slot.Slot
 	Failures, Panics int
 	Since, Last      time.Time
-	// Text is empty if there were ExplainedAilments before it.
+	// Text is empty if there were ExplainedFailures before it.
 	Text string
 }
 
@@ -69,10 +69,10 @@ func (k *Keys[K, F]) Sum() Sum {
 	return of
 }
 
-// Ailments calls f for the keys whose last reconcile failed.
-func (k *Keys[K, F]) Ailments(f func(K, Ailment)) {
-	for key, e := range k.ailing {
-		f(key, *e.ailment)
+// Streaks calls f with the streak of each key whose last reconcile failed.
+func (k *Keys[K, F]) Streaks(f func(K, Streak)) {
+	for key, e := range k.failing {
+		f(key, *e.streak)
 	}
 }
 
@@ -84,15 +84,15 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	if k.sum.Err = f.Err; len(k.sum.objects) < CountedFailures {
 		k.sum.objects[key] = f.Slot
 	}
-	e := k.ailing[key]
+	e := k.failing[key]
 	if e == nil {
 		e = k.entryOf(key)
-		e.ailment, k.ailing[key] = &Ailment{Since: f.Wall}, e
+		e.streak, k.failing[key] = &Streak{Since: f.Wall}, e
 	}
-	a := e.ailment
+	a := e.streak
 	a.Slot, a.Last = f.Slot, f.Wall
 	a.Failures++
-	if len(k.ailing) <= ExplainedAilments || a.Text != "" {
+	if len(k.failing) <= ExplainedFailures || a.Text != "" {
 		a.Text = f.Text
 	}
 	if f.Panicked {
@@ -100,35 +100,35 @@ func (k *Keys[K, F]) Fail(key K, f Failure) {
 	}
 }
 
-// Ails reports whether the last reconcile of a key failed.
-func (k *Keys[K, F]) Ails(key K) bool { return k.ailing[key] != nil }
+// IsFailing reports whether the last reconcile of a key failed.
+func (k *Keys[K, F]) IsFailing(key K) bool { return k.failing[key] != nil }
 
 // Succeed counts a reconcile that succeeded.
 func (k *Keys[K, F]) Succeed(key K) {
 	k.sum = sum[K]{Sum: Sum{Succeeded: true}}
-	k.Heal(key)
+	k.EndStreak(key)
 }
 
 // Cleared records that the object of a key is gone and needs no more reconciles. That does not count as a success,
 // since there was usually nothing to do.
 func (k *Keys[K, F]) Cleared(key K) {
 	k.sum.forget(func(other K, _ slot.Slot) bool { return other == key })
-	k.Heal(key)
+	k.EndStreak(key)
 }
 
-// Anew reports, once, that a key was ailing when its slot was lost. Its failures are counted from zero again, so a
-// backoff from before is out of date.
-func (k *Keys[K, F]) Anew(key K) bool {
+// TakeLapsed returns true, once, if a key was failing when its slot was lost. Its failures are counted from zero again,
+// so a backoff from before is out of date.
+func (k *Keys[K, F]) TakeLapsed(key K) bool {
 	_, anew := k.lapsed[key]
 	delete(k.lapsed, key)
 	return anew
 }
 
-// Heal records that a key is no longer ailing, whatever the result of its last reconcile.
-func (k *Keys[K, F]) Heal(key K) {
-	if e := k.ailing[key]; e != nil {
-		e.ailment = nil
-		delete(k.ailing, key)
+// EndStreak drops a key's streak, whatever the result of its last reconcile.
+func (k *Keys[K, F]) EndStreak(key K) {
+	if e := k.failing[key]; e != nil {
+		e.streak = nil
+		delete(k.failing, key)
 		k.tidy(e)
 	}
 }
