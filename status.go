@@ -7,7 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/engine"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/slot"
@@ -22,9 +22,9 @@ type (
 	// KeyHealth is what those of one object come to.
 	KeyHealth = coverage.KeyHealth
 	// Refused is a kind that the API server does not let this member list or watch.
-	Refused = delivery.Failure
+	Refused = feed.Failure
 	// Traffic is what the API server sent of a kind.
-	Traffic = delivery.Traffic
+	Traffic = feed.Traffic
 	// Flight is a reconcile, a duty, or a function of Go that goes on.
 	Flight = gate.Flight
 )
@@ -54,12 +54,12 @@ type Status struct {
 	// flight.
 	InFlight int
 	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
-	Traffic map[schema.GroupKind]delivery.Traffic
+	Traffic map[schema.GroupKind]feed.Traffic
 	// Ignored says, by kind, whether the API server ignored the shard selector in its last answer with objects. It is
 	// filled only with DeliveryShardSelector, and only for kinds with traffic.
 	Ignored map[schema.GroupKind]bool
 	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
-	Refused []delivery.Failure
+	Refused []feed.Failure
 	// Findings are what was wrong when this member last compared what members hold with what there is; Scrubs is how often
 	// it has. Only the member with the scrub duty does (rule R14).
 	Findings []coverage.Finding

@@ -23,7 +23,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
 // reader answers Get and List of sharded kinds, for which the manager's cache alone would not do: it would say NotFound
@@ -147,9 +147,9 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	from, _, byOwner, both := r.caches(ctx, kind)
 	switch {
 	case both && byOwner, !both && r.kinds.isOwned(kind):
-		view := delivery.ViewOwned
+		view := feed.ViewOwned
 		if !both {
-			from, view = r.Reader, delivery.ViewShare
+			from, view = r.Reader, feed.ViewShare
 		}
 		if r.incomplete(kind) {
 			return others.Get(ctx, key, obj, opts...)
@@ -171,7 +171,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if !r.rota.Owns(kind, key) {
 		return others.Get(ctx, key, obj, opts...)
 	}
-	if err := r.await(ctx, kind, key, delivery.ViewShare); err != nil {
+	if err := r.await(ctx, kind, key, feed.ViewShare); err != nil {
 		return err
 	}
 	if r.consistent && !r.rota.Owns(kind, key) {
@@ -209,7 +209,7 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		if r.incomplete(kind) {
 			return others.List(ctx, list, opts...)
 		}
-		if err := r.awaitList(ctx, kind, delivery.ViewShare, opts...); err != nil {
+		if err := r.awaitList(ctx, kind, feed.ViewShare, opts...); err != nil {
 			return err
 		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
@@ -307,12 +307,12 @@ func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list clie
 	if r.incomplete(kind) {
 		return r.listMine(ctx, kind, list, opts...)
 	}
-	if err := r.awaitList(ctx, kind, delivery.ViewShare, opts...); err != nil {
+	if err := r.awaitList(ctx, kind, feed.ViewShare, opts...); err != nil {
 		return err
 	}
 	first, second, byOwner, both := r.caches(ctx, kind)
 	if both {
-		if err := r.awaitList(ctx, kind, delivery.ViewOwned, opts...); err != nil {
+		if err := r.awaitList(ctx, kind, feed.ViewOwned, opts...); err != nil {
 			return err
 		}
 	}

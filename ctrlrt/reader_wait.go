@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
 type awaitingKey struct{}
@@ -26,7 +26,7 @@ func (r *reader) awaits(ctx context.Context) bool {
 }
 
 // await waits until the informers of a view show what this member wrote to an object.
-func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.ObjectKey, view delivery.View) error {
+func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.ObjectKey, view feed.View) error {
 	if !r.awaits(ctx) {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.Ob
 }
 
 // awaitList waits until the informers of a view show what this member wrote to the objects of a List.
-func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view delivery.View,
+func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view feed.View,
 	opts ...client.ListOption,
 ) error {
 	if !r.awaits(ctx) {
@@ -71,7 +71,7 @@ func (a *awaited) kindOf(ctx context.Context, obj runtime.Object) (gvk schema.Gr
 // Get implements client.Reader.
 func (a *awaited) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if gvk, waits := a.kindOf(ctx, obj); waits {
-		if err := a.by.await(ctx, gvk.GroupKind(), a.by.keyOf(gvk, key), delivery.ViewWhole); err != nil {
+		if err := a.by.await(ctx, gvk.GroupKind(), a.by.keyOf(gvk, key), feed.ViewWhole); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,7 @@ func (a *awaited) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 // List implements client.Reader.
 func (a *awaited) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if gvk, waits := a.kindOf(ctx, list); waits {
-		if err := a.by.awaitList(ctx, gvk.GroupKind(), delivery.ViewWhole, opts...); err != nil {
+		if err := a.by.awaitList(ctx, gvk.GroupKind(), feed.ViewWhole, opts...); err != nil {
 			return err
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/rota-dev/rota/internal/cli/serving"
 	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -202,7 +203,7 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 type addsShardSelector struct{ next http.RoundTripper }
 
 func (a addsShardSelector) RoundTrip(req *http.Request) (*http.Response, error) {
-	if selector := delivery.ShardSelectorFrom(req.Context()); selector != "" {
+	if selector := feed.ShardSelectorFrom(req.Context()); selector != "" {
 		query := req.URL.Query()
 		query.Set(clientgo.ShardSelectorParameter, selector)
 		req = req.Clone(req.Context())

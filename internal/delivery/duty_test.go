@@ -40,7 +40,7 @@ func TestR8DutiesWriteShardedKinds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go inf.RunWithContext(ctx)
 		cache.WaitForCacheSync(ctx.Done(), inf.HasSynced)
-		if s.Exists(configMapKind, types.NamespacedName{Namespace: "ns", Name: "a"}) || len(s.active()) > 0 {
+		if s.Exists(configMapKind, types.NamespacedName{Namespace: "ns", Name: "a"}) || len(s.Active()) > 0 {
 			t.Error("the share looks into an informer that it has nothing to do with")
 		}
 

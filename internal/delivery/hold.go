@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -17,12 +18,13 @@ var ErrReleased = errors.New("the slots were released")
 // then. Hold does not block, and handlers do not hear of the slots before Open. Calls of Hold and Release take effect
 // in their order. Warm and Load only wait; they do not change which slots are wanted.
 func (s *Share) Hold(set slot.Set) {
-	s.mu.Lock()
-	held := s.held.Load().Union(set)
-	s.held.Store(&held)
-	s.mu.Unlock()
-	for _, inf := range s.active() {
-		inf.source.wake()
+	s.hold(set, slot.Set{})
+}
+
+func (s *Share) hold(set, anew slot.Set) {
+	s.Want(set, anew)
+	for _, inf := range s.Active() {
+		inf.Source.Wake()
 	}
 }
 
@@ -31,23 +33,11 @@ func (s *Share) Hold(set slot.Set) {
 func (s *Share) HoldAnew(set slot.Set) {
 	anew := set.Minus(s.Held())
 	if !anew.Empty() {
-		for _, inf := range s.active() {
-			inf.source.renew(anew)
+		for _, inf := range s.Active() {
+			inf.Source.Renew(anew)
 		}
 	}
-	s.mu.Lock()
-	s.anew = s.anew.Union(anew)
-	s.mu.Unlock()
-	s.Hold(set)
-}
-
-// takeAnew returns the slots of the set that HoldAnew did not bring: those held before, or made wanted by Hold.
-func (s *Share) takeAnew(set slot.Set) slot.Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := set.Minus(s.anew)
-	s.anew = s.anew.Minus(set)
-	return rest
+	s.hold(set, anew)
 }
 
 // Warm returns when the stores of all running informers of sharded kinds hold the slots (rule R8). Hold must have been
@@ -60,36 +50,16 @@ func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.awaitSt
 // kinds it lacks.
 func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error {
 	begun := time.Now()
-	for _, inf := range s.active() {
-		all := inf.withOrphans(set)
-		slots := all.Slots()
-		src, released, missing := inf.source, false, slot.Set{}
-		err := src.wait(ctx, func() bool {
-			held := s.held.Load()
-			missing = slot.Set{}
-			for _, n := range slots {
-				switch {
-				case set.Has(n) && !held.Has(n):
-					released = true
-					return true
-				case src.complete(n) && (final || !src.isCached(n) || src.ownerLeaves(n, set)):
-				case src.goesWithout(n), src.excused(begun) && (final || src.hasListed && src.ownerLeaves(n, set)):
-					missing.Add(n)
-				default:
-					return false
-				}
-			}
-			src.goWithout(missing)
-			return true
-		})
+	for _, inf := range s.Active() {
+		lacks, released, err := inf.Source.AwaitSlots(ctx, set, final, begun)
 		if released {
 			return ErrReleased
 		}
-		if !missing.Empty() {
+		if lacks {
 			s.recount() // before the slots open
 		}
-		if err != nil && !errors.Is(err, errStopped) {
-			return fmt.Errorf("informer of %s: holding slots %v: %w", inf.kind, set, err)
+		if err != nil && !errors.Is(err, feed.ErrStopped) {
+			return fmt.Errorf("informer of %s: holding slots %v: %w", inf.Kind, set, err)
 		}
 	}
 	return nil
@@ -108,9 +78,11 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 	if held {
 		return s.awaitStores(ctx, set, true)
 	}
-	before := s.takeAnew(set)
-	for _, inf := range s.active() {
-		inf.source.outdates(inf.withOrphans(set))
+	before := s.TakeAnew(set)
+	for _, inf := range s.Active() {
+		if all := inf.WithOrphans(set); inf.Source.Outdates(all) {
+			inf.Source.Refresh(all)
+		}
 	}
 	if err := s.awaitStores(ctx, set, true); err != nil {
 		return err
@@ -121,19 +93,19 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 		}
 		return s.latest(ctx, before)
 	}
-	var behind []*informer
-	for _, inf := range s.active() {
-		switch version, named := versions[inf.versionKey()]; {
+	var behind []*feed.Informer
+	for _, inf := range s.Active() {
+		switch version, named := versions[inf.VersionKey()]; {
 		case !named:
 		case version == table.List:
-			inf.source.distrusts(set)
-			inf.source.refresh(set)
+			inf.Source.Distrusts(set)
+			inf.Source.Refresh(set)
 		default:
-			inf.source.handedOn(version)
+			inf.Source.HandedOn(version)
 			behind = append(behind, inf)
 		}
 	}
-	named := func(src *source) (string, error) { return versions[src.inf.versionKey()], nil }
+	named := func(inf *feed.Informer) (string, error) { return versions[inf.VersionKey()], nil }
 	if err := s.follow(ctx, set, behind, named); err != nil {
 		return err
 	}
@@ -143,16 +115,15 @@ func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versi
 
 // barrier waits until all stores hold what was sent to them. It skips kinds that all of the slots go without.
 func (s *Share) barrier(ctx context.Context, set slot.Set) error {
-	for _, inf := range s.active() {
-		if inf.source.withoutAll(set) {
+	for _, inf := range s.Active() {
+		if inf.Source.WithoutAll(set) {
 			continue
 		}
-		err := inf.source.served(ctx, func(ctx context.Context) error {
-			_, err := inf.source.barrier(ctx, slot.Set{})
-			return err
+		err := inf.Source.Served(ctx, func(ctx context.Context) error {
+			return inf.Reads.Settled(ctx)
 		})
-		if err != nil && !errors.Is(err, errStopped) {
-			return fmt.Errorf("informer of %s: %w", inf.kind, err)
+		if err != nil && !errors.Is(err, feed.ErrStopped) {
+			return fmt.Errorf("informer of %s: %w", inf.Kind, err)
 		}
 	}
 	return nil
@@ -161,74 +132,22 @@ func (s *Share) barrier(ctx context.Context, set slot.Set) error {
 // Shut silences the handlers for the slots at once; a handler call that has begun may still be running. The stores keep
 // the slots, and deletions are recorded for the next Open.
 func (s *Share) Shut(set slot.Set) {
-	s.mu.Lock()
-	open, awaited := s.open.Load().Minus(set), s.awaited.Load().Minus(set)
-	s.open.Store(&open)
-	s.awaited.Store(&awaited)
-	s.mu.Unlock()
-	s.wakeReads()
+	s.Silence(set)
+	s.WakeReads()
 }
 
 // Release drops the slots' objects from the stores, without telling handlers, some time after it returns (rule R10). A
 // later Hold of the slots comes after that, or finds the objects still there.
 func (s *Share) Release(set slot.Set) {
 	s.Shut(set)
-	s.mu.Lock()
-	held := s.held.Load().Minus(set)
-	s.held.Store(&held)
-	s.anew = s.anew.Minus(set)
-	s.mu.Unlock()
+	s.Drop(set)
 	s.Released(set)
-	for _, inf := range s.active() {
-		inf.source.takeSince(set)
-		inf.source.wake()
-		inf.source.mu.Lock()
-		inf.source.without, inf.source.late = inf.source.without.Minus(set), inf.source.late.Minus(set)
-		inf.source.cached.slots = inf.source.cached.slots.Minus(set)
-		inf.source.changed()
-		inf.source.mu.Unlock()
+	for _, inf := range s.Active() {
+		inf.Source.TakeSince(set)
+		inf.Source.Wake()
+		inf.Source.Released(set)
 	}
 	if s.lacking.Load() != nil {
 		s.recount()
 	}
-}
-
-// refresh asks for a list of the slots that begins from now on.
-func (s *source) refresh(set slot.Set) {
-	if set.Empty() {
-		return
-	}
-	s.renew(set)
-	s.wake()
-}
-
-func (s *source) renew(set slot.Set) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.core.Renew(set)
-}
-
-// wait waits until a condition on the source is true. done is called with s.mu held.
-func (s *source) wait(ctx context.Context, done func() bool) error {
-	s.mu.Lock()
-	if done() {
-		s.mu.Unlock()
-		return nil
-	}
-	w := &waiter{done: done, woken: make(chan struct{})}
-	s.waiters[w] = struct{}{}
-	s.mu.Unlock()
-	var err error
-	select {
-	case <-w.woken:
-		return nil
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-s.done:
-		err = errStopped
-	}
-	s.mu.Lock()
-	delete(s.waiters, w)
-	s.mu.Unlock()
-	return err
 }

@@ -2,13 +2,12 @@ package delivery
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -25,77 +24,6 @@ import (
 
 // defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
-
-// never is the number of a barrier that does not come: handlers believe nothing before it; see informer.arrived.
-const never = math.MaxUint64
-
-// excused reports whether a wait that began then need not go on for the kind: its lists have failed for long, and one
-// that was sent since the wait began has failed. One from before does not count, since the kind may not have been
-// needed any more. Nor does an API server that is down. One that answers 429 counts: its watch cache refuses one kind
-// for as long as it cannot fill itself, and other kinds must not wait for that. s.mu is held.
-func (s *source) excused(begun time.Time) bool {
-	a := s.ailing[RequestList]
-	return a.err != nil && !notServed(a.err) && !utilnet.IsConnectionRefused(a.err) && !a.sent.Before(begun) &&
-		time.Since(a.since) >= s.inf.share.excuse
-}
-
-// ownerLeaves reports whether the owner of slot n, one of a set on its way here, is leaving. The slot of orphans, which
-// is in no set, has the owners of all.
-func (s *source) ownerLeaves(n slot.Slot, set slot.Set) bool {
-	leaves := s.inf.share.leaves
-	if leaves == nil || set.Has(n) {
-		return leaves != nil && leaves(n)
-	}
-	return !slices.ContainsFunc(set.Slots(), func(other slot.Slot) bool { return !leaves(other) })
-}
-
-// goesWithout reports whether slot n was opened without the kind, which still cannot be listed. s.mu is held.
-func (s *source) goesWithout(n slot.Slot) bool {
-	return s.without.Has(n) && s.ailing[RequestList].err != nil
-}
-
-// withoutAll reports whether all of the slots go without the kind; false for no slots.
-func (s *source) withoutAll(set slot.Set) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := set.Minus(s.without)
-	return !set.Empty() && rest.Empty() && s.ailing[RequestList].err != nil
-}
-
-// complete reports whether the store holds slot n, or the kind is not served. s.mu is held.
-func (s *source) complete(n slot.Slot) bool {
-	return s.core.Ready(n) || s.vacant() || s.isCached(n) && s.core.Holds(n)
-}
-
-// isCached reports whether slot n has objects of the watch cache while the kind cannot be listed. s.mu is held.
-func (s *source) isCached(n slot.Slot) bool {
-	return s.cached.slots.Has(n) && s.ailing[RequestList].err != nil
-}
-
-// goWithout notes slots that are about to be opened without the kind. Handlers believe nothing about them until they
-// are listed. s.mu is held.
-func (s *source) goWithout(set slot.Set) {
-	set = set.Minus(s.without)
-	if set.Empty() {
-		return
-	}
-	s.without, s.late = s.without.Union(set), s.late.Union(set)
-	for _, n := range set.Slots() {
-		s.inf.arrived[n].Store(never)
-	}
-	a := s.ailing[RequestList]
-	s.inf.share.log.Error(a.err, "Slots open although a kind cannot be listed: its controllers, and those of its owners, "+
-		"do not work on them until it can",
-		"kind", s.inf.kind.String(), "since", a.since.Format(time.RFC3339), "slots", set.String())
-}
-
-// noneLeft clears the slots that go without the kind if the kind turns out not to be served. s.mu is held.
-func (s *source) noneLeft() {
-	if !s.without.Empty() && s.vacant() {
-		s.without = slot.Set{}
-		go s.inf.share.completes(s.inf, slot.Set{})
-	}
-}
 
 // Lacks reports whether the slot was opened although a kind cannot be listed that is needed to work on objects of a
 // primary kind, or an informer that is needed has stopped (Ended). Nothing of that primary kind in the slot may be
@@ -115,12 +43,10 @@ func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
 // Lacking returns the slots that were opened without a kind that cannot be listed, by the kind that is missing.
 func (s *Share) Lacking() map[schema.GroupKind]slot.Set {
 	out := map[schema.GroupKind]slot.Set{}
-	for _, inf := range s.active() {
-		inf.source.mu.Lock()
-		if without := inf.source.without; !without.Empty() {
-			out[inf.kind] = out[inf.kind].Union(without)
+	for _, inf := range s.Active() {
+		if without, _ := inf.Source.Gaps(); !without.Empty() {
+			out[inf.Kind] = out[inf.Kind].Union(without)
 		}
-		inf.source.mu.Unlock()
 	}
 	return out
 }
@@ -140,16 +66,14 @@ func (s *Share) recount() {
 	s.counting.Lock()
 	defer s.counting.Unlock()
 	lacking := map[schema.GroupKind]slot.Set{}
-	for _, inf := range s.active() {
-		inf.source.mu.Lock()
-		without := inf.source.without
-		inf.source.mu.Unlock()
+	for _, inf := range s.Active() {
+		without, _ := inf.Source.Gaps()
 		if without.Empty() {
 			continue
 		}
-		needed := []schema.GroupKind{inf.kind}
-		if inf.role.Owned() {
-			needed = slices.Collect(maps.Keys(inf.role.Owners))
+		needed := []schema.GroupKind{inf.Kind}
+		if inf.Role.Owned() {
+			needed = slices.Collect(maps.Keys(inf.Role.Owners))
 		}
 		for _, kind := range needed {
 			lacking[kind] = lacking[kind].Union(without)
@@ -162,16 +86,16 @@ func (s *Share) recount() {
 	s.lacking.Store(&lacking)
 }
 
-// completes reports that slots do not go without the informer's kind any more. late are the slots that have been listed
+// complete reports that slots do not go without the informer's kind any more. late are the slots that have been listed
 // since they were opened; Open could not return their objects.
-func (s *Share) completes(inf *informer, late slot.Set) {
+func (s *Share) complete(inf *feed.Informer, late slot.Set) {
 	s.recount()
 	found := openings{}
 	// Open looks for late slots once it has opened them.
-	inf.collect(late.Intersect(*s.open.Load()), found)
-	s.log.Info("A kind that slots were opened without is complete", "kind", inf.kind.String(), "slots", late.String())
-	if s.completed != nil {
-		s.completed(found.sorted())
+	found.collect(inf, late.Intersect(s.Unmuted()))
+	s.Log.Info("A kind that slots were opened without is complete", "kind", inf.Kind.String(), "slots", late.String())
+	if s.options.Completed != nil {
+		s.options.Completed(found.sorted())
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -251,7 +252,7 @@ func TestR8WatchCacheAnswersWhereListsFail(t *testing.T) {
 		r.complete(t)
 		<-time.After(time.Minute) // it is listed again and again
 		r.complete(t)
-		if failing := r.share.Failing(); len(failing) != 1 || failing[0].Request != delivery.RequestList {
+		if failing := r.share.Failing(); len(failing) != 1 || failing[0].Request != feed.RequestList {
 			t.Errorf("failing: %v, want the list", failing)
 		}
 		r.source.refuse(func(metav1.ListOptions) error { return nil })

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
@@ -41,40 +42,14 @@ func (s *Share) Open(set slot.Set) map[schema.GroupKind]Opened {
 	return s.Gather(set)
 }
 
-// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does,
-// too; who lets others know that the slots are open calls OpenToReads before.
-func (s *Share) OpenToReads(set slot.Set) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.openToReads(set)
-}
-
-// openToReads is OpenToReads. s.mu is held.
-func (s *Share) openToReads(set slot.Set) {
-	awaited := s.awaited.Load().Union(set.Intersect(*s.held.Load()))
-	s.awaited.Store(&awaited)
-}
-
-// Unmute is the first half of Open: handlers hear of the slots from now on. Its cost does not depend on the number of
-// objects.
-func (s *Share) Unmute(set slot.Set) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.openToReads(set)
-	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
-	s.open.Store(&open)
-}
-
 // Gather is the second half of Open: it returns what handlers could not hear of before Unmute. It goes through all
 // objects of the slots. Call it once for each slot of Unmute, on any goroutine. The slots may have been shut or lost
 // meanwhile. A deletion is returned once only.
 func (s *Share) Gather(set slot.Set) map[schema.GroupKind]Opened {
 	found := openings{}
-	for _, inf := range s.active() {
-		inf.source.mu.Lock()
-		late := inf.source.late
-		inf.source.mu.Unlock()
-		inf.collect(set.Minus(late), found)
+	for _, inf := range s.Active() {
+		_, late := inf.Source.Gaps()
+		found.collect(inf, set.Minus(late))
 	}
 	return found.sorted()
 }
@@ -99,54 +74,55 @@ func (o openings) of(kind schema.GroupKind) *opening {
 	return o[kind]
 }
 
-func (i *informer) collect(set slot.Set, found openings) {
-	if i.role.Primary {
-		found.of(i.kind)
+// collect collects what handlers could not hear of in the slots.
+func (o openings) collect(i *feed.Informer, set slot.Set) {
+	if i.Role.Primary {
+		o.of(i.Kind)
 	}
-	i.collectMissed(set, found)
-	since, recently := i.source.takeSince(set)
-	for _, obj := range i.objects(set) {
+	o.collectMissed(i, set)
+	since, recently := i.Source.TakeSince(set)
+	for _, obj := range i.Objects(set) {
 		accessor, err := meta.Accessor(obj)
 		if err != nil {
 			continue
 		}
-		n, about, ok := i.slotOf(obj)
+		n, about, ok := i.SlotOf(obj)
 		if !ok {
 			continue
 		}
-		o, version := found.of(about.Kind), accessor.GetResourceVersion()
+		of, version := o.of(about.Kind), accessor.GetResourceVersion()
 		switch {
-		case !i.role.Primary:
-			o.named(about.Name)
-			i.noteGoneOwner(about, n)
-		case resourceversion.Compare(o.written[about.Name], version) <= 0:
-			o.written[about.Name] = version
+		case !i.Role.Primary:
+			of.named(about.Name)
+			i.NoteGoneOwner(about, n)
+		case resourceversion.Compare(of.written[about.Name], version) <= 0:
+			of.written[about.Name] = version
 		}
 		if since != nil && since[n] != "" && resourceversion.Compare(version, since[n]) > 0 {
-			o.changed[about.Name] = true
+			of.changed[about.Name] = true
 		} else if recently != "" && resourceversion.Compare(version, recently) > 0 {
-			o.recent[about.Name] = true
+			of.recent[about.Name] = true
 		}
 	}
 }
 
 // collectMissed collects the deletions that handlers could not hear of.
-func (i *informer) collectMissed(set slot.Set, found openings) {
-	for _, about := range i.takeMissed(set) {
-		if i.role.Primary {
-			found.of(about.Kind).missed[about.Name] = true
+func (o openings) collectMissed(i *feed.Informer, set slot.Set) {
+	for _, about := range i.TakeMissed(set) {
+		if i.Role.Primary {
+			o.of(about.Kind).missed[about.Name] = true
 		} else {
-			found.of(about.Kind).changed[about.Name] = true
+			o.of(about.Kind).changed[about.Name] = true
 		}
 	}
 }
 
-// tellMissed reports the deletions that a list of open slots has shown: handlers hear of events only.
-func (s *Share) tellMissed(inf *informer, set slot.Set) {
+// missed reports the deletions that a list of open slots has shown: handlers hear of events only.
+func (s *Share) missed(inf *feed.Informer, set slot.Set) {
 	found := openings{}
-	inf.collectMissed(set.Intersect(*s.open.Load()), found)
-	if len(found) > 0 && s.completed != nil {
-		s.completed(found.sorted())
+	found.collectMissed(inf, set.Intersect(s.Unmuted()))
+	if len(found) > 0 && s.options.Completed != nil {
+		s.options.Completed(found.sorted())
 	}
 }
 

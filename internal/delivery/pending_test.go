@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -61,7 +62,7 @@ func TestWritesThatAreShownAreForgotten(t *testing.T) {
 			require.NoError(t, share.Reached(ctx, table.Versions{kind.String(): obj.Version}))
 		}
 	}
-	require.NoError(t, share.AwaitWrites(ctx, kind, "", delivery.ViewShare))
+	require.NoError(t, share.AwaitWrites(ctx, kind, "", feed.ViewShare))
 	if n := share.Pending(kind); n > 0 {
 		t.Errorf("%d writes are kept after a read of all", n)
 	}
@@ -107,7 +108,7 @@ func TestReadsOfWholeKinds(t *testing.T) {
 	resume := faulty.Pause()
 	write()
 	read := make(chan error, 1)
-	go func() { read <- share.AwaitWrite(ctx, kind, name, delivery.ViewWhole) }()
+	go func() { read <- share.AwaitWrite(ctx, kind, name, feed.ViewWhole) }()
 	select {
 	case err := <-read:
 		t.Errorf("the read did not wait (%v)", err)
@@ -120,7 +121,7 @@ func TestReadsOfWholeKinds(t *testing.T) {
 	faulty.Refuse(apierrors.NewGenericServerResponse(404, "list", schema.GroupResource{Resource: "configmaps"}, "",
 		"404 page not found", 0, true))
 	write()
-	if err := share.AwaitWrite(ctx, kind, name, delivery.ViewWhole); err != nil {
+	if err := share.AwaitWrite(ctx, kind, name, feed.ViewWhole); err != nil {
 		t.Errorf("a read of a kind that is not served: %v", err)
 	}
 }

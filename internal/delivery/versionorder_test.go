@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,34 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/require"
 )
-
-func TestOrder(t *testing.T) {
-	for _, c := range []struct {
-		versions []string
-		wrong    string
-	}{
-		{[]string{"", "7", "16354", "12345678901234567890123", ""}, ""},
-		{[]string{"16354/", "1655/", "99/"}, ""},
-		{[]string{"16354/1", "16354/2"}, `"16354/1" and "16354/2"`},
-		{[]string{"16354", "16354/"}, `"16354" and "16354/"`},
-		{[]string{"", "c2f1"}, `"c2f1"`},
-		{[]string{"1c2f", "2a6b"}, `"1c2f" and "2a6b"`},
-	} {
-		var o order
-		var err error
-		for _, v := range c.versions {
-			err = errors.Join(err, o.check(configMapKind, v))
-		}
-		if (err == nil) != (c.wrong == "") || err != nil &&
-			(!strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "ConfigMap")) {
-			t.Errorf("%q: %v, want %q", c.versions, err, c.wrong)
-		}
-	}
-}
 
 // R8: which of two states is the newer one cannot be told where versions have no order: such a kind is refused, be it
 // listed or streamed, and the error is told to whoever asked for errors.
@@ -83,14 +59,14 @@ func TestR8KindsWithoutAnOrderAreRefused(t *testing.T) {
 			go func() { _ = s.Load(load, slot.SetOf(slot.Range{First: 0, Last: 7}), table.CauseAssigned, nil, false) }()
 			select {
 			case err := <-told:
-				if !errors.Is(err, errNoOrder) {
+				if !errors.Is(err, feed.ErrNoOrder) {
 					t.Errorf("told: %v", err)
 				}
 			case <-load.Done():
 				t.Fatal("nothing was told")
 			}
-			if failing := s.Failing(); len(failing) != 1 || failing[0].Request != RequestList ||
-				!errors.Is(failing[0].Err, errNoOrder) {
+			if failing := s.Failing(); len(failing) != 1 || failing[0].Request != feed.RequestList ||
+				!errors.Is(failing[0].Err, feed.ErrNoOrder) {
 				t.Errorf("failing: %v", failing)
 			}
 			if inf.HasSynced() || len(inf.GetStore().List()) > 0 {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -109,7 +109,7 @@ const refusedAfter = 45 * time.Second
 // refusedKinds returns the kinds that cannot be listed or watched, each once.
 func (r *Engine) refusedKinds() (out []coverage.Refused) {
 	for _, f := range r.share.Failing() {
-		if f.Request == delivery.RequestLookUp || delivery.Unanswered(f.Err) || time.Since(f.Since) < refusedAfter {
+		if f.Request == feed.RequestLookUp || feed.Unanswered(f.Err) || time.Since(f.Since) < refusedAfter {
 			continue
 		}
 		out = append(out, coverage.Refused{Kind: f.Kind, Since: f.Since.UTC().Truncate(time.Second), Without: f.Without,

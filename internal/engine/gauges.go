@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
@@ -274,7 +274,7 @@ func (m *metrics) declareReports() {
 
 // declareDelivery declares the metrics of informers and labels.
 func (m *metrics) declareDelivery() {
-	traffic := func(value func(delivery.Traffic) uint64) func(s sample, put func(float64, ...string)) {
+	traffic := func(value func(feed.Traffic) uint64) func(s sample, put func(float64, ...string)) {
 		return func(s sample, put func(float64, ...string)) {
 			for kind, t := range s.Traffic {
 				put(float64(value(t)), kind.String())
@@ -283,10 +283,10 @@ func (m *metrics) declareDelivery() {
 	}
 	byKind := []string{"kind"}
 	m.counts("rota_delivery_objects_received_total", "Objects of sharded kinds received from the API server, in "+
-		"lists and events.", byKind, traffic(func(t delivery.Traffic) uint64 { return t.Received }))
+		"lists and events.", byKind, traffic(func(t feed.Traffic) uint64 { return t.Received }))
 	m.counts("rota_delivery_objects_foreign_total", "Received objects that were not asked for: the API server "+
 		"ignores the shard selector, or they are mislabeled.", byKind,
-		traffic(func(t delivery.Traffic) uint64 { return t.Foreign }))
+		traffic(func(t feed.Traffic) uint64 { return t.Foreign }))
 	m.gauges("rota_delivery_selector_ignored", "1 if the API server ignored the shard selector when it last sent "+
 		"objects of the kind. Only with ShardSelector.", "kind", func(s sample, put func(float64, ...string)) {
 		for kind, ignored := range s.Ignored {
@@ -325,7 +325,7 @@ func lasting(s sample, put func(float64, ...string)) {
 	type series struct{ kind, request string }
 	all := map[series]time.Duration{}
 	for kind := range s.Traffic {
-		for _, request := range []delivery.Request{delivery.RequestList, delivery.RequestWatch, delivery.RequestLookUp} {
+		for _, request := range []feed.Request{feed.RequestList, feed.RequestWatch, feed.RequestLookUp} {
 			all[series{kind.String(), request.String()}] = 0
 		}
 	}

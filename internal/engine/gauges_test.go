@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
@@ -345,7 +345,7 @@ func TestFailingRequestsShow(t *testing.T) {
 	until(t, "the metric shows that watches fail", func() bool { return seconds() > 0 })
 	until(t, "so does the status", func() bool {
 		f := r.Status().Refused
-		return len(f) == 1 && f[0].Request == delivery.RequestWatch && apierrors.IsForbidden(f[0].Err) && f[0].Kind == kind
+		return len(f) == 1 && f[0].Request == feed.RequestWatch && apierrors.IsForbidden(f[0].Err) && f[0].Kind == kind
 	})
 	faults.RefuseWatches(nil)
 	until(t, "the metric shows that watches work", func() bool { return seconds() == 0 })

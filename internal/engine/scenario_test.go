@@ -21,7 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/cli/orders"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/names"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/report"
@@ -301,8 +301,8 @@ var scenarios = map[string]func(l *lab){
 		l.wait(10 * time.Minute)
 		b.want("without the permission", "rota_slots", `state="open"`, 256)
 		b.want("without the permission", "rota_delivery_slots_lacking", `kind="ConfigMap"`, 128)
-		named := slices.ContainsFunc(b.Status().Refused, func(f delivery.Failure) bool {
-			return f.Kind == labKind && f.Request == delivery.RequestList && f.Without.Len() == 128
+		named := slices.ContainsFunc(b.Status().Refused, func(f feed.Failure) bool {
+			return f.Kind == labKind && f.Request == feed.RequestList && f.Without.Len() == 128
 		})
 		if !named {
 			l.t.Errorf("the status does not name the kind and the slots: %v", b.Status().Refused)

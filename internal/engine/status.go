@@ -10,7 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/group"
 	"github.com/rota-dev/rota/internal/coverage"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -28,9 +28,9 @@ type Status struct {
 	Unowned       slot.Set
 	Duties        []DutyStatus
 	InFlight      int
-	Traffic       map[schema.GroupKind]delivery.Traffic
+	Traffic       map[schema.GroupKind]feed.Traffic
 	Ignored       map[schema.GroupKind]bool
-	Refused       []delivery.Failure
+	Refused       []feed.Failure
 	Findings      []coverage.Finding
 	Gaps          []group.Gap
 	Scrubs        uint64

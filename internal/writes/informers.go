@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
 // uncompressed has the API server not compress what it answers to the list of an informer of the share. With
@@ -12,7 +12,7 @@ import (
 // A watch, and so the stream with which a stock informer begins, is never compressed. Other requests are returned
 // unchanged.
 func uncompressed(req *http.Request) *http.Request {
-	if _, ours := delivery.KindFrom(req.Context()); !ours || req.Header.Get("Accept-Encoding") != "" {
+	if _, ours := feed.KindFrom(req.Context()); !ours || req.Header.Get("Accept-Encoding") != "" {
 		return req
 	}
 	req = req.Clone(req.Context())
@@ -25,7 +25,7 @@ func uncompressed(req *http.Request) *http.Request {
 // wait for minutes for a kind that cannot be listed. Informers try again after a wait of their own. Answers to reads of
 // one object, and other answers, are returned unchanged.
 func hasty(req *http.Request, res *http.Response) *http.Response {
-	_, ours := delivery.KindFrom(req.Context())
+	_, ours := feed.KindFrom(req.Context())
 	query := req.URL.Query()
 	one := query.Get("limit") == "1" || strings.Contains(query.Get("fieldSelector"), "metadata.name=")
 	if ours && !one && res != nil {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
@@ -52,7 +52,7 @@ func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKin
 // saw notes what a read shows: informers of a share carry their kind; others watch whole resources, which it returns.
 func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupResource, watched bool) {
 	query := req.URL.Query()
-	kind, ours := delivery.KindFrom(req.Context())
+	kind, ours := feed.KindFrom(req.Context())
 	watches := query.Get("watch") == "true" || query.Get("watch") == "1"
 	if !ours && (!watches || strings.Contains(query.Get("fieldSelector"), "metadata.name=")) {
 		return whole, false
@@ -62,7 +62,7 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 	case !ok || t.name.Name != "":
 	case ours:
 		r.learn(t.group(), kind)
-		delivery.NoteSelection(req.Context(), sharding.Selection{Namespace: t.name.Namespace, Selectors: usersSelectors(req)})
+		feed.NoteSelection(req.Context(), sharding.Selection{Namespace: t.name.Namespace, Selectors: usersSelectors(req)})
 		r.reads(t.group(), from)
 	default:
 		r.mu.Lock()

@@ -8,14 +8,14 @@ import (
 	klabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rota-dev/rota/internal/clientgo"
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 )
 
 // withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced
 // them by its own, both apply. Other requests are returned unchanged.
 func withSelectors(req *http.Request) *http.Request {
-	want, shard := delivery.SelectorsFrom(req.Context()), delivery.ShardSelectorFrom(req.Context())
+	want, shard := feed.SelectorsFrom(req.Context()), feed.ShardSelectorFrom(req.Context())
 	if want == (sharding.Selectors{}) && shard == "" {
 		return req
 	}
@@ -44,7 +44,7 @@ func withSelectors(req *http.Request) *http.Request {
 
 // usersSelectors returns the selectors of an informer's request that are not the informer's own.
 func usersSelectors(req *http.Request) sharding.Selectors {
-	own, query := delivery.SelectorsFrom(req.Context()), req.URL.Query()
+	own, query := feed.SelectorsFrom(req.Context()), req.URL.Query()
 	return sharding.Selectors{
 		Label: without(query.Get("labelSelector"), own.Label, labelRequirements),
 		Field: without(query.Get("fieldSelector"), own.Field, fieldRequirements),

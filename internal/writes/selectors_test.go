@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/test/require"
 )
@@ -18,7 +18,7 @@ import (
 func joined(t *testing.T, wrote, want sharding.Selectors) (label, field string) {
 	t.Helper()
 	query := url.Values{"labelSelector": {wrote.Label}, "fieldSelector": {wrote.Field}}
-	ctx := delivery.WithSelectors(t.Context(), want)
+	ctx := feed.WithSelectors(t.Context(), want)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
 	require.NoError(t, err)
 	got := withSelectors(req).URL.Query()
@@ -56,7 +56,7 @@ func TestSelectorsOfTheUser(t *testing.T) {
 		{"x in (1,2),a in (b,c)", "a in (c,b)", "x in (1,2)"},
 	} {
 		query := url.Values{"labelSelector": {c.sent}, "fieldSelector": {"spec.type=x,metadata.name=y"}}
-		ctx := delivery.WithSelectors(t.Context(), sharding.Selectors{Label: c.own, Field: "metadata.name=y"})
+		ctx := feed.WithSelectors(t.Context(), sharding.Selectors{Label: c.own, Field: "metadata.name=y"})
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://server/api?"+query.Encode(), http.NoBody)
 		require.NoError(t, err)
 		if got, want := usersSelectors(req), (sharding.Selectors{Label: c.user, Field: "spec.type=x"}); got != want {

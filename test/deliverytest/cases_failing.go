@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
 // errForbidden is the answer of an API server to a client without permission.
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "gadgets"}, "", errors.New("injected"))
 
 // failing waits until the share says that exactly these requests fail.
-func (r *rig) failing(want ...delivery.Request) {
+func (r *rig) failing(want ...feed.Request) {
 	r.t.Helper()
 	r.eventually(func() error {
-		var got []delivery.Request
+		var got []feed.Request
 		for _, f := range r.share.Failing() {
 			if f.Kind == r.kind.GroupKind && f.Err != nil && !f.Since.IsZero() {
 				got = append(got, f.Request)
@@ -46,7 +46,7 @@ func (s suite) watchRefused(t *testing.T) {
 	r.run(r.informer)
 	r.own(only(1))
 	r.faults.RefuseWatches(errForbidden)
-	r.failing(delivery.RequestWatch)
+	r.failing(feed.RequestWatch)
 	fresh := r.create(r.key(1))
 	r.wantSeen(fresh.Key, fresh.Version)
 	r.own(only(2)) // other slots come all the same
@@ -75,7 +75,7 @@ func (s suite) watchUnanswered(t *testing.T) {
 	before := r.faults.Counts().Lists
 	asked, failed := r.faults.Counts().Asked, r.faults.Counts().Failed
 	r.faults.Refuse(err) // lists as well
-	r.failing(delivery.RequestWatch)
+	r.failing(feed.RequestWatch)
 	fresh := r.create(r.key(1))
 	r.faults.Refuse(nil)
 	// After five watches in vain the kind is listed again. The one that was cut is the first of them, if it was new.
@@ -88,7 +88,7 @@ func (s suite) watchUnanswered(t *testing.T) {
 	r.faults.RefuseWatches(err)
 	fresh = r.create(r.key(1))
 	r.wantSeen(fresh.Key, fresh.Version)
-	r.failing(delivery.RequestWatch)
+	r.failing(feed.RequestWatch)
 	r.faults.RefuseWatches(nil)
 	r.sync()
 	r.failing()
@@ -98,7 +98,7 @@ func (s suite) watchUnanswered(t *testing.T) {
 	}
 	for _, compacted := range compactions {
 		r.faults.Refuse(err) // until a list has been tried
-		r.failing(delivery.RequestList, delivery.RequestWatch)
+		r.failing(feed.RequestList, feed.RequestWatch)
 		r.update(fresh.Key)
 		if compacted {
 			r.kind.Compact() // then everything is listed

@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
@@ -51,7 +51,7 @@ func (s suite) cannotBeListed(t *testing.T) {
 			}
 			told := false
 			for _, f := range r.share.Failing() {
-				told = told || f.Request == delivery.RequestList && f.Without.Len() == 2
+				told = told || f.Request == feed.RequestList && f.Without.Len() == 2
 			}
 			if !told {
 				t.Errorf("it is not told that two slots go without lists: %v", r.share.Failing())

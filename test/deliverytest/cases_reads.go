@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -88,11 +88,11 @@ type reading struct {
 func (r *rig) reads(ctx context.Context, keys ...types.NamespacedName) []reading {
 	kind := r.kind.GroupKind
 	all := reading{"List", make(chan error, 1)}
-	go func() { all.done <- r.share.AwaitWrites(ctx, kind, "", delivery.ViewShare) }()
+	go func() { all.done <- r.share.AwaitWrites(ctx, kind, "", feed.ViewShare) }()
 	out := []reading{all}
 	for _, key := range keys {
 		one := reading{"Get of " + key.String(), make(chan error, 1)}
-		go func() { one.done <- r.share.AwaitWrite(ctx, kind, key, delivery.ViewShare) }()
+		go func() { one.done <- r.share.AwaitWrite(ctx, kind, key, feed.ViewShare) }()
 		out = append(out, one)
 	}
 	return out
@@ -144,8 +144,8 @@ func (s suite) readsShowWrites(t *testing.T) {
 		r.wrote(r.share.Write(kind, made.Key, nil, 1), made, 1)
 		all := r.reads(r.ctx, kept.Key, doomed.Key, made.Key)
 		r.waiting(all)
-		r.must(r.share.AwaitWrite(r.ctx, kind, other.Key, delivery.ViewShare)) // nobody wrote it
-		r.must(r.share.AwaitWrite(r.ctx, kind, kept.Key, delivery.ViewWhole))  // there is no such cache
+		r.must(r.share.AwaitWrite(r.ctx, kind, other.Key, feed.ViewShare)) // nobody wrote it
+		r.must(r.share.AwaitWrite(r.ctx, kind, kept.Key, feed.ViewWhole))  // there is no such cache
 		ended, cancel := context.WithTimeout(r.ctx, time.Millisecond)
 		defer cancel()
 		for _, one := range r.reads(ended, kept.Key, doomed.Key, made.Key) {

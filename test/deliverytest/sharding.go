@@ -15,7 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rota-dev/rota/internal/delivery"
+	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
 // Sharding says, per call, whether a server honors the call's shard selector. The zero value honors all of them.
@@ -80,5 +80,5 @@ func shardSelector(ctx context.Context, o metav1.ListOptions) string {
 	if field := reflect.ValueOf(o).FieldByName("ShardSelector"); field.IsValid() {
 		return field.String()
 	}
-	return delivery.ShardSelectorFrom(ctx)
+	return feed.ShardSelectorFrom(ctx)
 }

@@ -1,0 +1,199 @@
+package feed
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/slot"
+)
+
+// driver brings a store in step with the slots that the share wants.
+type driver struct{ *Source }
+
+// drive brings the store in step with the slots that the share wants, one step at a time, until ctx ends. It compares
+// states and takes no requests: if a slot is lost and regained before drive gets to it, it stays.
+func (d *driver) drive(ctx context.Context) {
+	for ctx.Err() == nil {
+		t := d.next()
+		switch t.Kind {
+		case stream.Nothing:
+			select {
+			case <-d.kick:
+			case <-ctx.Done():
+			}
+		case stream.Drop:
+			d.drop(ctx, t)
+		case stream.Settle:
+			d.makeReady(ctx, t)
+		case stream.Grow:
+			d.grow(ctx, t)
+		}
+	}
+}
+
+// drop removes the objects of lost slots from the store. After the barrier the index shows all of them.
+func (d *driver) drop(ctx context.Context, t stream.Task) {
+	defer d.observe()()
+	if _, err := d.barrier(ctx, slot.Set{}); err != nil {
+		return
+	}
+	d.leavesCache(t.Set)
+	lost := d.stored(t.Set, "")
+	d.do(ctx, t, func(p *pump) bool { return p.remove(lost, markLost, "") })
+	d.inf.TakeMissed(t.Set.Minus(d.inf.share.Held()))
+}
+
+// makeReady marks slots as ready once the store holds what the stream has sent of them.
+func (d *driver) makeReady(ctx context.Context, t stream.Task) {
+	settling, fresh, ok := d.settle(t)
+	if !ok {
+		return
+	}
+	if _, err := d.barrier(ctx, fresh); err != nil {
+		return
+	}
+	d.inf.share.options.Missed(d.inf, t.Set)
+	if late := d.settled(t, settling); !late.Empty() {
+		d.inf.share.options.Complete(d.inf, late)
+	}
+}
+
+// grow lists the slots while their events wait in a buffer. Then the pump sends, in this order: the objects listed,
+// deletions of objects that the list does not show, and the events from the buffer.
+//
+// If the watch does not bring these slots' events, a watch that does replaces it first, from the same position. The
+// list is newer than that position.
+func (d *driver) grow(ctx context.Context, t stream.Task) {
+	defer d.observe()()
+	if !d.warm(t) {
+		return
+	}
+	d.do(ctx, t, func(p *pump) bool {
+		p.widen(t.Set)
+		return true
+	})
+	// The pump may have sent events of slots that are carried already. The store must hold those before it is compared
+	// with the list.
+	if _, err := d.barrier(ctx, slot.Set{}); err != nil {
+		return
+	}
+	begun := time.Now()
+	l, err := d.list(ctx, t)
+	if err == nil {
+		took := time.Since(begun)
+		if !l.cached {
+			d.took.Store(int64(took))
+		}
+		d.inf.share.Log.V(1).Info("Listed slots on their way here", "kind", d.inf.Kind.String(), "objects", len(l.items),
+			"took", took.String())
+	}
+	for err == nil {
+		var rest map[stream.Name]stream.Place
+		d.do(ctx, t, func(p *pump) bool {
+			if rest = d.unverified(t, l); len(rest) > 0 {
+				return true
+			}
+			if l.cached {
+				d.check(func() bool { d.usesCache(t.Set, l.version); return true })
+			} else {
+				d.leavesCache(t.Set)
+				d.listed()
+			}
+			return p.use(t, l)
+		})
+		if len(rest) == 0 {
+			return
+		}
+		err = d.verifyUnlisted(ctx, t, l, rest)
+	}
+	if NotServed(err) {
+		d.growAbsent(ctx, t)
+	}
+}
+
+// use has a list of a task's slots go to the store. No event comes in between.
+func (p *pump) use(t stream.Task, l *listing) bool {
+	s := p.source
+	old := s.stored(t.Carried, l.version)
+	for _, o := range l.items {
+		obj := o.Body.(runtime.Object)
+		_, had := old[o.Name]
+		delete(old, o.Name)
+		if news := s.item(o); !news || (had || s.inf.beside(t.Set, obj)) && s.same(o) {
+			continue
+		}
+		if !p.send(watch.Event{Type: watch.Added, Object: obj}) {
+			return false
+		}
+	}
+	s.listing(l.version)
+	if len(old) > 0 && s.inf.Role.Owned() && !p.flush() { // the owners that the marks name are those that the store has
+		return false
+	}
+	if !p.remove(old, markMissing, l.version) {
+		return false
+	}
+	return p.endWarming(t, l.version, l.Strays())
+}
+
+// unverified returns what the store may have in the slots of a task although neither the list nor a look-up showed it.
+func (d *driver) unverified(t stream.Task, l *listing) map[stream.Name]stream.Place {
+	rest := d.unlisted(t.Carried, l.version, l.Listed)
+	maps.DeleteFunc(rest, func(name stream.Name, is stream.Place) bool {
+		uid, verified := l.verified[name]
+		return verified && uid == is.UID // and not a namesake's
+	})
+	return rest
+}
+
+// growAbsent has the stream carry slots although their kind is not served: there are no objects of it. Objects that the
+// store has stay. Everything is listed once the watch can be opened again.
+func (d *driver) growAbsent(ctx context.Context, t stream.Task) {
+	d.do(ctx, t, func(p *pump) bool {
+		if !p.endWarming(t, d.vacate(), nil) {
+			return false
+		}
+		p.reopen() // it may still be open
+		return true
+	})
+}
+
+// same reports whether the store has this very version of an object. It is false for objects that move: the stream
+// tracks those itself.
+func (s *Source) same(o stream.Object) bool {
+	if s.inf.Role.Owned() {
+		return false
+	}
+	old, exists, err := s.inf.GetIndexer().GetByKey(o.Name.String())
+	return err == nil && exists && VersionOf(old) == o.Version
+}
+
+// endWarming ends the warming of a task's slots. The pump calls it on its own goroutine, so that no event comes in
+// between.
+func (p *pump) endWarming(t stream.Task, version string, strays []stream.Object) bool {
+	s := p.source
+	outs, v, ok := s.release(p, t, version, strays)
+	if !ok {
+		return false
+	}
+	s.heed(v)
+	if !p.emit(outs) {
+		return false
+	}
+	s.look()
+	return true
+}
+
+func VersionOf(obj any) string {
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	return about.GetResourceVersion()
+}

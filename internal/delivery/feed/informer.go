@@ -1,0 +1,239 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rota-dev/rota/internal/delivery/ledger"
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/slot"
+)
+
+// slotIndex is the index that finds a store's objects by slot.
+const slotIndex = "rota.dev/slot"
+
+// Informer wraps a real SharedIndexInformer.
+type Informer struct {
+	cache.SharedIndexInformer
+	placement
+	life
+	Source *Source
+	mark   marker
+	barriers
+	listeners
+	misses
+	watchErrors
+	transformer
+	sums  sums
+	Reads Reader
+	Whole WholeStore
+}
+
+// life is how far an informer has got. registry.mu guards Running and Sharded until Running is true. Then Sharded does not
+// change. ran stays true.
+type life struct {
+	Running, Sharded, ran bool
+	started               chan struct{} // closed when the informer begins to run
+}
+
+var _ cache.SharedIndexInformer = (*Informer)(nil)
+
+func NewInformer(s *Common, kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers cache.Indexers,
+) *Informer {
+	if _, err := meta.Accessor(example); err != nil {
+		panic(fmt.Sprintf("informer of %s: %T: %v", kind, example, err))
+	}
+	inf := &Informer{
+		placement: placement{share: s, Kind: kind}, life: life{started: make(chan struct{})}, mark: marker{example},
+		barriers: barriers{arrived: make([]atomic.Uint64, s.SlotCount()+1), waiting: map[uint64]chan struct{}{}},
+		listeners: listeners{
+			handlers: map[*handler]cache.ResourceEventHandlerRegistration{}, passed: make(chan struct{}),
+		},
+		misses: misses{by: s.slots, of: map[slot.Slot]map[sharding.Subject]struct{}{}},
+	}
+	inf.Reads.Informer = inf
+	inf.Whole = WholeStore{inf: inf, comparing: make(chan struct{}, 1)}
+	inf.Source = newSource(inf, lw)
+	inf.reflector = cache.NewReflectorWithOptions(inf.Source, example, nil,
+		cache.ReflectorOptions{Name: "rota.dev/" + kind.String()})
+	// The indexer keeps the map, and AddIndexers would change the caller's.
+	own := cache.Indexers{}
+	for name, f := range indexers {
+		own[name] = f
+	}
+	inf.SharedIndexInformer = cache.NewSharedIndexInformer(inf.Source, example, resync, own)
+	return inf
+}
+
+// errRanBefore says, as client-go does, what may not be.
+var errRanBefore = errors.New("an informer may be run once, and this one was: start it in one place, as by its factory")
+
+// Run is RunWithContext.
+func (i *Informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext decides whether the informer holds a share, and runs it until ctx ends.
+func (i *Informer) RunWithContext(ctx context.Context) {
+	if !i.share.begins(i, i.prepare) {
+		i.share.Log.Error(errRanBefore, "An informer was run again, which does nothing", "kind", i.Kind)
+		return
+	}
+	defer i.forget()
+	if !i.Sharded {
+		defer context.AfterFunc(ctx, func() { close(i.Source.done) })()
+		i.SharedIndexInformer.RunWithContext(ctx)
+		return
+	}
+	i.Source.on.Store(true)
+	if err := i.AddIndexers(cache.Indexers{slotIndex: i.indexSlot}); err != nil {
+		i.share.Log.Error(err, "Informer cannot be sharded", "kind", i.Kind)
+		return
+	}
+	i.recorder = &handler{informer: i}
+	// No resync: the recorder has no use for it.
+	if _, err := i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.recorder, 0); err != nil {
+		i.share.Log.Error(err, "Informer cannot be sharded", "kind", i.Kind)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	// Closing done ends all waits on the informer. It must be closed before the informer waits for its handlers: a handler
+	// may be one of those that wait.
+	defer context.AfterFunc(ctx, func() { close(i.Source.done) })()
+	var wg sync.WaitGroup
+	wg.Go(func() { (&driver{i.Source}).drive(ctx) })
+	if i.Source.scope.Leaves() {
+		wg.Go(func() { confirmer{i.Source}.confirm(ctx) })
+	}
+	i.SharedIndexInformer.RunWithContext(ctx)
+	cancel()
+	wg.Wait()
+}
+
+// prepare takes the informer's role. registry.mu is held.
+func (i *Informer) prepare() {
+	if !i.Apart {
+		i.Role = i.share.Use(i.Kind, i.ByOwner)
+	}
+	i.Sharded = i.Role.Primary || i.Role.Owned()
+	if err := i.Whole.noteVersions(); err != nil {
+		i.share.Log.Error(err, "The version of an informer's store is not known", "kind", i.Kind)
+	}
+	i.Source.deliver(i.share.Scope(i.Kind, i.Role))
+	close(i.started)
+}
+
+// forget removes the informer from the share.
+func (i *Informer) forget() {
+	i.share.ends(i)
+	if i.Sharded && i.share.options.Stopped != nil {
+		i.share.options.Stopped(i.Kind)
+	}
+}
+
+func (i *Informer) indexSlot(obj any) ([]string, error) {
+	n, _, ok := i.SlotOf(obj)
+	if !ok {
+		return nil, nil
+	}
+	return slotNames[n : n+1 : n+1], nil
+}
+
+var slotNames = func() []string {
+	names := make([]string, slot.MaxCount)
+	for n := range names {
+		names[n] = strconv.Itoa(n)
+	}
+	return names
+}()
+
+// inSlot returns the store's objects in a slot.
+func (i *Informer) inSlot(n slot.Slot) []any {
+	objects, err := i.GetIndexer().ByIndex(slotIndex, slotNames[n])
+	if err != nil {
+		return nil // cannot happen: the index is added before the informer runs
+	}
+	return objects
+}
+
+// Objects returns the store's objects in the slots.
+func (i *Informer) Objects(set slot.Set) iter.Seq2[slot.Slot, any] {
+	return func(yield func(slot.Slot, any) bool) {
+		for _, n := range set.Slots() {
+			for _, obj := range i.inSlot(n) {
+				if !yield(n, obj) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// LastSyncResourceVersion returns the position in the stream. The reflector's own version follows injected events, too.
+func (i *Informer) LastSyncResourceVersion() string {
+	if !i.Source.sharded() {
+		return i.SharedIndexInformer.LastSyncResourceVersion()
+	}
+	return i.Source.at()
+}
+
+// stored returns the metadata of the object of that name in the informer's store; nil if there is none.
+func (i *Informer) stored(name types.NamespacedName) metav1.Object {
+	obj, exists, err := i.GetIndexer().GetByKey(cache.NamespacedNameAsObjectName(name).String())
+	if err != nil || !exists {
+		return nil
+	}
+	about, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	return about
+}
+
+// Shows implements ledger.View.
+func (i *Informer) Shows(name types.NamespacedName, uid types.UID) bool {
+	about := i.stored(name)
+	return about == nil || about.GetUID() != uid
+}
+
+// WholeKey returns the key in table.Versions of an informer that holds all objects.
+func (p *placement) WholeKey() string {
+	if p.Apart {
+		return ledger.WholeKey(p.Kind)
+	}
+	return p.Kind.String()
+}
+
+func (p *placement) VersionKey() string { return ledger.Key(p.Kind, p.share.Role(p.Kind), p.Role) }
+
+// Version implements ledger.View. Whoever reaches this version has what the store shows.
+func (i *Informer) Version() string {
+	if i.Sharded {
+		return ""
+	}
+	return i.Whole.atMost()
+}
+
+// Populates reports whether the store has an object in the slots.
+func (i *Informer) Populates(set slot.Set) bool {
+	for _, n := range set.Slots() {
+		if keys, err := i.GetIndexer().IndexKeys(slotIndex, slotNames[n]); err != nil || len(keys) > 0 {
+			return true // an error cannot happen: the index is added before the informer runs
+		}
+	}
+	return false
+}

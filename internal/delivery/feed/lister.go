@@ -1,0 +1,234 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"encoding/json"
+	"sync"
+
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/slot"
+)
+
+// lister sends the requests of an informer to the API server, other than those of the reflector, and reads the answers.
+type lister struct {
+	inf      *Informer
+	upstream *selecting
+	scope    sharding.Scope
+	sizes
+	reads reads
+	took  atomic.Int64 // duration of the latest list of slots
+
+	received, foreign atomic.Uint64
+}
+
+// object converts an object for the stream.
+func (l *lister) object(obj runtime.Object, about metav1.Object) stream.Object {
+	n, in := l.inf.place(about)
+	return stream.Object{
+		Name: stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}, UID: string(about.GetUID()),
+		Version: about.GetResourceVersion(), Slot: n, In: in, Right: l.scope.Right(about), Body: obj,
+	}
+}
+
+// page requests the next page of a list, or all of it if it has no limit.
+func (l *lister) page(ctx context.Context, o *sharding.Request) (runtime.Object, error) {
+	if o.Limit > 0 {
+		o.Limit = l.pageSize()
+	}
+	page, err := l.upstream.list(ctx, *o)
+	if err == nil {
+		l.measure(page)
+	}
+	return page, err
+}
+
+// eachListed calls a function for each object of a consistent list of everything that the informer selects. It lists a
+// page at a time, with a pause between pages, and returns the list's version. The store is not changed.
+func (l *lister) eachListed(ctx context.Context, pause time.Duration, do func(runtime.Object) error) (
+	version string, err error,
+) {
+	o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
+	for {
+		page, err := l.page(ctx, &o)
+		if err != nil {
+			return "", err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return "", err
+		}
+		if err := meta.EachListItem(page, do); err != nil {
+			return "", err
+		}
+		if o.Continue = list.GetContinue(); o.Continue == "" {
+			return list.GetResourceVersion(), nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// detach copies an item out of its list, so that the list's memory can be freed, and fills in its kind for an event.
+func (l *lister) detach(obj runtime.Object) runtime.Object {
+	from := reflect.ValueOf(obj).Elem()
+	to := reflect.New(from.Type())
+	to.Elem().Set(from)
+	out := to.Interface().(runtime.Object)
+	gvk := l.inf.mark.example.GetObjectKind().GroupVersionKind()
+	if !gvk.Empty() && out.GetObjectKind().GroupVersionKind().Empty() {
+		out.GetObjectKind().SetGroupVersionKind(gvk)
+	}
+	return out
+}
+
+// LookUp reads an object by its name, at the version atLeast or later. It returns nil if the object does not exist or
+// does not match the user's selectors.
+func (l *lister) LookUp(ctx context.Context, key cache.ObjectName, atLeast string) (runtime.Object, string, error) {
+	set := fields.Set{"metadata.name": key.Name}
+	if key.Namespace != "" {
+		set["metadata.namespace"] = key.Namespace // with both, the API server reads one object instead of all
+	}
+	var o sharding.Request
+	o.FieldSelector = set.String() // without a version: a consistent read
+	if atLeast != "" {
+		o.ResourceVersion, o.ResourceVersionMatch = atLeast, metav1.ResourceVersionMatchNotOlderThan
+	}
+	for {
+		page, err := l.upstream.list(ctx, o)
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return nil, "", fmt.Errorf("list of %s: %w", l.inf.Kind, err)
+		}
+		var found runtime.Object
+		// The ListerWatcher may have replaced our field selector by its own.
+		err = meta.EachListItem(page, func(obj runtime.Object) error {
+			if about, err := meta.Accessor(obj); err == nil && about.GetName() == key.Name &&
+				about.GetNamespace() == key.Namespace {
+				found = l.detach(obj)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, "", fmt.Errorf("list of %s: %w", l.inf.Kind, err)
+		}
+		if o.Continue = list.GetContinue(); found != nil || o.Continue == "" {
+			return found, list.GetResourceVersion(), nil
+		}
+		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+	}
+}
+
+// count counts an object of slot n in an answer to a request for the slots asked.
+func (l *lister) count(n slot.Slot, asked slot.Set) {
+	l.received.Add(1)
+	if !asked.Has(n) {
+		l.foreign.Add(1)
+	}
+}
+
+// mislabelled reports objects. l.mu is not held.
+func (l *lister) mislabelled(objs ...metav1.Object) {
+	if report := l.inf.share.options.Mislabelled; report != nil {
+		for _, obj := range objs {
+			report(l.inf.Kind, obj)
+		}
+	}
+}
+
+// isWide reports whether the source asks for everything because of Widen.
+func (l *lister) isWide() bool {
+	scope, ok := l.scope.(*widening)
+	return ok && scope.wide.Load()
+}
+
+// Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache
+// goes through all of the kind that remains. So pages of small objects are large. How many bytes an object has is
+// measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it.
+//
+// Large objects may come behind small ones. So a page would have at most pageSpread times its bytes if all of its
+// objects were as large as those of the page with the largest, in this list or, by half, in the one before.
+const (
+	firstPage  = 16
+	pageGrowth = 16
+	pageSpread = 8
+	mostPage   = 5000
+	// pageBytes is about how large a page should be.
+	pageBytes = 4 << 20
+	// pageSamples is how many objects of a page are looked at to know how large they are.
+	pageSamples = 16
+)
+
+// sizes are the sizes of the pages of an informer's lists.
+type sizes struct {
+	mu sync.Mutex
+	// objectBytes is the average size of the objects of the last page of a list; 0: nothing is known. pageLen is how many
+	// objects the longest page had.
+	objectBytes, pageLen int64
+	// listLargest is the largest average of a page of the list under way. largest is the largest of this list and of
+	// earlier ones, of which it forgets half with each list.
+	listLargest, largest int64
+}
+
+// pageSize is how many objects the next page should have, by the sizes of those that came before.
+func (s *sizes) pageSize() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objectBytes == 0 {
+		return firstPage
+	}
+	return min(max(pageBytes/s.objectBytes, 1), max(pageSpread*pageBytes/s.largest, 1),
+		max(firstPage, pageGrowth*s.pageLen), mostPage)
+}
+
+// measure notes how many objects a page has, and how large they are on average.
+func (s *sizes) measure(page runtime.Object) {
+	n := meta.LenList(page)
+	every, seen, samples, bytes := max(1, n/pageSamples), 0, 0, 0
+	_ = meta.EachListItem(page, func(obj runtime.Object) error { // the page's reader meets the same error
+		if seen++; seen%every == 0 {
+			samples, bytes = samples+1, bytes+sizeOf(obj)
+		}
+		return nil
+	})
+	if samples == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objectBytes, s.pageLen = int64(max(1, bytes/samples)), max(s.pageLen, int64(n))
+	s.listLargest = max(s.listLargest, s.objectBytes)
+	s.largest = max(s.largest, s.listLargest)
+	if list, err := meta.ListAccessor(page); err == nil && list.GetContinue() == "" {
+		s.largest, s.listLargest = max(s.listLargest, s.largest/2), 0
+	}
+}
+
+// sizeOf returns about how many bytes an object takes in an answer.
+func sizeOf(obj runtime.Object) int {
+	if encoded, ok := obj.(interface{ Size() int }); ok {
+		return encoded.Size() // as protobuf
+	}
+	text, err := json.Marshal(obj)
+	if err != nil {
+		return pageBytes / firstPage
+	}
+	return len(text)
+}

@@ -1,0 +1,137 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/slot"
+)
+
+// nudgeAfter is how long a follower waits for an event before it asks the API server for a bookmark.
+const nudgeAfter = 100 * time.Millisecond
+
+// refusedPatience is how long CatchUp waits for events of a kind whose lists or watches are refused.
+const refusedPatience = time.Second
+
+// Follow waits until the stream has reached a version in the slots, for about as long as a list of slots takes.
+func (s *Source) Follow(ctx context.Context, slots []slot.Slot, version string) bool {
+	ctx, cancel := context.WithTimeout(ctx, max(s.inf.share.options.Patience, time.Duration(s.took.Load())))
+	defer cancel()
+	err := s.chase(ctx, slots, version, nudgeAfter, true)
+	return err == nil || errors.Is(err, ErrStopped)
+}
+
+// Reach returns when the stream and the handlers have passed a version, or if no bookmarks come, when they show what a
+// list of the slots shows. read says that the version was read a moment
+// ago: a consistent read tells the API server's watch cache the present version, and without it no bookmark shows that
+// version.
+func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patience time.Duration, read bool) error {
+	err := s.chase(ctx, nil, version, patience, read)
+	if errors.Is(err, errNoBookmarks) {
+		err = s.listAgain(ctx, set)
+	}
+	if err != nil {
+		return err
+	}
+	return s.heard(ctx)
+}
+
+// chase waits until the stream has reached a version in the slots. If that takes long, it asks for bookmarks: the
+// version may be that of an object that this stream does not bring, or of no object. For read see reach.
+//
+// An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
+// watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:
+// then the API server knows of a later one. If no bookmark comes, the error is errNoBookmarks.
+func (s *Source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration,
+	read bool,
+) error {
+	for asked := false; ; asked, read = true, false {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		reached := false
+		err := s.wait(soon, func() bool {
+			reached = s.core.Reached(slots, version)
+			return reached || asked && s.bookmarks.absent()
+		})
+		cancel()
+		switch {
+		case reached || ctx.Err() != nil || errors.Is(err, ErrStopped):
+			return err
+		case s.bookmarks.absent():
+			s.nudge() // bookmarks may come again
+			return errNoBookmarks
+		}
+		if !read {
+			if _, err := s.Present(ctx); err != nil {
+				s.inf.share.Log.V(1).Info("List failed", "kind", s.inf.Kind, "error", err.Error())
+			}
+		}
+		s.nudge()
+		patience = nudgeSeconds * time.Second
+	}
+}
+
+// heard returns when the store holds what was sent to it, and the handlers have been told.
+func (s *Source) heard(ctx context.Context) error {
+	serial, err := s.barrier(ctx, slot.Set{})
+	if err != nil {
+		return err
+	}
+	return s.inf.everyoneSaw(ctx, serial, s.done)
+}
+
+// TellAll waits until the handlers have heard of everything that the store shows. The wait is short if the kind cannot be
+// listed or watched: nothing may come then.
+func (s *Source) TellAll(ctx context.Context) error {
+	if s.failure(RequestList).err != nil || s.failure(RequestWatch).err != nil {
+		limited, cancel := context.WithTimeout(ctx, refusedPatience)
+		defer cancel()
+		ctx = limited
+	}
+	err := s.Served(ctx, s.heard)
+	if err != nil && !errors.Is(err, ErrStopped) {
+		return fmt.Errorf("informer of %s: telling its handlers: %w", s.inf.Kind, err)
+	}
+	return nil
+}
+
+// Wake has the driver look.
+func (s *Source) Wake() { s.kick.raise() }
+
+// Refresh asks for a list of the slots that begins from now on.
+func (s *Source) Refresh(set slot.Set) {
+	if set.Empty() {
+		return
+	}
+	s.Renew(set)
+	s.kick.raise()
+}
+
+// AwaitSlots waits until the store holds the slots. final says that the slots are this member's, whatever kinds it lacks.
+// begun is when the wait for all informers began. lacks says that some are opened without the kind, released that some are not held any more.
+func (s *Source) AwaitSlots(ctx context.Context, set slot.Set, final bool, begun time.Time) (
+	lacks, released bool, err error,
+) {
+	all, missing := s.inf.WithOrphans(set), slot.Set{}
+	slots := all.Slots()
+	err = s.wait(ctx, func() bool {
+		held := s.inf.share.Held()
+		missing = slot.Set{}
+		for _, n := range slots {
+			switch {
+			case set.Has(n) && !held.Has(n):
+				released = true
+				return true
+			case s.complete(n) && (final || !s.isCached(n) || s.ownerLeaves(n, set)):
+			case s.goesWithout(n), s.excused(begun) && (final || s.hasListed && s.ownerLeaves(n, set)):
+				missing.Add(n)
+			default:
+				return false
+			}
+		}
+		s.goWithout(missing)
+		return true
+	})
+	return !missing.Empty(), released, err
+}
