@@ -264,7 +264,7 @@ func (f *flow) adds(l *stream.List, found []stream.Object) {
 	}
 }
 
-// sent returns what the stream has sent of slots, and not removed since; see lookups.stored.
+// sent returns what the stream has sent of slots, and not removed since; see Source.stored.
 func (f *flow) sent(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -348,8 +348,8 @@ func (f *flow) ends(p *pump) {
 	f.health.changed()
 }
 
-// decide sets p.outs to what an event sends to the store. passed says that it sends nothing, as with most events: those of
-// others' objects. Then the position has moved past it, unless the pump was replaced.
+// decide sets p.outs to what an event sends to the store. passed says that it sends nothing, as with most events: those
+// of others' objects. Then the position has moved past it, unless the pump was replaced.
 func (f *flow) decide(p *pump, e *stream.Event) (v stream.Verdict, passed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,8 +44,8 @@ type Informer struct {
 	Whole WholeStore
 }
 
-// life is how far an informer has got. registry.mu guards Running and Sharded until Running is true. Then Sharded does not
-// change. ran stays true.
+// life is how far an informer has got. registry.mu guards Running and Sharded until Running is true. Then Sharded does
+// not change. ran stays true.
 type life struct {
 	Running, Sharded, ran bool
 	started               chan struct{} // closed when the informer begins to run

@@ -76,8 +76,8 @@ func (d *driver) verifyUnlisted(ctx context.Context, t stream.Task, l *listing,
 }
 
 // persist repeats a read that a task needs until the API server answers it. That the kind can be listed is for the
-// caller to note, when all of its reads have been answered. It returns the error where the kind is not
-// served, errOvertaken where a list of everything came first, and ctx's cause.
+// caller to note, when all of its reads have been answered. It returns the error where the kind is not served,
+// errOvertaken where a list of everything came first, and ctx's cause.
 func (d *driver) persist(ctx context.Context, t stream.Task, read func() error) error {
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		err, sent := errOvertaken, time.Now()

@@ -24,9 +24,8 @@ func (s *Source) Follow(ctx context.Context, slots []slot.Slot, version string) 
 }
 
 // Reach returns when the stream and the handlers have passed a version, or if no bookmarks come, when they show what a
-// list of the slots shows. read says that the version was read a moment
-// ago: a consistent read tells the API server's watch cache the present version, and without it no bookmark shows that
-// version.
+// list of the slots shows. read says that the version was read a moment ago: a consistent read tells the API server's
+// watch cache the present version, and without it no bookmark shows that version.
 func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patience time.Duration, read bool) error {
 	err := s.chase(ctx, nil, version, patience, read)
 	if errors.Is(err, errNoBookmarks) {
@@ -81,8 +80,8 @@ func (s *Source) heard(ctx context.Context) error {
 	return s.inf.everyoneSaw(ctx, serial, s.done)
 }
 
-// TellAll waits until the handlers have heard of everything that the store shows. The wait is short if the kind cannot be
-// listed or watched: nothing may come then.
+// TellAll waits until the handlers have heard of everything that the store shows. The wait is short if the kind cannot
+// be listed or watched: nothing may come then.
 func (s *Source) TellAll(ctx context.Context) error {
 	if s.failure(RequestList).err != nil || s.failure(RequestWatch).err != nil {
 		limited, cancel := context.WithTimeout(ctx, refusedPatience)
@@ -108,8 +107,9 @@ func (s *Source) Refresh(set slot.Set) {
 	s.kick.raise()
 }
 
-// AwaitSlots waits until the store holds the slots. final says that the slots are this member's, whatever kinds it lacks.
-// begun is when the wait for all informers began. lacks says that some are opened without the kind, released that some are not held any more.
+// AwaitSlots waits until the store holds the slots. final says that the slots are this member's, whatever kinds it
+// lacks. begun is when the wait for all informers began. lacks says that some are opened without the kind, released
+// that some are not held any more.
 func (s *Source) AwaitSlots(ctx context.Context, set slot.Set, final bool, begun time.Time) (
 	lacks, released bool, err error,
 ) {

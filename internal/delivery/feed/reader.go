@@ -175,7 +175,7 @@ func (r *Reader) prove(ctx context.Context, writes []*ledger.Unshown, needed fun
 	return out, nil
 }
 
-// presentWhile is source.present, which it calls again after an error while the version is needed. The version is empty
+// presentWhile is lister.Present, which it calls again after an error while the version is needed. The version is empty
 // if it is not needed any more or the kind is not served. The error is errStopped or ctx's. It wraps no error of the
 // list: a reader who gets a Forbidden or a NotFound would take it for the answer to the read.
 func (r *Reader) presentWhile(ctx context.Context, needed func() bool) (version string, err error) {

@@ -45,8 +45,8 @@ type Unshown struct {
 // IsShown reports whether a cache was found to show the write.
 func (w *Unshown) IsShown(by any) bool { return slices.Contains(w.shown, by) }
 
-// Pending keeps what a member wrote, by object, until its caches show it, so that the member's own reads can wait for it.
-// The zero value is empty. Its methods may be called concurrently.
+// Pending keeps what a member wrote, by object, until its caches show it, so that the member's own reads can wait for
+// it. The zero value is empty. Its methods may be called concurrently.
 type Pending struct {
 	mu     sync.Mutex
 	serial uint64
