@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Annotation, with the value Off on the rota's ConfigMap, takes the fence down at once. Members keep it when they
+	// Annotation takes the fence down at once if it has the value Off on the rota's ConfigMap. Members keep it when they
 	// change the table.
 	Annotation = names.Prefix + "/fence"
 	// Off is the value of Annotation that takes the fence down. Other values have no effect.

@@ -13,7 +13,7 @@ import (
 // fault is what a run does to the members.
 type fault struct {
 	name, what string
-	// alone is true for the run with one member. In the others, lags delays watches, kills kills members, and timesOut
+	// alone is true for the run with one member. In the others, lags delays watches, kills ends members, and timesOut
 	// answers writes with a timeout.
 	alone, lags, kills, timesOut bool
 	// disturb runs during a phase, while the user's changes are made. It returns when it leaves the members alone.

@@ -80,7 +80,7 @@ func ErrorText(err error) string {
 	return shortened(err.Error(), maxError)
 }
 
-// shortened makes any text fit for a terminal, in at most most bytes. It reads only as much of the text as it needs.
+// shortened makes a text safe for a terminal and cuts it to most bytes. It reads no more of the text than it needs.
 func shortened(text string, most int) string {
 	long := len(text) > 4*most
 	if long {

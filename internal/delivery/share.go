@@ -75,8 +75,8 @@ func New(o Options) *Share {
 	s := &Share{options: o}
 	s.Common = feed.New(feed.Options{
 		Roles: sharding.New(sharding.Options{Slots: o.Slots, Key: o.Key, Mode: o.Mode, Label: o.Label}), Log: o.Logger,
-		Patience: o.Patience, Excuse: o.Excuse, Plain: o.Plain, Leaves: o.Leaves, Mislabelled: o.Mislabelled, Unseen: o.Unseen,
-		Stopped: o.Stopped, Complete: s.complete, Missed: s.missed,
+		Patience: o.Patience, Excuse: o.Excuse, Plain: o.Plain, Leaves: o.Leaves, Mislabelled: o.Mislabelled,
+		Unseen: o.Unseen, Stopped: o.Stopped, Complete: s.complete, Missed: s.missed,
 	})
 	s.Reports, s.OwnReads = feed.NewReports(s.Common), feed.NewOwnReads(s.Common)
 	return s

@@ -36,7 +36,9 @@ var (
 func Commands(t testing.TB, root, program string) []Command {
 	t.Helper()
 	var out []Command
-	for _, pattern := range []string{"README.md", "CONTRIBUTING.md", "docs/*.md", "examples/*/README.md", "charts/*/README.md"} {
+	for _, pattern := range []string{
+		"README.md", "CONTRIBUTING.md", "docs/*.md", "examples/*/README.md", "charts/*/README.md",
+	} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 		for _, file := range files {

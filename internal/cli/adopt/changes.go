@@ -21,6 +21,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
+// Change is the new text of a file.
 type Change struct {
 	// File is the absolute path, Name the path in the report.
 	File, Name string

@@ -15,6 +15,7 @@ const (
 	Fine Level = "fine"
 )
 
+// Finding is something in the source that matters when the operator is sharded.
 type Finding struct {
 	Level Level `json:"level"`
 	// Code is the kind of finding.

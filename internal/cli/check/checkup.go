@@ -39,6 +39,7 @@ const (
 	Failed Level = "failed"
 )
 
+// Line is one result of a check.
 type Line struct {
 	Level Level `json:"level"`
 	// Code is the name of a section of docs/troubleshooting.md, and Link its address.

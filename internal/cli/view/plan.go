@@ -75,6 +75,7 @@ type PlannedMember struct {
 	DutiesThen int `json:"dutiesThen"`
 }
 
+// PlannedMove is a range of slots, or a duty, that would move.
 type PlannedMove struct {
 	First int    `json:"first"`
 	Last  int    `json:"last"`

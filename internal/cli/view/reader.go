@@ -91,6 +91,7 @@ func NewReader(cfg *rest.Config, namespace, name string) (*Reader, error) {
 	return &Reader{rota: rota, cfg: cfg, client: client, store: kube, reports: reports}, nil
 }
 
+// Close ends the reader's connections.
 func (r *Reader) Close() { r.store.Close() }
 
 // Read reads the rota now. Rota.Unknown lists what else could not be read if the table could. The error wraps

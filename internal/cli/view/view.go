@@ -301,6 +301,7 @@ type Expel struct {
 	At time.Time `json:"at"`
 }
 
+// Warning is a recent event of type Warning.
 type Warning struct {
 	At time.Time `json:"at"`
 	// Member is the sender's Pod or ID. ID is the sender's ID if it is a current member.

@@ -91,6 +91,7 @@ type Since struct {
 	From string     `json:"from,omitempty"`
 }
 
+// Reason is why a slot came to its owner.
 type Reason string
 
 // Reasons.

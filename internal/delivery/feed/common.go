@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// feedOptions are what the informers of a Share need.
+// Options are what the informers of a Share need.
 type Options struct {
 	Roles *sharding.Roles
 	Log   logr.Logger
@@ -43,24 +43,26 @@ type Common struct {
 	turns   turns
 }
 
+// New returns what the informers of a Share have in common.
 func New(o Options) *Common {
 	c := &Common{
 		Roles: o.Roles, slots: newSlots(), registry: &registry{roles: o.Roles, ended: ended{}}, Log: o.Log, options: o,
 		reading: make(chan struct{}, Readers), turns: newTurns(),
 	}
 	c.Ledger = ledger.New(ledger.Config{
-		Roles: o.Roles, Log: o.Log, Holds: c.Holds, Caches: c.caches, Views: c.views, Present: c.readProof, Sweep: c.forgetShown,
+		Roles: o.Roles, Log: o.Log, Holds: c.Holds, Caches: c.caches, Views: c.views, Present: c.readProof,
+		Sweep: c.forgetShown,
 	})
 	return c
 }
 
 // forgetShown forgets the writes of a kind that all its informers show. Reads forget what they have waited for; this is
 // for what nobody reads.
-func (s *Common) forgetShown(kind schema.GroupKind) {
-	defer s.Reads.Swept(kind)
+func (c *Common) forgetShown(kind schema.GroupKind) {
+	defer c.Reads.Swept(kind)
 	ctx := context.Background() // what is called ends with the informer
-	for _, inf := range s.running(kind) {
-		writes, err := inf.Reads.prove(ctx, s.Reads.In(kind, ""), func() bool { return false })
+	for _, inf := range c.running(kind) {
+		writes, err := inf.Reads.prove(ctx, c.Reads.In(kind, ""), func() bool { return false })
 		if err != nil {
 			continue
 		}

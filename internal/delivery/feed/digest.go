@@ -53,7 +53,7 @@ func (s *Reports) counted() []*Informer {
 
 // digestOf returns the digest of a slot from the stores of some informers of a kind. An object in several stores counts
 // once.
-func (s *Common) digestOf(n slot.Slot, informers ...*Informer) sharding.Digest {
+func (c *Common) digestOf(n slot.Slot, informers ...*Informer) sharding.Digest {
 	var d sharding.Digest
 	var seen map[uint64]struct{}
 	if len(informers) > 1 {
@@ -65,7 +65,7 @@ func (s *Common) digestOf(n slot.Slot, informers ...*Informer) sharding.Digest {
 			if err != nil {
 				continue
 			}
-			hash := sharding.DigestHash(s.Key(), about)
+			hash := sharding.DigestHash(c.Key(), about)
 			if _, again := seen[hash]; again {
 				continue
 			}

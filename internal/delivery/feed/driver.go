@@ -190,6 +190,7 @@ func (p *pump) endWarming(t stream.Task, version string, strays []stream.Object)
 	return true
 }
 
+// VersionOf returns an object's resourceVersion.
 func VersionOf(obj any) string {
 	about, err := meta.Accessor(obj)
 	if err != nil {

@@ -19,7 +19,7 @@ type flow struct {
 	core    *stream.Stream
 	pump    *pump   // the one whose events count
 	pending *relist // a list that the reflector asked for and whose watch it has not opened yet
-	stale   bool    // slots counted as empty while the kind was absent: everything has to be listed when it is served again
+	stale   bool    // slots counted as empty while the kind was absent: list everything when it is served again
 	past    past
 	order   order
 
@@ -255,7 +255,7 @@ func (f *flow) shows(r *relist, version string, objects []stream.Object) error {
 	return nil
 }
 
-// adds adds what exists although it was not listed.
+// adds streams the objects that exist although they were not listed.
 func (f *flow) adds(l *stream.List, found []stream.Object) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -367,7 +367,8 @@ func (f *flow) decide(p *pump, e *stream.Event) (v stream.Verdict, passed bool) 
 	return v, passed
 }
 
-// passes moves the position past what a pump has sent. It ends the list that the pump began with, if initial is not nil.
+// passes moves the position past what a pump has sent. If initial is not nil, it ends the list that the pump began
+// with.
 func (f *flow) passes(p *pump, initial *relist, version string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -53,6 +53,7 @@ type life struct {
 
 var _ cache.SharedIndexInformer = (*Informer)(nil)
 
+// NewInformer returns the informer of a kind, in a role, that lists and watches with lw.
 func NewInformer(s *Common, kind schema.GroupKind, lw cache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers cache.Indexers,
 ) *Informer {

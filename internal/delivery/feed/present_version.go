@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// readers is how many kinds a member asks for their versions at a time.
+	// Readers is how many kinds a member asks for their versions at a time.
 	Readers = 4
 	// readTimeout bounds such a read, so that one without an answer does not hold up the others for long.
 	readTimeout = 2 * time.Second

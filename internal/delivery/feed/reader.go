@@ -56,6 +56,7 @@ func (v View) String() string {
 // OwnReads has reads of a Share's informers wait for what this member wrote.
 type OwnReads struct{ *Common }
 
+// NewOwnReads returns the OwnReads of a Share's informers.
 func NewOwnReads(c *Common) *OwnReads { return &OwnReads{c} }
 
 // AwaitWrite returns when the informers of a view show what this member wrote to an object before the call, as far as

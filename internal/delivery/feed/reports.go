@@ -21,6 +21,7 @@ type Reports struct {
 	honor honor
 }
 
+// NewReports returns the Reports of a Share's informers.
 func NewReports(c *Common) *Reports { return &Reports{Common: c} }
 
 // Stranded returns the names of children in open slots that were deleted before a time and wait for their finalizers,

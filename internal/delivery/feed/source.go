@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// errStopped ends waits on an informer that has stopped.
+// ErrStopped ends waits on an informer that has stopped.
 var ErrStopped = errors.New("informer stopped")
 
 // Source is the ListerWatcher that an informer's reflector gets. It turns the API server's stream into one of the held

@@ -31,9 +31,9 @@ type WholeStore struct {
 	comparing chan struct{}
 }
 
-// list answers the reflector. The reflector takes any version at first. But the informer may start after this member, or
-// the slot's former owner, has written what it is to show. So it gets one answer, as of now: pages of a first list would
-// make the reflector ask for pages of all later ones.
+// list answers the reflector. The reflector takes any version at first. But the informer may start after this member,
+// or the slot's former owner, has written what it is to show. So it gets one answer, as of now: pages of a first list
+// would make the reflector ask for pages of all later ones.
 func (w *WholeStore) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion, o.Limit = "", 0

@@ -326,7 +326,8 @@ func (w *Write) Unawaited() {
 // Awaited reports whether reads wait for the write.
 func (w *Write) Awaited() bool { return w != nil && w.awaited }
 
-// await keeps a write for reads. obj is the object as it was written; nil: only its version is known. ledger.mu is held.
+// await keeps a write for reads. obj is the object as it was written, or nil if only its version is known. ledger.mu is
+// held.
 func (w *Write) await(obj metav1.Object, version string) {
 	if !w.awaited {
 		return

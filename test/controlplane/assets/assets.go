@@ -108,7 +108,8 @@ func (f Folder) Version(ctx context.Context) (string, error) {
 	}
 	minor := regexp.MustCompile(`v(\d+\.\d+)\.`).FindSubmatch(out)
 	if minor == nil {
-		return "", fmt.Errorf("%s --version prints %q, which is no version of Kubernetes", f.APIServer(), bytes.TrimSpace(out))
+		return "", fmt.Errorf("%s --version prints %q, which is no version of Kubernetes", f.APIServer(),
+			bytes.TrimSpace(out))
 	}
 	return string(minor[1]), nil
 }

@@ -106,7 +106,7 @@ func tail(path string, n int) string {
 	if err != nil {
 		return fmt.Sprintf("(no log: %v)", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err == nil && info.Size() > most {
 		_, _ = f.Seek(-most, io.SeekEnd)
 	}
