@@ -31,8 +31,8 @@ type Views func(key string) []View
 // Record is what the next owner of a slot must see (rule R8). Its methods must not be called concurrently.
 //
 // The API server answers most deletions without a version, and answers get lost. The next owner must also see the
-// result of such a write. So a deletion is kept until the informers have shown it: they note every version that they see. When
-// the slot is handed over, what is left is proved by a version that was read, consistently, after the write.
+// result of such a write. So a deletion is kept until the informers have shown it: they note every version that they
+// see. When the slot is handed over, what is left is proved by a version that was read, consistently, after the write.
 type Record struct {
 	slots slot.Count
 	views Views
