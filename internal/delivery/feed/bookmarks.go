@@ -15,7 +15,7 @@ import (
 )
 
 // A bookmark shows that a watch has passed a version although no event came. A proxy before the API server may drop
-// bookmarks. Whoever waits for a version that no event has then lists the slots instead, which proves the same.
+// bookmarks. A wait for a version that no event has then lists the slots instead, which proves the same.
 
 // bookmarks asks for bookmarks in an informer's watch, and notes whether they come.
 type bookmarks struct {

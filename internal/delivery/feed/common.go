@@ -17,7 +17,7 @@ import (
 type Options struct {
 	Roles *sharding.Roles
 	Log   logr.Logger
-	// Patience, Excuse, Plain, Leaves, Mislabelled, Unseen and Stopped are those of a Share.
+	// Patience, Excuse, Plain, Leaves, Mislabelled, Unseen and Stopped are the Share's options of these names.
 	Patience, Excuse time.Duration
 	Plain            bool
 	Leaves           func(slot.Slot) bool
@@ -57,7 +57,7 @@ func New(o Options) *Common {
 }
 
 // forgetShown forgets the writes of a kind that all its informers show. Reads forget what they have waited for; this is
-// for what nobody reads.
+// for writes that no read waits for.
 func (c *Common) forgetShown(kind schema.GroupKind) {
 	defer c.Reads.Swept(kind)
 	ctx := context.Background() // what is called ends with the informer

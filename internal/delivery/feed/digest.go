@@ -17,7 +17,7 @@ import (
 // Digest returns the digests of the slots for all sharded kinds whose informers run. For a kind that is primary and
 // owned it uses the primary role. Slots without objects are left out.
 //
-// A digest must show what the store holds, not what the store was told. So Digest reads the store for slots in which
+// A digest must show what the store holds, not what was sent to it. So Digest reads the store for slots in which
 // objects came or went since the last call, and for all slots as often as that takes at most 1/100 of the time. For a
 // kind with several informers it reads all stores each time.
 func (s *Reports) Digest(set slot.Set) sharding.Digests {
@@ -148,7 +148,7 @@ func (i *Informer) digest(n slot.Slot) sharding.Digest {
 	return d
 }
 
-// touch notes a change that the recorder was told of: an object came or went, or a namesake replaced it.
+// touch notes a change that the recorder received: an object came or went, or a namesake replaced it.
 func (h *handler) touch(before, after any) {
 	i := h.informer
 	if h.user != nil || !i.Source.sharded() {

@@ -38,14 +38,14 @@
 //
 // With labels an object can leave the watch without being deleted; see look_ups.go.
 //
-// A ListerWatcher that has a label selector of its own must join it with the options' selector
+// A ListerWatcher that has its own label selector must join it with the options' selector
 // (sharding.JoinSelectors). If it overwrites the options' selector, SlotLabel is a costly Filter.
 //
 // # Kinds that are primary and owned
 //
-// ReplicaSets may have a controller of their own and also be children of Deployments that have one. Such an object has
-// two slots: its own and its owner's. Each role has informers of its own, made by NewInformer and NewOwnedInformer, and
-// a key of its own in table.Versions: nobody may wait for a version in a stream that does not carry the object.
+// ReplicaSets may have their own controller and also be children of Deployments that have one. Such an object has
+// two slots: its own and its owner's. Each role has its own informers, made by NewInformer and NewOwnedInformer, and
+// its own key in table.Versions: nothing may wait for a version in a stream that does not carry the object.
 //
 // # Objects that change slots
 //
@@ -76,7 +76,7 @@
 // With key UID a store is still keyed by name. If a namesake in another slot replaces an object, later events of the
 // replaced object are not sent.
 //
-// An object whose label is missing or wrong may be in nobody's store until the label is right. Options.Mislabelled
-// reports such objects when somebody receives them. If such an object is in a store, its changes, including a change of
+// An object whose label is missing or wrong may be in no member's store until the label is right. Options.Mislabelled
+// reports such objects when a member receives them. If such an object is in a store, its changes, including a change of
 // its owner, come up to a minute late.
 package feed

@@ -49,7 +49,7 @@ func (d *driver) drop(ctx context.Context, t stream.Task) {
 	d.inf.TakeMissed(t.Set.Minus(d.inf.share.Held()))
 }
 
-// makeReady marks slots as ready once the store holds what the stream has sent of them.
+// makeReady marks slots as ready once the store holds everything that the stream sent of them.
 func (d *driver) makeReady(ctx context.Context, t stream.Task) {
 	settling, fresh, ok := d.settle(t)
 	if !ok {

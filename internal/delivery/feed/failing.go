@@ -104,7 +104,7 @@ const (
 )
 
 // ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, sent
-// when the latest request that failed was sent, told when it was logged. cause is what diagnose found.
+// when the latest request that failed was sent, told when the failure was logged. cause is what diagnose found.
 type ailing struct {
 	err, cause        error
 	since, sent, told time.Time
@@ -116,7 +116,7 @@ func ordinary(err error) bool {
 	return utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)
 }
 
-// unanswered reports whether an error says nothing about the position of a watch: nobody answered, or something in
+// unanswered reports whether an error says nothing about the position of a watch: there was no answer, or something in
 // front of the API server did.
 func unanswered(err error) bool {
 	if apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || broken(err) {

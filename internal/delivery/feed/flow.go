@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// flow is a kind's stream on its way to the store: what the store has got, at which position, and which pump sends it.
+// flow is a kind's stream on its way to the store: what the store got, at which position, and which pump sends it.
 // Package stream decides; a flow serializes the calls.
 type flow struct {
 	inf    *Informer
@@ -107,7 +107,7 @@ func (f *flow) valid(t stream.Task) bool {
 	return f.core.Valid(t)
 }
 
-// outgrown reports whether slots that are not the task's have to be listed, too.
+// outgrown reports whether slots that are not the task's also have to be listed.
 func (f *flow) outgrown(t stream.Task) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -264,7 +264,7 @@ func (f *flow) adds(l *stream.List, found []stream.Object) {
 	}
 }
 
-// sent returns what the stream has sent of slots, and not removed since; see Source.stored.
+// sent returns the objects of slots that the stream sent and did not remove since; see Source.stored.
 func (f *flow) sent(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()

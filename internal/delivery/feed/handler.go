@@ -114,10 +114,10 @@ func (h *handler) OnDelete(obj any) {
 		i.sums.touched(n)
 	}
 	if h.user == nil && (unknown || missing) {
-		// The version of the deletion is not known. It is at most that of the list that did not show the object.
+		// The version of the deletion is not known. It is at most the version of the list that did not show the object.
 		i.Source.sawListed(n)
 	}
-	i.noteTombstone(about, n) // before anybody hears of the deletion
+	i.noteTombstone(about, n) // before a handler hears of the deletion
 	if missing {
 		i.miss(n, about, func() bool { return false })
 		return

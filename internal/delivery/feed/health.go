@@ -96,7 +96,7 @@ func (h *health) failing(r Request, sent time.Time, err error, ordinary bool) {
 	}
 }
 
-// succeeds notes that a request succeeded. After a list nobody needs the small one any more.
+// succeeds notes that a request succeeded. After a list the small one is not needed any more.
 func (h *health) succeeds(r Request) {
 	h.mu.Lock()
 	told := !h.ailing[r].told.IsZero()
@@ -116,7 +116,7 @@ func (h *health) succeeds(r Request) {
 func (h *health) Answered(err error) bool {
 	absent := NotServed(err)
 	if err != nil && !absent {
-		return false // the error does not tell
+		return false // the error does not show it
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,8 +160,8 @@ func (h *health) answeredAs(r Request, sent time.Time, err error) (absent bool) 
 	return absent
 }
 
-// vacant reports whether the kind is not served and nobody reads a stream of it. Then no slot needs to wait for it.
-// h.mu is held.
+// vacant reports whether the kind is not served and no reflector reads a stream of it. Then no slot needs to wait for
+// it. h.mu is held.
 func (h *health) vacant() bool { return h.absent && (h.pump == nil || h.pump.over) }
 
 // Served runs a wait. It ends the wait with nil once the source is vacant, or excused because it cannot list.
@@ -409,7 +409,7 @@ func (h *health) failure(r Request) ailing {
 	return h.ailing[r]
 }
 
-// found notes the cause of failures that began then; nil: none was found. It returns false if they have ended.
+// found notes the cause of failures that began then, or nil if none was found. It returns false if they have ended.
 func (h *health) found(r Request, since time.Time, cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -184,7 +184,7 @@ func (i *Informer) Objects(set slot.Set) iter.Seq2[slot.Slot, any] {
 	}
 }
 
-// LastSyncResourceVersion returns the position in the stream. The reflector's own version follows injected events, too.
+// LastSyncResourceVersion returns the position in the stream. The reflector's own version also follows injected events.
 func (i *Informer) LastSyncResourceVersion() string {
 	if !i.Source.sharded() {
 		return i.SharedIndexInformer.LastSyncResourceVersion()
@@ -221,7 +221,7 @@ func (p *placement) WholeKey() string {
 
 func (p *placement) VersionKey() string { return ledger.Key(p.Kind, p.share.Role(p.Kind), p.Role) }
 
-// Version implements ledger.View. Whoever reaches this version has what the store shows.
+// Version implements ledger.View. A cache at this version has what the store shows.
 func (i *Informer) Version() string {
 	if i.Sharded {
 		return ""

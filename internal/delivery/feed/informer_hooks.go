@@ -41,7 +41,7 @@ func (i *Informer) SetTransform(f cache.TransformFunc) error {
 		}
 		return err
 	}
-	var one sync.Mutex // lists are transformed on a goroutine of their own
+	var one sync.Mutex // lists are transformed on a separate goroutine
 	serial := func(obj any) (any, error) {
 		one.Lock()
 		defer one.Unlock()

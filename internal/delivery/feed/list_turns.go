@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// turnPatience is how long a list waits for that of another kind at most. That one may be answered late, or never.
+	// turnPatience is how long a list waits for another kind's list at most. That one may be answered late, or never.
 	turnPatience = 2 * time.Second
 	// turnLook is how often a list that waits looks whether it is needed at once.
 	turnLook = 50 * time.Millisecond

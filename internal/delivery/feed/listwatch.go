@@ -157,7 +157,7 @@ func (s *Source) replace(list runtime.Object, kept []stream.Object) error {
 	if err != nil {
 		return fmt.Errorf("list of %s: %w", s.inf.Kind, err)
 	}
-	// The number of remaining objects counts those of other slots, too.
+	// The number of remaining objects includes objects of other slots.
 	about.SetRemainingItemCount(nil)
 	return nil
 }

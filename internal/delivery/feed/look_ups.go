@@ -70,7 +70,7 @@ func (c confirmer) check(ctx context.Context, d *stream.Doubt) {
 	}
 	name := cache.ObjectName(d.Name)
 	obj, version, err := c.LookUp(ctx, name, atLeast)
-	// If the whole kind is not served, the DELETED is believed. Without a DELETED the error tells nothing.
+	// If the whole kind is not served, the DELETED is believed. Without a DELETED the error shows nothing.
 	if err != nil && (!NotServed(err) || !pending) {
 		if ctx.Err() == nil {
 			c.failing(RequestLookUp, time.Now(), err, true)

@@ -22,7 +22,7 @@ const (
 	markBarrier = markPrefix + "barrier-"
 	// markLost: the object is not this member's any more. Handlers do not hear of it.
 	markLost = markPrefix + "lost"
-	// markMissing: a list did not show the object. It counts as a deletion, of which Open or Options.Completed tells. The
+	// markMissing: a list did not show the object. It counts as a deletion, which Open or Options.Completed reports. The
 	// slot's number follows: the slot may depend on the object's UID, which is not known any more.
 	markMissing = markPrefix + "missing-"
 )
@@ -34,7 +34,7 @@ const barrierName = "rota.dev%barrier-"
 type marker struct{ example runtime.Object }
 
 // object returns a new marked object. The reflector accepts only objects of the type, and if unstructured of the GVK,
-// that it was told to expect.
+// that it has to expect.
 func (m marker) object(uid types.UID, namespace, name, version string) runtime.Object {
 	obj := reflect.New(reflect.TypeOf(m.example).Elem()).Interface().(runtime.Object)
 	if gvk := m.example.GetObjectKind().GroupVersionKind(); !gvk.Empty() {

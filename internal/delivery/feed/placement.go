@@ -58,7 +58,7 @@ func (p *placement) place(obj metav1.Object) (n slot.Slot, ok bool) {
 // mobile reports whether objects of one name may be in different slots over time.
 func (p *placement) mobile() bool { return p.Role.Owned() || p.share.Key() == slot.KeyUID }
 
-// noteTombstone remembers the slot of a deleted primary object: with key UID its name does not tell.
+// noteTombstone remembers the slot of a deleted primary object: with key UID its name does not show it.
 func (p *placement) noteTombstone(about sharding.Subject, n slot.Slot) {
 	if p.Role.Primary && p.share.Key() == slot.KeyUID && p.share.Holds(n) {
 		p.share.Tombstones.Add(about, n)
@@ -76,9 +76,9 @@ func (p *placement) NoteGoneOwner(about sharding.Subject, n slot.Slot) {
 	}
 }
 
-// Orphans are objects of an owned kind without a controlling owner. Whoever reconciles an owner may adopt them. Which
-// member that will be, only the owner's selector tells. So every member holds all orphans, while children are sharded.
-// In the stream, orphans have a slot of their own, beyond those of the rota. Each informer holds it while it holds any
+// Orphans are objects of an owned kind without a controlling owner. The member that reconciles an owner may adopt them.
+// Which member that will be, only the owner's selector shows. So every member holds all orphans, while children are
+// sharded. In the stream, orphans have a separate slot, beyond the rota's. Each informer holds it while it holds any
 // slot.
 //
 //   - An adopted object moves from that slot to its owner's, and an orphaned one moves back, as an object that gets

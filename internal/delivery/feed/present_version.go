@@ -33,7 +33,7 @@ type read struct {
 	err     error
 }
 
-// Present returns the kind's present version: that of a consistent list that begins after the call.
+// Present returns the kind's present version: the version of a consistent list that begins after the call.
 func (l *lister) Present(ctx context.Context) (string, error) {
 	q := &l.reads
 	q.mu.Lock()

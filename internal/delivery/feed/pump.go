@@ -30,7 +30,7 @@ const (
 	// nudgeSeconds is the timeout of a watch that is opened for its bookmark: the API server sends one two seconds
 	// before the end.
 	nudgeSeconds = 3
-	// nudgePeriod is the time within which nobody asks for another bookmark: the first one has not been sent yet.
+	// nudgePeriod is the time within which no other bookmark is asked for: the first one has not been sent yet.
 	nudgePeriod = 900 * time.Millisecond
 )
 
@@ -107,7 +107,7 @@ func (p *pump) send(e watch.Event) bool {
 	return true
 }
 
-// expire tells the reflector to list again.
+// expire makes the reflector list again.
 func (p *pump) expire() {
 	defer close(p.out)
 	status := apierrors.NewResourceExpired("the objects of this member's share have to be listed again").Status()
@@ -268,12 +268,12 @@ func (p *pump) endNudging() {
 //
 //   - The position is unknown (410), or has been in the server's future too often: the kind is listed again.
 //   - The API server is down or busy: the watch is opened again at the same position.
-//   - Nobody answered, or something in front of the API server did: the same, up to fruitlessMax times.
+//   - No answer came, or one of something in front of the API server: the same, up to fruitlessMax times.
 //   - Any other error, such as an event that cannot be decoded or a permission that was taken away: the watch may fail
 //     at this position for ever, so the kind is listed again.
 //
 // In the last two cases a small list has to succeed before the large one; see probeAnswered. client-go's reflector does
-// the same, except that it lists at once if nobody answers, and waits up to a minute after a list that failed.
+// the same, except that it lists at once if no answer comes, and waits up to a minute after a list that failed.
 func (p *pump) failed(err error) bool {
 	p.disconnect()
 	tooLarge := apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -309,7 +309,7 @@ func (p *pump) works() {
 	if p.steady != nil {
 		p.steady = nil
 		p.source.succeeds(RequestWatch)
-		p.source.succeeds(requestProbe) // nobody needs it any more
+		p.source.succeeds(requestProbe) // it is not needed any more
 	}
 }
 

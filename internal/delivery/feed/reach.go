@@ -71,7 +71,7 @@ func (s *Source) chase(ctx context.Context, slots []slot.Slot, version string, p
 	}
 }
 
-// heard returns when the store holds what was sent to it, and the handlers have been told.
+// heard returns when the store holds what was sent to it, and the handlers have been called.
 func (s *Source) heard(ctx context.Context) error {
 	serial, err := s.barrier(ctx, slot.Set{})
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 const (
 	// readPatience is how long a read waits for a write in the stream before it asks the API server for a bookmark. The
 	// watch shows a write within milliseconds, unless it lags, or never shows the write: then the object is not what the
-	// informer selects, by something that only the API server can tell.
+	// informer selects, by something that only the API server knows.
 	readPatience = 2 * time.Second
 	// readRespite is how long no read asks for another bookmark. The watch is opened anew for one, so that what comes
 	// late comes later still.
 	readRespite = 30 * time.Second
-	// readPeriod is the time between two looks for what the position does not tell. After readHurry it is readLater.
+	// readPeriod is the time between two looks for what the position does not show. After readHurry it is readLater.
 	readPeriod = 2 * time.Millisecond
 	readHurry  = 100 * time.Millisecond
 	readLater  = 20 * time.Millisecond
@@ -39,9 +39,9 @@ const (
 	ViewUnknown View = iota
 	// ViewShare is of the informers of NewInformer.
 	ViewShare
-	// ViewOwned is of those of NewOwnedInformer.
+	// ViewOwned is for informers of NewOwnedInformer.
 	ViewOwned
-	// ViewWhole is of those of NewWholeInformer.
+	// ViewWhole is for informers of NewWholeInformer.
 	ViewWhole
 )
 
@@ -66,7 +66,7 @@ func NewOwnReads(c *Common) *OwnReads { return &OwnReads{c} }
 //     other slots, and stops waiting when the slot is shut.
 //   - An informer does not show what its user's selectors leave out, nor a kind that is not served. Slots that were
 //     opened without a kind that cannot be listed do not show it either; see Lacks.
-//   - Nobody waits for an informer that does not run.
+//   - Reads do not wait for an informer that does not run.
 //
 // If the API server refuses the watch or the lists of a slot that was open before, AwaitWrite waits until they succeed:
 // what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an

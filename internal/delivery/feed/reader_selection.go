@@ -29,7 +29,7 @@ func parseSelection(of *sharding.Selection) *selected {
 	return s
 }
 
-// selection returns what the informer's user selects; nil: it is not known yet.
+// selection returns what the informer's user selects, or nil if it is not known yet.
 func (r *Reader) selection() *selected {
 	asked := r.Source.upstream.asked.Load()
 	if asked == nil {

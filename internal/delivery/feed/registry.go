@@ -25,7 +25,7 @@ type registry struct {
 	roles *sharding.Roles
 
 	mu        sync.Mutex
-	informers []*Informer // those of NewWholeInformer come last
+	informers []*Informer // informers of NewWholeInformer come last
 	ended     ended
 	hasEnded  atomic.Bool
 	wide      map[schema.GroupKind]bool // see Widen
@@ -201,7 +201,7 @@ func (r *registry) Known() []schema.GroupKind {
 	return kinds
 }
 
-// Knows reports whether a kind is among those of Known.
+// Knows reports whether a kind is in Known.
 func (r *registry) Knows(kind schema.GroupKind) bool {
 	return r.roles.Sharded(kind) || r.roles.Owned(kind) || len(r.running(kind)) > 0
 }
@@ -239,7 +239,7 @@ func (r *registry) Widen(kinds map[schema.GroupKind]bool) {
 	}
 }
 
-// readProof reads the present version of a kind. It returns "" if nobody can be behind: the kind is not served, or no
+// readProof reads the present version of a kind. It returns "" if no cache can be behind: the kind is not served, or no
 // informer of it runs.
 func (r *registry) readProof(ctx context.Context, key string) (string, error) {
 	views := r.viewing(key)
@@ -321,7 +321,7 @@ func (r *registry) successors() []*Informer {
 	return out
 }
 
-// stores returns the informers of a kind whose stores tell what exists.
+// stores returns the informers of a kind whose stores show what exists.
 func (r *registry) stores(kind schema.GroupKind) []*Informer {
 	out := r.InformersOf(kind)
 	for _, inf := range r.endings() {

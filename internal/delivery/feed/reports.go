@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Reports is what a Share tells of its informers: what they hold, what they received and what fails.
+// Reports is what a Share reports about its informers: what they hold, what they received and what fails.
 type Reports struct {
 	*Common
 	honor honor
@@ -50,7 +50,7 @@ type Traffic struct {
 	Received uint64
 	// Foreign are the objects that were not asked for:
 	//
-	//   - ShardSelector: none if the server honors the selector, those of all other members if it does not.
+	//   - ShardSelector: none if the server honors the selector, otherwise the objects of all other members.
 	//   - SlotLabel, and owned kinds: mislabelled objects.
 	//   - Filter: none, since everything is asked for.
 	Foreign uint64

@@ -91,14 +91,14 @@ func (s *slots) Unmute(set slot.Set) {
 	s.open.Store(&open)
 }
 
-// LedElsewhere says whether somebody who is no member works on all objects and hears of their deletions: a leader with
-// stock leader election. Meanwhile none are recorded, however long members wait with the slots that they hold.
+// LedElsewhere sets whether a process that is no member works on all objects and hears of their deletions: a leader
+// with stock leader election. Meanwhile none are recorded, however long members wait with the slots that they hold.
 func (s *slots) LedElsewhere(yes bool) { s.ledElsewhere.Store(yes) }
 
-// IsLedElsewhere returns what LedElsewhere was last told.
+// IsLedElsewhere returns what LedElsewhere set last.
 func (s *slots) IsLedElsewhere() bool { return s.ledElsewhere.Load() }
 
-// urgent reports whether slots have to be listed at once: nobody works on some of them, or this member works on
+// urgent reports whether slots have to be listed at once: no member works on some of them, or this member works on
 // nothing.
 func (s *slots) urgent(set slot.Set) bool {
 	if open := s.open.Load(); open.Empty() {

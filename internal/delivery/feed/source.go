@@ -60,7 +60,7 @@ func (s *Source) deliver(by sharding.Scope) {
 	}
 	s.scope = by
 	s.start(stream.Config{
-		Slots: int(s.inf.share.SlotCount()) + 1, // the last one is that of orphans
+		Slots: int(s.inf.share.SlotCount()) + 1, // the last one is the orphans'
 		Moves: s.inf.Role.Owned(), Namesakes: s.inf.share.Key() == slot.KeyUID && !s.inf.Role.Owned(), Selects: by.Leaves(),
 	})
 }

@@ -18,7 +18,7 @@ type watchCache struct {
 	slots slot.Set
 	at    string
 	since time.Time
-	// barred are slots for which it must not be asked before the kind has been listed: nobody knows which version their
+	// barred are slots for which it must not be asked before the kind has been listed: it is not known which version their
 	// former owner wrote.
 	barred slot.Set
 	// least is the highest version that a former owner handed on.

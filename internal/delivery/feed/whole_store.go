@@ -62,7 +62,7 @@ func (w *WholeStore) watch(ctx context.Context, o metav1.ListOptions) (watch.Int
 // returns an error if ctx ends or the list fails.
 func (w *WholeStore) Reach(ctx context.Context, version string) error {
 	select {
-	case w.comparing <- struct{}{}: // one at a time: the others need no list of their own
+	case w.comparing <- struct{}{}: // one at a time: the others need no separate list
 		defer func() { <-w.comparing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)

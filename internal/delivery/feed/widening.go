@@ -11,7 +11,7 @@ import (
 
 // The API server may refuse the label by which objects are selected, for example because of an admission policy. No
 // watch that selects by the label brings such objects. So informers of their kind then ask for all objects of the kind,
-// as with Filter, and keep those of their slots (rule R11).
+// as with Filter, and keep the objects of their slots (rule R11).
 
 // widening asks for everything while wide is true, and otherwise for what a scope asks for.
 type widening struct {

@@ -18,10 +18,11 @@ const (
 	// ownPatience bounds ShowOwn: a watch takes a few milliseconds to show a write, tens of them under load.
 	ownPatience = 100 * time.Millisecond
 	ownPeriod   = 2 * time.Millisecond
-	// ownRespite is how long nobody waits after a wait in vain. So a watch that lags costs workers at most a tenth of
+	// ownRespite is how long reads do not wait after a wait in vain. So a watch that lags costs workers at most a tenth of
 	// their time.
 	ownRespite = time.Second
-	// ownMany bounds the versions that are remembered. When it is reached, all are forgotten, and nobody waits for those.
+	// ownMany bounds the versions that are remembered. When it is reached, all are forgotten, and reads do not wait for
+	// them.
 	ownMany = 1000
 )
 
@@ -68,7 +69,7 @@ func (o *own) shown(about authored, version string) {
 	}
 }
 
-// rests reports whether nobody waits for objects of the kind now.
+// rests reports whether reads do not wait for objects of the kind now.
 func (o *own) rests(kind schema.GroupKind) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

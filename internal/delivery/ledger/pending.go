@@ -26,7 +26,7 @@ type Unshown struct {
 	Places []Place
 	// Version: a cache that is at this version or later shows the object as it was written, or as it was before Gone.
 	Version string
-	// UID is that of the object that was written last; "" if it is not known.
+	// UID is the UID of the object that was written last, or "" if it is not known.
 	UID types.UID
 	// Gone is the UID of an object of that name that was deleted; "": none was, or its UID is not known.
 	Gone types.UID
@@ -103,7 +103,7 @@ func (r *Pending) Swept(kind schema.GroupKind) {
 }
 
 // join returns both writes of one object as one. The order in which answers came says nothing: a deletion stays, since
-// the UID tells its object from the next one of that name.
+// the UID distinguishes its object from the next one of that name.
 func join(before, w Unshown) Unshown {
 	w.Places = union(before.Places, w.Places, func(a, b Place) bool { return a == b })
 	if resourceversion.Compare(before.Version, w.Version) > 0 {
@@ -123,7 +123,7 @@ func join(before, w Unshown) Unshown {
 	return w
 }
 
-// union returns kept with those of more that it lacks. It changes neither.
+// union returns kept, and what only more has. It changes neither.
 func union[T any](kept, more []T, equal func(a, b T) bool) []T {
 	if len(kept) == 0 {
 		return more

@@ -51,7 +51,7 @@ type owed struct {
 	unread bool
 }
 
-// NewRecord returns an empty Record. Slots beyond the count are those of duties.
+// NewRecord returns an empty Record. Slots beyond the count are the duties' slots.
 func NewRecord(slots slot.Count, views Views) *Record {
 	return &Record{slots: slots, views: views, wrote: map[string][]string{}, owed: map[Place]*owed{}}
 }
@@ -66,7 +66,8 @@ func (r *Record) Note(p Place, version string) {
 	}
 }
 
-// Deleted notes that an object does not exist any more. uid is what the stores have of that name; "": nothing.
+// Deleted notes that an object does not exist any more. uid is the UID of that name in the stores, or "" if they have
+// none.
 func (r *Record) Deleted(p Place, name types.NamespacedName, uid types.UID) {
 	o := r.at(p)
 	if uid == "" || len(o.gone) >= most {
@@ -186,7 +187,7 @@ func (r *Record) Unread(p Proof) {
 	}
 }
 
-// Prove notes a version that is at least that of everything that a proof is about; "": nobody can be behind.
+// Prove notes a version that is no older than anything that the proof is about, or "" if no cache can be behind.
 func (r *Record) Prove(p Proof, version string) {
 	if version != "" {
 		r.Note(p.place, version)

@@ -17,7 +17,7 @@ import (
 // Write is a request of this member that changes an object. Its result is noted for the slots in which the object
 // counts: the next owner of a slot waits until its informers show the result (rule R8). Ledger.Write makes a Write
 // before the request is sent. When the outcome is known, and while the slots cannot move yet, the caller calls one of
-// Answered, Version, Deleted and Lost. All methods may be called on nil, a write that nobody has to wait for.
+// Answered, Version, Deleted and Lost. All methods may be called on nil, a write for which no one has to wait.
 type Write struct {
 	ledger *Ledger
 	kind   schema.GroupKind
@@ -26,7 +26,7 @@ type Write struct {
 	// nothing else tells: those of the slots that caused the write.
 	places []Place
 	by     []Place
-	// uid is that of the object of the name in the stores; "": there was none.
+	// uid is the UID of the object of that name in the stores, or "" if there was none.
 	uid types.UID
 	// author is the controller that sends it; "": none.
 	author string
@@ -238,7 +238,7 @@ func (w *Write) Missing() {
 }
 
 // Deleted notes the API server's answer to a deletion. obj is the object that it answered with. If it answered with a
-// Status, obj has the UID of the object alone; nil: the Status does not tell it.
+// Status, obj has only the UID of the object, or is nil if the Status does not have it.
 func (w *Write) Deleted(obj metav1.Object) {
 	if w == nil {
 		return
@@ -261,7 +261,7 @@ func (w *Write) Deleted(obj metav1.Object) {
 }
 
 // ends reports whether an object with a deletionTimestamp, whose finalizers are gone, is removed with the answer. A
-// Namespace has no grace period, and finalizers of its own in its spec: it may stay for long.
+// Namespace has no grace period, and has finalizers in its spec: it may stay for long.
 func ends(obj metav1.Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return grace != nil && *grace == 0
@@ -295,7 +295,7 @@ func (w *Write) Lost() {
 }
 
 // anywhere returns the places where the object counts, or else those for which the write was made, as far as this
-// member holds their slots. Whoever writes on behalf of a duty has it.
+// member holds their slots. A writer on behalf of a duty has it.
 func (w *Write) anywhere() []Place {
 	places := w.places
 	if len(places) == 0 {
@@ -350,7 +350,7 @@ func (w *Write) awaitGone(answer metav1.Object) {
 	}
 	places := w.places
 	if len(places) == 0 && answer.GetName() == "" {
-		places = w.by // as for anywhere: no cache has shown the object, and the answer does not tell its owner
+		places = w.by // as for anywhere: no cache has shown the object, and the answer does not show its owner
 	}
 	p := w.pending(answer, places)
 	p.Gone, p.Version = answer.GetUID(), answer.GetResourceVersion()

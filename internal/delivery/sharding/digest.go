@@ -16,7 +16,7 @@ type Digest struct {
 	Hashes uint64
 }
 
-// Digests are those of the slots, by sharded kind.
+// Digests are the slots' digests, by sharded kind.
 type Digests map[schema.GroupKind]map[slot.Slot]Digest
 
 // With returns the digest with one more object, of which hash is the DigestHash.

@@ -15,7 +15,7 @@ import (
 // HashLabel returns the label by which SlotLabel selects the objects of a primary kind; "" for key UID. The label's
 // value is LabelValue of the hash of the object's key.
 //
-// Every key and every kind has a label of its own. So rotas with different keys do not touch each other's labels.
+// Every key and every kind has its own label. So rotas with different keys do not touch each other's labels.
 // Labels that an operator copies from an object to one of another kind, such as from a parent to its children, mean
 // nothing there.
 func HashLabel(key slot.Key, kind schema.GroupKind) string {
@@ -67,7 +67,7 @@ const (
 func LabelValue(hash uint64) string { return slot.Count(labelValues).Of(hash).String() }
 
 // JoinSelectors returns a label selector for the objects that match all of the selectors. An empty selector matches
-// everything. A ListerWatcher that has a label selector of its own must set ListOptions.LabelSelector to both, joined:
+// everything. A ListerWatcher that has its own label selector must set ListOptions.LabelSelector to both, joined:
 // the informer's selector is in the options.
 func JoinSelectors(selectors ...string) string {
 	var out []string
@@ -83,7 +83,8 @@ func JoinSelectors(selectors ...string) string {
 type labelScope struct {
 	label string
 	slots slot.Count
-	// hash is that of the key by which an object is sharded; its top bits are the label's value. false: no such key.
+	// hash is the hash of the key by which an object is sharded; its top bits are the label's value. It returns false if
+	// there is no key.
 	hash func(metav1.Object) (uint64, bool)
 }
 

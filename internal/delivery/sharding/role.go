@@ -8,9 +8,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Role says how the objects of a kind are sharded: those of a primary kind by their own keys, those of an owned kind by
-// the keys of their controlling owners, so that parent and child are in the same member. A kind may have both roles. An
-// informer has one of them. The zero value is the role of a kind that is not sharded.
+// Role says how the objects of a kind are sharded: objects of a primary kind by their own keys, objects of an owned
+// kind by the keys of their controlling owners, so that parent and child are in the same member. A kind may have both
+// roles. An informer has one of them. The zero value is the role of a kind that is not sharded.
 type Role struct {
 	Primary bool
 	// Owners are the kinds of the owners, and whether those are namespaced. nil: the kind is not owned.

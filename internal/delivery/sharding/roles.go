@@ -77,7 +77,7 @@ func New(o Options) *Roles {
 // Shard declares a kind as primary: sharded by its own objects' keys. It must be called before an informer of the kind
 // starts that is not one by owner. Afterwards it returns an error: a controller of that kind would miss events.
 //
-// A kind may be primary and owned. Then an object of it has two slots, and each role has informers of its own.
+// A kind may be primary and owned. Then an object of it has two slots, and each role has its own informers.
 func (s *Roles) Shard(kind schema.GroupKind) error {
 	return s.change(kind, func(r *Role) error {
 		if r.Primary {
@@ -255,7 +255,7 @@ func (s *Roles) Slot(namespace, name, uid string) slot.Slot {
 	return s.slots.Of(s.key.Hash(namespace, name, uid))
 }
 
-// OrphanSlot is the slot of the orphans, in informers that hold them: one beyond those of the rota.
+// OrphanSlot is the slot of the orphans, in informers that hold them: one beyond the rota's.
 func (s *Roles) OrphanSlot() slot.Slot {
 	return slot.Slot(s.slots) // below slot.MaxCount: see AddOrphans
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Stamp returns the label, and its value, that an object of the kind should carry under this mode of delivery.
-// Whoever creates or changes objects writes it with them. If it is missing or wrong, the labeller repairs it.
+// Clients that create or change objects write it with them. If it is missing or wrong, the labeller repairs it.
 //
 // Objects of primary kinds carry HashLabel under SlotLabel. Objects of owned kinds carry OwnerLabel under SlotLabel and
 // ShardSelector if they have a controlling owner of a declared kind; the label changes when the owner does. ok is false
@@ -24,7 +24,7 @@ func (s *Roles) Stamp(kind schema.GroupKind, obj metav1.Object) (label, value st
 	return "", "", false
 }
 
-// Stamps returns all labels that an object should carry, with their values; see Stamp. nil: none.
+// Stamps returns all labels that an object should carry, with their values, or nil if there are none; see Stamp.
 func (s *Roles) Stamps(kind schema.GroupKind, obj metav1.Object) map[string]string {
 	var out map[string]string
 	for _, part := range s.Role(kind).Parts() {

@@ -10,14 +10,14 @@
 // Events come in order, but a list of some slots, or a look-up of one object, may be ahead of them or behind. All of
 // them are statements about a name at a version, and at any version at most one object bears a name. So the ledger
 // keeps the latest known version of each name, and what is known at that version: the store has the object (here), a
-// look-up has to tell whether it is still there (doubt), or the store does not have it (gone, or elsewhere: in a slot
-// that the stream does not carry). A statement about an earlier version is stale, whoever makes it.
+// look-up has to find out whether it is still there (doubt), or the store does not have it (gone, or elsewhere: in a
+// slot that the stream does not carry). A statement about an earlier version is stale, whatever its source.
 //
-// Not every kind needs the ledger for every object. Where an object's name tells its slot, events of slots that are
-// being listed wait for the list. Afterwards the slot has a floor, the version of its list, and events up to the floor
-// are older than the list. The ledger then holds doubts, and what look-ups have shown ahead of the stream, no more.
-// With Config.Moves it holds every object, since any may change its slot. With Config.Namesakes it holds those that are
-// sent while a list may be out of order.
+// Not every kind needs the ledger for every object. Where an object's name determines its slot, events of slots that
+// are being listed wait for the list. Afterwards the slot has a floor, the version of its list, and events up to the
+// floor are older than the list. The ledger then holds doubts, and what look-ups have shown ahead of the stream, no
+// more. With Config.Moves it holds every object, since any may change its slot. With Config.Namesakes it holds those
+// that are sent while a list may be out of order.
 //
 // # What the caller does
 //

@@ -13,14 +13,14 @@ type entry struct {
 	// slot is where the store has the object, if here.
 	slot slot.Slot
 	here bool
-	// told: another event of that version is no news. It is false where the object is elsewhere, since its slot may be
-	// gained yet, and where a doubt is about that very version.
+	// told is true if another event of that version is no news. It is false where the object is elsewhere, since its slot
+	// may be gained yet, and where a doubt is about that very version.
 	told  bool
 	doubt *Doubt
 }
 
-// Doubt is about an object in the store. The watch does not tell whether it still exists, or what becomes of it. So it
-// is looked up until it has ended, or the watch tells of it again. A doubt that is not in the ledger any more is void.
+// Doubt is about an object in the store. The watch does not show whether it still exists, or what becomes of it. So it
+// is looked up until it has ended, or the watch shows it again. A doubt that is not in the ledger any more is void.
 type Doubt struct {
 	Name Name
 	uid  string
@@ -30,7 +30,7 @@ type Doubt struct {
 	// pending: an event waits for the look-up. It shows last, and says that the object may have left its slot. Where no
 	// event is pending the object is known to exist.
 	pending bool
-	// version is that of the pending event, or of the last state sent.
+	// version is the version of the pending event, or of the last state sent.
 	version string
 
 	due   time.Duration
@@ -80,7 +80,7 @@ func (l *ledger) sweep() {
 	l.endedMax = ""
 }
 
-// stale says that an event is of a version before the known one, or tells of that very version again.
+// stale reports whether an event is of a version before the known one, or repeats the known one.
 func (e entry) stale(version string) bool {
 	c := compare(version, e.known)
 	return c < 0 || c == 0 && (e.here || e.told)

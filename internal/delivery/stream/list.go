@@ -12,7 +12,7 @@ type List struct {
 	Set    slot.Set
 	ticket uint64
 	ledger ledger
-	// listed are the names that the list showed; strays are objects that the watch may not tell of.
+	// listed are the names that the list showed; strays are objects that the watch may not show.
 	listed map[Name]struct{}
 	strays map[Name]Object
 }
@@ -68,7 +68,7 @@ func (l *List) Adds(s *Stream, o Object) {
 	l.strays[o.Name] = o
 }
 
-// Strays are the objects of the list that the watch may not tell of.
+// Strays are the objects of the list that the watch may not show.
 func (l *List) Strays() []Object { return slices.Collect(maps.Values(l.strays)) }
 
 // Event decides what an event brings that comes before the bookmark that ends the list, as with WatchList.
@@ -119,7 +119,7 @@ func (s *Stream) Commit(l *List, version string) (doubted bool) {
 	return len(l.strays) > 0
 }
 
-// keepStrays notes objects of a list that the watch may not tell of.
+// keepStrays notes objects of a list that the watch may not show.
 func (s *Stream) keepStrays(strays []Object) {
 	for _, o := range strays {
 		if is, known := s.entries[o.Name]; !known || !is.stale(o.Version) || is.here && is.known == o.Version {

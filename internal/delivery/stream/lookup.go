@@ -72,7 +72,7 @@ func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, no
 		case exists:
 			gone = Out{Action: Leave, Object: *found}
 			known, told = found.Version, false
-		case found != nil: // a namesake, of which the stream will tell
+		case found != nil: // a namesake, which the stream will show
 			known, told = found.Version, false
 		}
 		at := gone.At

@@ -38,14 +38,14 @@ func (n Name) String() string {
 // Object is an object in one state.
 type Object struct {
 	Name Name
-	// UID tells it from its namesakes.
+	// UID distinguishes it from its namesakes.
 	UID string
-	// Version is that of the state.
+	// Version is the state's resourceVersion.
 	Version string
 	// Slot is where it lies, if In: objects of owned kinds whose owner is of no kind that counts lie nowhere.
 	Slot slot.Slot
 	In   bool
-	// Right says that the selector of its slot selects it. Where it does not, the watch may not tell what happens to it.
+	// Right is true if its slot's selector selects it. Otherwise the watch may not show what happens to it.
 	Right bool
 	// Body is the object itself. The stream does not look into it.
 	Body any
@@ -60,7 +60,7 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s (%s) %s at %s", o.Name, o.UID, in, o.Version)
 }
 
-// Event is what a watch tells.
+// Event is an event of a watch.
 type Event struct {
 	Type   Type
 	Object Object

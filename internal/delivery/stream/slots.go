@@ -20,7 +20,7 @@ const (
 type Task struct {
 	Kind TaskKind
 	Set  slot.Set
-	// Lists tells whether a list of the whole has overtaken the task: see Stream.Valid.
+	// Lists reports whether a list of the whole has overtaken the task: see Stream.Valid.
 	Lists  uint64
 	ticket uint64
 	// Carried are slots of Set that the store holds already. For Grow.

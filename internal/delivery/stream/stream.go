@@ -11,7 +11,7 @@ import (
 
 // Config says what kind of objects a stream is of.
 type Config struct {
-	// Slots is how many there are, that of orphans included.
+	// Slots is the number of slots, including the orphans' slot.
 	Slots int
 	// Moves: objects change slots while they live, as they do where an object lies in its owner's slot.
 	Moves bool
@@ -33,17 +33,17 @@ type Stream struct {
 
 	// lists counts those that replaced the whole store.
 	lists uint64
-	// position is the version up to which events have been handled; listed is that of the latest list.
+	// position is the version up to which events have been handled; listed is the version of the latest list.
 	position, listed string
 
 	ticket           uint64
 	got, ready, want []uint64 // want is the ticket that ready must reach
-	// first are slots that the store has held since its first list: nothing false was ever told about them.
+	// first are slots that the store has held since its first list: nothing false was ever sent about them.
 	first slot.Set
 	// warming slots are being listed. buffer are the events that the list may undo, or that wait for it.
 	warming slot.Set
 	buffer  []Event
-	// replayed are the slots of a list, and its version, while those events are told again.
+	// replayed are the slots of a list, and its version, while those events are sent again.
 	replayed  slot.Set
 	replaying string
 	// floors: events of a slot up to its floor are older than what a list brought. nil once position passed all.
@@ -175,7 +175,7 @@ func (s *Stream) apply(out []Out, e *Event) ([]Out, Verdict) {
 	if known && is.stale(o.Version) {
 		d := is.doubt
 		if d != nil && !d.pending && e.Type != Deleted && o.Right && o.Version == d.version {
-			s.believe(o.Name) // the watch tells of it again
+			s.believe(o.Name) // the watch shows it again
 		}
 		namesake := s.cfg.Namesakes && is.here && is.uid != o.UID
 		if e.Type == Deleted && namesake && o.In && s.carries(o.Slot) && !s.covered(o.Slot, o.Version) {
@@ -297,7 +297,7 @@ func (s *Stream) doubt(name Name, d *Doubt) {
 	s.set(name, entry{uid: d.uid, known: d.version, slot: d.slot, here: true, told: !d.pending, doubt: d})
 }
 
-// stray notes that the store has an object that the watch may not tell of.
+// stray notes that the store has an object that the watch may not show.
 func (s *Stream) stray(o Object) {
 	s.doubt(o.Name, &Doubt{
 		Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck,
