@@ -165,8 +165,9 @@ $(MODULES): export GOWORK := off
 $(MODULES):
 	cd $@ && $(GO) vet ./... && $(GO) test -vet=off -count=1 -timeout 30m $(SHORT) ./...
 
-# Run the tests of ctrlrt, internal/engine and internal/delivery with each pair of controller-runtime and client-go that
-# Rota works with, and the demo with some, and print how many passed (ARGS=v0.23 SHORT=-short DEMO=none).
+# Run the tests of internal/upstream, ctrlrt, internal/engine and internal/delivery with each pair of controller-runtime
+# and client-go that Rota works with, and the demo with some, and print how many passed (ARGS=v0.23 SHORT=-short
+# DEMO=none).
 check-versions: kube
 	@SHORT="$(SHORT)" DEMO="$(DEMO)" tools/versions/check.sh $(ARGS)
 

@@ -32,7 +32,7 @@ var layers = []struct {
 	{"internal/turns", pure}, {"fair", noControllerRuntime},
 	{"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery/sharding", simulated}, {"internal/delivery/ledger", simulated},
-	{"internal/clientgo", noControllerRuntime},
+	{"internal/upstream/clientgo", noControllerRuntime},
 	{"internal/delivery/feed", noControllerRuntime}, {"internal/delivery", noControllerRuntime},
 	{"internal/labeller", noControllerRuntime},
 	{"internal/coverage", noControllerRuntime}, {"internal/writes", noControllerRuntime},
@@ -40,7 +40,7 @@ var layers = []struct {
 	{"internal/duty", noControllerRuntime}, {"internal/controllers", noControllerRuntime},
 	{"internal/report", noControllerRuntime}, {"internal/adapter", noControllerRuntime},
 	{"internal/engine", noControllerRuntime}, {"", noControllerRuntime},
-	{"ctrlrt", nil}, {"dispatch/reconciler", nil},
+	{"internal/upstream/controllerruntime", nil}, {"ctrlrt", nil}, {"dispatch/reconciler", nil},
 }
 
 var (

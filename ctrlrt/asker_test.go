@@ -182,7 +182,7 @@ func TestListsFromOutsideAreToldOncePerPlace(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, (asking{inside, rd.rota, &asker{controller: "configmap",
-		owned: map[schema.GroupKind]bool{}}}).Start(outside))
+		owned: map[schema.GroupKind]bool{}, chooser: &chooser{}, twin: &twin{}}}).Start(outside))
 	if len(told) != 3 || !strings.Contains(told[2], "ctrlrt.Share") || !strings.Contains(told[2], "asker_test.go:") {
 		t.Errorf("told %s, want that the controller of the kind lists its share", told)
 	}

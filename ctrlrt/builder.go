@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 	"github.com/rota-dev/rota/internal/work"
 )
 
@@ -34,6 +35,7 @@ type Builder struct {
 	mgr     *Manager
 	view    *view
 	inner   *builder.Builder
+	twin    *twin
 	forObj  client.Object
 	owned   []client.Object // by controlling owner
 	whole   []client.Object // cached whole
@@ -46,30 +48,33 @@ type Builder struct {
 }
 
 // NewControllerManagedBy returns a builder of a sharded controller. The manager must come from NewManager, or Build
-// returns an error. The parameter is the interface so that a SetupWithManager(mgr ctrl.Manager) can stay as it is.
+// returns an error. The parameter has the interface type so that SetupWithManager(mgr ctrl.Manager) need not change.
 func NewControllerManagedBy(m manager.Manager) *Builder {
 	mgr, ok := m.(*Manager)
 	if !ok {
 		return &Builder{
 			inner: builder.ControllerManagedBy(m),
+			twin:  newTwin(m),
 			err:   fmt.Errorf("sharded controller: the manager is a %T; make it with ctrlrt.NewManager", m),
 		}
 	}
-	v := &view{Manager: mgr, asker: &asker{owned: map[schema.GroupKind]bool{}},
+	twin := newTwin(mgr)
+	v := &view{Manager: mgr, asker: &asker{owned: map[schema.GroupKind]bool{}, twin: twin},
 		sources: newSources(shareOf(mgr.rota).ListError)}
-	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v)}
+	return &Builder{mgr: mgr, view: v, inner: builder.ControllerManagedBy(v), twin: twin}
 }
 
 // For defines the kind that is reconciled and sharded; see builder.Builder.
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	b.forObj = object
 	b.inner.For(object, opts...)
+	b.twin.builder.For(object, opts...)
 	return b
 }
 
 // Owns defines a kind whose objects enqueue their owner; see builder.Builder. A member caches the objects whose
-// controlling owner is its own. Every member caches all of them with builder.MatchEveryOwner, and where the kind is
-// also watched by Watches or kept whole (Manager.KeepWhole) without being sharded by its own keys.
+// controlling owners belong to it. Every member caches all objects with builder.MatchEveryOwner. The same holds if
+// another call Watches the kind or Manager.KeepWhole was called, unless a sharded controller is For the kind.
 func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builder {
 	if slices.Contains(opts, builder.OwnsOption(builder.MatchEveryOwner)) {
 		b.whole = append(b.whole, object)
@@ -77,15 +82,17 @@ func (b *Builder) Owns(object client.Object, opts ...builder.OwnsOption) *Builde
 		b.owned = append(b.owned, object)
 	}
 	b.inner.Owns(object, opts...)
+	b.twin.builder.Owns(object, opts...)
 	return b
 }
 
-// Watches defines a kind whose objects are mapped to requests; see builder.Builder. Every member caches all of them: in
-// the cache of Manager.Whole where another sharded controller is For that kind, else in the manager's own.
+// Watches defines a kind whose objects are mapped to requests; see builder.Builder. Every member caches all objects, in
+// the cache of Manager.Whole if another sharded controller is For that kind, and otherwise in the manager's cache.
 func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	b.whole = append(b.whole, object)
 	b.blind = b.blind || !isPure(h)
 	b.inner.Watches(object, h, opts...)
+	b.twin.builder.Watches(object, h, opts...)
 	return b
 }
 
@@ -96,12 +103,13 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
 	b.whole = append(b.whole, object)
 	b.blind = b.blind || !isPure(h)
 	b.inner.WatchesMetadata(object, h, opts...)
+	b.twin.builder.WatchesMetadata(object, h, opts...)
 	return b
 }
 
 // WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
-	b.blind = b.blind || !isChannel(src)
+	b.blind = b.blind || !controllerruntime.IsChannel(src)
 	src = countDropped(src)
 	if b.view != nil && src != nil {
 		src = newRawSource(src, b.view.sources)
@@ -110,10 +118,11 @@ func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	return b
 }
 
-// WithEventFilter adds a predicate for all events; see builder.Builder. When a slot comes, its objects are enqueued if
-// the predicates accept them as created, as at a start.
+// WithEventFilter adds a predicate for all events; see builder.Builder. When this member gets a slot, it enqueues the
+// slot's objects that the predicates accept as created, as at a start.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 	b.inner.WithEventFilter(p)
+	b.twin.builder.WithEventFilter(p)
 	return b
 }
 
@@ -136,18 +145,19 @@ func (b *Builder) Named(name string) *Builder {
 	return b
 }
 
-// OnReset has f called before the first reconcile of each object since its slot was opened on this member. Handlers
-// hear nothing of a slot while it is shut, so expectations and other counts of events are void then. See
-// OnReset of rota.Queue for what holds while f runs. It runs in the worker's goroutine, concurrently for different
-// requests, and may block.
+// OnReset sets a function that is called before the first reconcile of each object after its slot was opened on this
+// member. While a slot is closed, handlers get none of its events, so expectations and other counts of events are wrong
+// afterwards. f should reset them. See rota.Queue.OnReset for the guarantees while f runs. f runs in the worker's
+// goroutine, concurrently for different requests, and may block.
 func (b *Builder) OnReset(f func(ctx context.Context, r reconcile.Request)) *Builder {
 	b.reset = f
 	return b
 }
 
-// OnLost has f called once for each object that was reconciled here, when its slot has left this member. f drops what
-// the process keeps of the object, such as its metrics (DropSeries). See OnLost of rota.Queue for what holds while f
-// runs, and for which objects it is called. f must not write to the object: the next owner works on it.
+// OnLost sets a function that is called once for each object that was reconciled here, after its slot has left this
+// member. f should drop the state that the process keeps for the object, such as its metrics (DropSeries). See
+// rota.Queue.OnLost for the guarantees while f runs, and for the objects that it is called for. f must not write to the
+// object, which belongs to the next owner.
 func (b *Builder) OnLost(f func(ctx context.Context, r reconcile.Request)) *Builder {
 	b.lost = f
 	return b
@@ -159,8 +169,8 @@ func (b *Builder) Complete(r reconcile.Reconciler) error {
 	return err
 }
 
-// Build builds the controller and returns it. It returns an error where options contradict sharding, or where the
-// manager's cache has already given out an informer of all objects of the kind.
+// Build builds the controller and returns it. It returns an error if options contradict sharding, or if the manager's
+// cache has already given out an informer of all objects of the kind.
 func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	if b.err != nil {
 		return nil, b.err
@@ -236,6 +246,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	defaulted.DefaultFromConfig(b.mgr.GetControllerOptions())
 	o.NewQueue = wrapQueue(defaulted, w.controller, keyOf, w.setQueue)
 	b.inner.WithOptions(o)
+	_ = b.twin.build(name) // the next line returns the same error
 	built, err := b.inner.Build(w)
 	if err != nil {
 		return nil, err
@@ -243,7 +254,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (controller.Controller, error) {
 	return watching{built, chooser}, nil
 }
 
-// watching is a controller whose later sources cannot be asked; see chooser.
+// watching is a built controller. Sources added with its Watch cannot be asked; see chooser.
 type watching struct {
 	controller.Controller
 	chooser *chooser
@@ -251,13 +262,13 @@ type watching struct {
 
 // Watch implements controller.Controller.
 func (w watching) Watch(src source.Source) error {
-	if !isChannel(src) {
+	if !controllerruntime.IsChannel(src) {
 		w.chooser.cannotAsk()
 	}
 	return w.Controller.Watch(countDropped(src))
 }
 
-// watch has every member cache all objects of a kind.
+// watch makes every member cache all objects of a kind.
 func (b *Builder) watch(object client.Object, controller string) error {
 	gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
 	if err != nil {
@@ -270,7 +281,7 @@ func (b *Builder) watch(object client.Object, controller string) error {
 	return shareOf(b.mgr.rota).Disown(gvk.GroupKind())
 }
 
-// own shards a kind by its controlling owners, unless somebody needs all of its objects.
+// own shards a kind by its controlling owners, unless all of its objects are needed.
 func (b *Builder) own(object client.Object, owner schema.GroupKind, controller string) error {
 	gvk, err := apiutil.GVKForObject(object, b.mgr.GetScheme())
 	if err != nil {
@@ -287,12 +298,12 @@ func (b *Builder) own(object client.Object, owner schema.GroupKind, controller s
 		return fmt.Errorf("controller %s: is kind %s namespaced? %w", controller, owner, err)
 	}
 	if !shareOf(b.mgr.rota).Own(kind, owner, namespaced) {
-		return b.mgr.keepWhole(kind) // an informer of it runs
+		return b.mgr.keepWhole(kind) // an informer of the kind already runs
 	}
 	return nil
 }
 
-// worker stands between controller-runtime's controller and the user's reconciler.
+// worker is the reconciler of controller-runtime's controller. It calls the user's reconciler.
 type worker struct {
 	name       string
 	sources    *sources
@@ -309,8 +320,8 @@ func (w *worker) setQueue(q plainQueue) {
 	w.queue = q
 }
 
-// enqueue implements controllers.Enqueue. Before the controller starts there is no queue; its start enqueues
-// everything.
+// enqueue implements controllers.Enqueue. Before the controller starts there is no queue, and its start enqueues all
+// objects.
 func (w *worker) enqueue(keys []types.NamespacedName, priority work.Priority) {
 	w.mu.Lock()
 	q := w.queue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -12,7 +13,7 @@ import (
 )
 
 // wholeCache is the manager's cache for callers that need all objects of a kind. It refuses informers of kinds of which
-// the manager's cache holds a share only.
+// the cache holds only a share.
 type wholeCache struct {
 	cache.Cache
 	reader client.Reader
@@ -62,8 +63,8 @@ func (c *wholeCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVer
 	return from.GetInformerForKind(ctx, gvk, opts...)
 }
 
-// RemoveInformer implements cache.Informers. It removes what GetInformer gave out, never a share's informer: the kind's
-// controllers work by it.
+// RemoveInformer implements cache.Informers. It removes an informer that GetInformer returned, but never an informer of
+// a share, which the kind's sharded controllers use.
 func (c *wholeCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, c.mgr.GetScheme())
 	if err != nil {
@@ -85,8 +86,8 @@ func (c *wholeCache) RemoveInformer(ctx context.Context, obj client.Object) erro
 }
 
 // from returns the cache that has all objects of a kind. A source that a controller starts while the manager runs gets
-// that of Manager.Whole, as Watches does: it cannot be told, and tries again until it is there. What controllers
-// declare before the manager starts is refused by then; see declared.
+// the cache of Manager.Whole, like Watches, since an error would only make the source try again. Sources that need all
+// objects and were declared before the manager's start have been refused by then; see declared.
 func (c *wholeCache) from(ctx context.Context, kind schema.GroupKind) (cache.Cache, error) {
 	fromWhole, err := c.mgr.kinds.use(kind)
 	switch {
@@ -98,8 +99,8 @@ func (c *wholeCache) from(ctx context.Context, kind schema.GroupKind) (cache.Cac
 	return c.mgr.wholeCache()
 }
 
-// wholeCacheLate has every reader outside of the kind's own controllers read it from the cache of Whole from now on: a
-// share that lags behind the watch would hide from its reconciler what it is woken for.
+// wholeCacheLate makes all readers outside of the kind's controllers read it from the cache of Whole from now on. If
+// the share lagged behind the watch, the reconciler that an event wakes would not see the object in it.
 func (m *Manager) wholeCacheLate(ctx context.Context, kind schema.GroupKind) (cache.Cache, error) {
 	if m.kinds.useLate(kind) {
 		m.GetLogger().Info("A controller that runs watches a kind of which this member caches a share. From now on this "+
@@ -112,30 +113,37 @@ func (m *Manager) wholeCacheLate(ctx context.Context, kind schema.GroupKind) (ca
 	return m.wholeCache()
 }
 
-// view is the manager as the builder of a sharded controller sees it. Its cache gives out informers of sharded kinds.
+// view is the manager that the builder of a sharded controller uses. Its cache gives out informers of sharded kinds.
 type view struct {
 	*Manager
 	asker   *asker
 	sources *sources
+	given   int // number of caches given out
 }
 
-// Add adds the controller. Its contexts will carry the asker.
+// Add adds the controller, whose contexts will carry the asker.
 func (v *view) Add(r manager.Runnable) error { return v.Manager.Add(asking{r, v.rota, v.asker}) }
 
 // GetCache returns the cache whose informers of sharded kinds hold a share.
 func (v *view) GetCache() cache.Cache {
-	return &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, asker: v.asker,
+	c := &shardCache{wholeCache: wholeCache{Cache: v.inner.GetCache(), reader: v.reader, mgr: v.Manager}, asker: v.asker,
 		sources: v.sources}
+	if v.given < len(v.asker.twin.caches) {
+		c.twin = &v.asker.twin.caches[v.given].informer
+	}
+	v.given++
+	return c
 }
 
-// shardCache gives out informers of sharded kinds, too, and notes which kinds are used whole.
+// shardCache is a wholeCache that also gives out informers of sharded kinds. Each source of a controller has one.
 type shardCache struct {
 	wholeCache
 	asker   *asker
 	sources *sources
+	twin    *twinInformer // of the same source of the twin
 }
 
-// GetInformer implements cache.Informers. The controller's sources wait in it until the informer has synced.
+// GetInformer implements cache.Informers. The controller's source waits in it until the informer has synced.
 func (c *shardCache) GetInformer(ctx context.Context, obj client.Object,
 	opts ...cache.InformerGetOption,
 ) (cache.Informer, error) {
@@ -152,13 +160,17 @@ func (c *shardCache) GetInformer(ctx context.Context, obj client.Object,
 	return c.listened(gvk.GroupKind(), informer), nil
 }
 
-// listened has the controller's chooser know the handlers that its sources add to the informer.
+// listened returns an informer that passes the handlers added to it to the controller's chooser.
 func (c *shardCache) listened(kind schema.GroupKind, informer cache.Informer) cache.Informer {
-	chooser := c.asker.chooser
+	chooser, listeners := c.asker.chooser, &c.asker.chooser.others
 	if kind == chooser.kind {
-		return chooser.listen(informer, &chooser.self)
+		listeners = &chooser.self
 	}
-	return chooser.listen(informer, &chooser.others)
+	var twin toolscache.ResourceEventHandler
+	if c.twin != nil {
+		twin = c.twin.added()
+	}
+	return chooser.listen(informer, twin, &c.asker.twin.answers, listeners)
 }
 
 func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKind, obj client.Object,
@@ -185,8 +197,8 @@ func (c *shardCache) getInformer(ctx context.Context, gvk schema.GroupVersionKin
 	return c.wholeCache.GetInformer(ctx, obj, opts...)
 }
 
-// holdsShare has the manager end if none of its cache's informers of a sharded kind holds a share, as with a NewCache
-// that leaves NewInformer out. Nothing would be reconciled then.
+// holdsShare makes the manager end if no informer of a sharded kind in its cache holds a share, as with a NewCache that
+// ignores NewInformer. Nothing would be reconciled then.
 func (m *Manager) holdsShare(kind schema.GroupKind, controller string) error {
 	if made, _ := shareOf(m.rota).Informers(kind); made {
 		return nil

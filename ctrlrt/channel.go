@@ -7,16 +7,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
-// channelSource is a source.Channel of a sharded controller. Its events reach this process only, so those about objects
+// channelSource is a source.Channel of a sharded controller. Its events reach only this process, so events for objects
 // of other members are lost. They are counted, and the first one is logged.
 type channelSource struct{ source.Source }
 
-// countDropped returns a source that counts the events that are lost. Sources other than source.Channel are returned as
-// they are: every member has the same.
+// countDropped returns a source that counts lost events. Sources other than source.Channel are returned unchanged,
+// since every member gets their events.
 func countDropped(src source.Source) source.Source {
-	if !isChannel(src) {
+	if !controllerruntime.IsChannel(src) {
 		return src
 	}
 	return channelSource{src}
@@ -36,7 +38,7 @@ func (s channelSource) Start(ctx context.Context, q plainQueue) error {
 	return s.Source.Start(ctx, q)
 }
 
-// channelQueue is the queue of a controller as a channel's handler has it.
+// channelQueue is the queue of a controller for the handler of a channel.
 type channelQueue struct {
 	plainQueue
 	sharded *shardedQueue
@@ -66,7 +68,7 @@ func (q channelQueue) AddRateLimited(r request) {
 	q.plainQueue.AddRateLimited(r)
 }
 
-// channelPriorityQueue is channelQueue for a priority queue, which handlers recognize by its type.
+// channelPriorityQueue is a channelQueue with priorities. Handlers recognize priority queues by their type.
 type channelPriorityQueue struct {
 	channelQueue
 	priorities *priorityQueue

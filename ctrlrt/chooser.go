@@ -15,15 +15,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// chooser says which objects a sharded controller wants when slots come. A stock controller that starts hears of all
-// objects as created, and its predicates choose. A chooser asks the same sources about the objects of the slots, in the
-// order in which that is cheap:
+// chooser selects the objects that a sharded controller reconciles when this member gets slots. A stock controller that
+// starts gets all objects as created, and its predicates select some of them. A chooser asks the same sources about the
+// objects of the slots, the cheapest sources first:
 //
-//  1. The object itself: the source of For.
-//  2. If that does not want it: its children, the sources of Owns.
-//  3. If these do not, either: all objects of kinds that every member has whole, those of Watches, in the background.
+//  1. The source of For, about the object.
+//  2. If that rejects it: the sources of Owns, about the object's children.
+//  3. If these reject it as well: the sources of Watches, about all objects of their kinds, in the background.
 //
-// A source that cannot be asked might have enqueued any object. A controller with one gets them all.
+// A source that cannot be asked might have enqueued any object. A controller with such a source gets all objects.
 type chooser struct {
 	kind    schema.GroupKind // of For
 	share   *delivery.Share
@@ -38,17 +38,20 @@ type chooser struct {
 	searching bool
 }
 
-// cannotAsk notes that the controller has a source that cannot be asked.
+// cannotAsk records that the controller has a source that cannot be asked.
 func (c *chooser) cannotAsk() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.blind = true
 }
 
-// listen returns an informer of a kind for the sources of the controller.
-func (c *chooser) listen(informer cache.Informer, listeners *[]*listener) cache.Informer {
+// listen returns an informer for a source of the controller. twin is the handler of the same source of the controller's
+// twin, and answers the twin's queue.
+func (c *chooser) listen(informer cache.Informer, twin toolscache.ResourceEventHandler, answers *answers,
+	listeners *[]*listener,
+) cache.Informer {
 	return listenedInformer{informer, func(h toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
-		l, ok := newListener(h)
+		l, ok := newListener(h, twin, answers)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !ok {
@@ -81,7 +84,7 @@ func (c *chooser) choose(set slot.Set, keys []types.NamespacedName) map[types.Na
 	return unwanted
 }
 
-// askAbout removes the keys that sources want because of the objects that are about them.
+// askAbout removes the keys whose objects, or children, the sources accept.
 func (c *chooser) askAbout(unwanted map[types.NamespacedName]bool, set slot.Set, sources []*listener) {
 	for _, l := range sources {
 		if len(unwanted) == 0 {
@@ -95,8 +98,9 @@ func (c *chooser) askAbout(unwanted map[types.NamespacedName]bool, set slot.Set,
 	}
 }
 
-// search enqueues those of the keys that sources of whole kinds want. It does not hold up the slots: that takes a
-// call of a map function for each object of these kinds. Searches for slots that come meanwhile are made together.
+// search enqueues the keys for which sources of whole kinds ask. It runs in the background and does not hold up the
+// slots, since it calls a map function for each object of these kinds. Searches for slots that come meanwhile are
+// combined.
 func (c *chooser) search(keys map[types.NamespacedName]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

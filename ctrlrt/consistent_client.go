@@ -8,18 +8,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rota-dev/rota/internal/delivery/ledger"
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
-// consistentClient is a client whose reads of sharded kinds wait until the cache shows what this member wrote. A cache
-// that holds a share never shows objects of other members, so that controller-runtime's own waits would last for ever.
-// The consistentClient leaves the other kinds to those. Only the reader below knows which cache answers. So it does the
-// waiting; the context tells it to.
+// consistentClient is a client whose reads of sharded kinds wait until the cache shows this member's writes. A cache
+// that holds a share never shows objects of other members, so the waits of controller-runtime would never end. Other
+// kinds are left to controller-runtime. Only the reader below decides which cache answers, so the reader waits if the
+// context asks for it; see awaiting.
 type consistentClient struct {
 	client.Client
 	mgr *Manager
 }
 
-// consistently returns the client with the waits that the manager's options ask for.
+// consistently returns the client, with reads that wait for writes if the manager's options ask for that.
 func (m *Manager) consistently(c client.Client) client.Client {
 	if !m.reader.consistent {
 		return c
@@ -40,7 +41,7 @@ func (c *consistentClient) Get(ctx context.Context, key client.ObjectKey, obj cl
 	if !sharded {
 		return c.Client.Get(ctx, key, obj, opts...)
 	}
-	if o := (client.GetOptions{}); !disabled(o.ApplyOptions(opts)) {
+	if o := (client.GetOptions{}); !controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts)) {
 		named := c.mgr.reader.keyOf(kind, key)
 		if err := c.mgr.inFlight.await(ctx, kind.GroupKind(), named); err != nil {
 			return err
@@ -56,7 +57,7 @@ func (c *consistentClient) List(ctx context.Context, list client.ObjectList, opt
 	if !sharded {
 		return c.Client.List(ctx, list, opts...)
 	}
-	if o := (client.ListOptions{}); !disabled(o.ApplyOptions(opts)) {
+	if o := (client.ListOptions{}); !controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts)) {
 		if err := c.mgr.inFlight.awaitAll(ctx, kind.GroupKind()); err != nil {
 			return err
 		}
@@ -65,10 +66,10 @@ func (c *consistentClient) List(ctx context.Context, list client.ObjectList, opt
 	return c.Client.List(ctx, list, with[client.ListOption](opts)...)
 }
 
-// with returns the options, and one that has controller-runtime leave the call to us.
+// with returns the options, and one more that keeps controller-runtime from waiting.
 func with[O any](opts []O) []O { return append(opts[:len(opts):len(opts)], any(bypass{}).(O)) }
 
-// write makes a write of an object, after which reads wait for it unless that is disabled.
+// write makes a write of an object. Later reads wait for it, unless disabled is true.
 func (c *consistentClient) write(ctx context.Context, kind schema.GroupVersionKind, obj client.Object, disabled bool,
 	send func(context.Context) error,
 ) error {
@@ -86,7 +87,8 @@ func (c *consistentClient) Create(ctx context.Context, obj client.Object, opts .
 		return c.Client.Create(ctx, obj, opts...)
 	}
 	o := client.CreateOptions{}
-	return c.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return c.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return c.Client.Create(ctx, obj, with[client.CreateOption](opts)...)
 	})
 }
@@ -98,7 +100,8 @@ func (c *consistentClient) Update(ctx context.Context, obj client.Object, opts .
 		return c.Client.Update(ctx, obj, opts...)
 	}
 	o := client.UpdateOptions{}
-	return c.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return c.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return c.Client.Update(ctx, obj, with[client.UpdateOption](opts)...)
 	})
 }
@@ -112,7 +115,8 @@ func (c *consistentClient) Patch(ctx context.Context, obj client.Object, patch c
 		return c.Client.Patch(ctx, obj, patch, opts...)
 	}
 	o := client.PatchOptions{}
-	return c.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return c.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return c.Client.Patch(ctx, obj, patch, with[client.PatchOption](opts)...)
 	})
 }
@@ -130,7 +134,8 @@ func (c *consistentClient) Apply(ctx context.Context, obj runtime.ApplyConfigura
 		return c.Client.Apply(ctx, obj, opts...)
 	}
 	o := client.ApplyOptions{}
-	return c.write(ctx, kind, about, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return c.write(ctx, kind, about, skip, func(ctx context.Context) error {
 		return c.Client.Apply(ctx, obj, with[client.ApplyOption](opts)...)
 	})
 }
@@ -142,7 +147,8 @@ func (c *consistentClient) Delete(ctx context.Context, obj client.Object, opts .
 		return c.Client.Delete(ctx, obj, opts...)
 	}
 	o := client.DeleteOptions{}
-	return c.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return c.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return c.Client.Delete(ctx, obj, with[client.DeleteOption](opts)...)
 	})
 }
@@ -157,14 +163,13 @@ func (c *consistentClient) SubResource(name string) client.SubResourceClient {
 
 // consistentSubResource is the client of a subresource. Reads do not wait for its Create, as with controller-runtime.
 //
-// Its Apply is the client's own: the type of its options does not exist in controller-runtime v0.22, with which this is
-// built, too, and no reflection declares a method. The transport below notes what it writes, and reads wait for it.
-// It differs from the other writes in three ways:
+// Its Apply is promoted from the inner client, since the type of its options does not exist in controller-runtime
+// v0.22. The transport below records the write, and reads wait for it. It differs from the other writes in three ways:
 //
 //   - A read that begins while the Apply is in flight does not wait for it.
 //   - DisableReadYourWritesConsistency has no effect on it: reads wait for it once it is answered.
-//   - controller-runtime starts an informer of the kind in the form that is applied, if there is none, and waits until
-//     it has synced.
+//   - controller-runtime starts an informer of the kind in the applied form, if there is none, and waits until it has
+//     synced.
 type consistentSubResource struct {
 	client.SubResourceClient
 	of *consistentClient
@@ -179,7 +184,8 @@ func (s *consistentSubResource) Update(ctx context.Context, obj client.Object,
 		return s.SubResourceClient.Update(ctx, obj, opts...)
 	}
 	o := client.SubResourceUpdateOptions{}
-	return s.of.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return s.of.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return s.SubResourceClient.Update(ctx, obj, with[client.SubResourceUpdateOption](opts)...)
 	})
 }
@@ -193,7 +199,8 @@ func (s *consistentSubResource) Patch(ctx context.Context, obj client.Object, pa
 		return s.SubResourceClient.Patch(ctx, obj, patch, opts...)
 	}
 	o := client.SubResourcePatchOptions{}
-	return s.of.write(ctx, kind, obj, disabled(o.ApplyOptions(opts)), func(ctx context.Context) error {
+	skip := controllerruntime.SkipsOwnWrites(o.ApplyOptions(opts))
+	return s.of.write(ctx, kind, obj, skip, func(ctx context.Context) error {
 		return s.SubResourceClient.Patch(ctx, obj, patch, with[client.SubResourcePatchOption](opts)...)
 	})
 }

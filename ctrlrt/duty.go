@@ -25,29 +25,30 @@ import (
 
 	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
-// AddDuty adds a runnable that one member at a time runs: the duty of that name (see rota.Rota.Duty). Its Start is
-// called each time the duty comes to this member, so it must be able to run more than once. Call AddDuty before the
-// manager starts, instead of Add of a runnable that needs a leader.
+// AddDuty adds a runnable as a duty, which one member at a time runs (see rota.Rota.Duty). Its Start is called each
+// time this member gets the duty, so it must be able to run more than once. Call AddDuty before the manager starts. It
+// replaces Add for runnables that need a leader.
 //
-// The context of Start ends when the duty is handed over or lost. If Start returns nil before, the runnable has
-// finished until another member gets the duty, or this one gets it again. If it returns an error, it is started again
-// after a backoff; the manager does not end.
+// The context of Start ends when the duty is handed over or lost. If Start returns nil before that, the runnable does
+// not run again until another member gets the duty, or this one gets it again. If Start returns an error, it is called
+// again after a backoff, and the manager keeps running.
 func (m *Manager) AddDuty(name string, r manager.Runnable) error {
 	switch r.(type) {
 	case hasCache, cache.Cache, webhook.Server:
 		return fmt.Errorf("duty %s: a %T has to run on every member: use Add", name, r)
 	}
-	if isController(r) {
+	if controllerruntime.IsController(r) {
 		return fmt.Errorf("duty %s: %s can be started once only: build it with ctrlrt.NewDutyControllerManagedBy", name,
 			describe(r))
 	}
 	return m.rota.Duty(name, r.Start)
 }
 
-// DutyBuilder builds a controller that is not sharded: one member at a time runs it. It has the methods of
-// controller-runtime's builder.Builder, except Build, and they mean the same.
+// DutyBuilder builds a controller that is not sharded and that one member at a time runs. It has the methods of
+// controller-runtime's builder.Builder, except Build, with the same meanings.
 type DutyBuilder struct {
 	mgr *Manager
 	// outer is the manager that was given: mgr, or its Whole.
@@ -61,22 +62,21 @@ type DutyBuilder struct {
 	err     error
 }
 
-// NewDutyControllerManagedBy returns a builder of a controller that is not sharded. It is a duty of the controller's
-// name: one member of the rota at a time runs it, and the rota spreads its duties over the members (see
-// rota.Rota.Duty). It takes the place of leader election, which it does not need. The manager must come from
-// NewManager, or be its Whole.
+// NewDutyControllerManagedBy returns a builder of a controller that is not sharded. The controller is a duty with the
+// controller's name: one member of the rota at a time runs it, and the rota spreads its duties over the members (see
+// rota.Rota.Duty). It replaces leader election, and does not need it. The manager must come from NewManager, or from
+// Manager.Whole.
 //
-// When the duty comes to a member, a new controller starts there, with a new queue. As after a start under leader
-// election, its handlers hear of every object as added, so that each is reconciled. The informers run on every member
-// all the time, so this takes no lists. The former owner's reconciles have ended by then, and the caches show what they
-// wrote.
+// When a member gets the duty, it starts a new controller with a new queue. As after a start under leader election, its
+// handlers get every object as added, and each is reconciled. The informers always run on every member, so no kind is
+// listed again. By then the former owner's reconciles have ended, and the caches show their writes.
 //
-// When the duty is handed over, the controller stops: reconciles in flight end by themselves, and their contexts do not
-// end. A leaving member ends them 6 s before rota.Options.LeaveTimeout is over. What waits in the queue is dropped: the
-// next owner reconciles every object.
+// When the duty is handed over, the controller stops. Reconciles in flight run to their end, and their contexts do not
+// end. A leaving member ends these contexts 6 s before rota.Options.LeaveTimeout is over. Waiting requests are dropped,
+// since the next owner reconciles every object.
 //
-// All kinds that the controller is For, Owns or Watches are cached whole by every member: a kind that is sharded in
-// this manager in the cache of Manager.Whole, others in the manager's own.
+// Every member caches all objects of the kinds that the controller is For, Owns or Watches: in the cache of
+// Manager.Whole if the kind is sharded in this manager, and otherwise in the manager's cache.
 func NewDutyControllerManagedBy(m manager.Manager) *DutyBuilder {
 	switch outer := m.(type) {
 	case *Manager:
@@ -93,7 +93,7 @@ func (b *DutyBuilder) add(step func(*builder.Builder)) *DutyBuilder {
 	return b
 }
 
-// keepWarm notes an object whose informer runs on every member.
+// keepWarm records a kind whose informer runs on every member.
 func (b *DutyBuilder) keepWarm(object client.Object, metadata bool) {
 	if metadata {
 		if gvk, err := apiutil.GVKForObject(object, b.outer.GetScheme()); err == nil {
@@ -146,10 +146,9 @@ func (b *DutyBuilder) WatchesMetadata(object client.Object, h handler.EventHandl
 	return b.add(func(inner *builder.Builder) { inner.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source; see builder.Builder. It is started each time the duty comes to this member. A
-// source.Channel can be started once only: it is started when the duty comes for the first time. From then on its
-// events wait while the duty is elsewhere, and the channel's sender waits once its buffer is full, as on a replica that
-// is not the leader.
+// WatchesRawSource adds a source; see builder.Builder. The source is started each time this member gets the duty. Only
+// a source.Channel cannot be started twice. It is started when the duty comes for the first time. While another member
+// has the duty, its events wait, and its sender blocks once the buffer is full, as on a replica that is not the leader.
 func (b *DutyBuilder) WatchesRawSource(src source.Source) *DutyBuilder {
 	s := newRestartable(src)
 	b.raw = append(b.raw, s)
@@ -216,7 +215,7 @@ func (b *DutyBuilder) Complete(r reconcile.Reconciler) error {
 	b.options.Reconciler = nil
 	d := &dutyController{DutyBuilder: b, reconciler: dutyReconciler{r}}
 	built, err := d.build(b.options)
-	if err != nil { // what it is refused for shows now
+	if err != nil { // a duty that cannot be built is refused now
 		return err
 	}
 	if err := b.mgr.rota.Duty(b.name, d.run); err != nil {
@@ -226,7 +225,7 @@ func (b *DutyBuilder) Complete(r reconcile.Reconciler) error {
 	return b.mgr.inner.Add(warmer{d.warmUp})
 }
 
-// watchKinds has every member cache all objects of the controller's kinds.
+// watchKinds makes every member cache all objects of the controller's kinds.
 func (b *DutyBuilder) watchKinds() error {
 	if b.outer != manager.Manager(b.mgr) {
 		return nil // Whole's cache has all objects of every kind
@@ -249,7 +248,7 @@ func (b *DutyBuilder) watchKinds() error {
 	return nil
 }
 
-// dutyController runs a new controller each time the duty comes here.
+// dutyController runs a new controller each time this member gets the duty.
 type dutyController struct {
 	*DutyBuilder
 	reconciler reconcile.Reconciler
@@ -271,7 +270,7 @@ func (d *dutyController) build(o controller.Options) (manager.Runnable, error) {
 // run implements the duty.
 func (d *dutyController) run(ctx context.Context) error {
 	o := d.options
-	o.SkipNameValidation = ptr.To(true) // the first one has the name
+	o.SkipNameValidation = ptr.To(true) // the first controller has the name
 	inner := innerQueue(o)
 	var queue *dutyQueue
 	o.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[request]) (out plainQueue) {
@@ -300,7 +299,7 @@ func (d *dutyController) warmUp(ctx context.Context) error {
 	informers := (&dutyView{Manager: d.outer}).GetCache()
 	for _, object := range d.warm {
 		if _, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil && ctx.Err() == nil {
-			// The controller's start says what is wrong, each time that it is tried.
+			// The controller returns an error each time that it is started.
 			d.mgr.GetLogger().Error(err, "An informer of a duty's controller is not kept warm on this member", "controller",
 				d.name)
 		}
@@ -312,7 +311,7 @@ func (d *dutyController) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// dutyView is the manager as the builder of a duty's controller sees it.
+// dutyView is the manager that the builder of a duty's controller uses.
 type dutyView struct {
 	manager.Manager
 	built manager.Runnable
@@ -338,13 +337,13 @@ func (w warmer) Start(ctx context.Context) error { return w.start(ctx) }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (warmer) NeedLeaderElection() bool { return false }
 
-// dutyReconciler lets a reconcile go on when a planned handover begins: the duty waits for it.
+// dutyReconciler keeps a reconcile running when a planned handover begins, and the duty waits for it.
 type dutyReconciler struct{ reconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.
 func (d dutyReconciler) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	if gate.CutShort(ctx) {
-		return reconcile.Result{}, nil // a queue without priorities hands out all it has when it is shut down
+		return reconcile.Result{}, nil // a queue without priorities hands out all items when it is shut down
 	}
 	held := duty.Held(ctx)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

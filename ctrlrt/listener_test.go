@@ -12,8 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,39 +22,20 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// catchingInformer keeps the handler that a source adds.
-type catchingInformer struct {
-	fakeInformer
-	caught toolscache.ResourceEventHandler
-}
-
-func (i *catchingInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	i.caught = h
-	return synced{}, nil
-}
-
-// catchingCache gives out one catchingInformer.
-type catchingCache struct {
-	informertest.FakeInformers
-	informer *catchingInformer
-}
-
-func (c *catchingCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return c.informer, nil
-}
-
-// caughtFrom returns the handler that a source.Kind adds to an informer, with the queue that it enqueues to.
-func caughtFrom(t *testing.T, h handler.EventHandler, predicates ...predicate.Predicate) (toolscache.ResourceEventHandler,
-	plainQueue,
+// handlersFrom returns the handler that a source.Kind adds to an informer, its queue, and the handler of its twin.
+func handlersFrom(t *testing.T, h handler.EventHandler, predicates ...predicate.Predicate) (stock toolscache.ResourceEventHandler,
+	q plainQueue, twin toolscache.ResourceEventHandler, a *answers,
 ) {
 	t.Helper()
-	informer, q := &catchingInformer{}, newPlainQueue()
+	start := func(q plainQueue) toolscache.ResourceEventHandler {
+		c := &twinCache{}
+		require.NoError(t, source.Kind(c, client.Object(&corev1.ConfigMap{}), h, predicates...).Start(t.Context(), q))
+		synctest.Wait()
+		return c.informer.added()
+	}
+	q, a = newPlainQueue(), &answers{}
 	t.Cleanup(q.ShutDown)
-	src := source.Kind(&catchingCache{informer: informer}, client.Object(&corev1.ConfigMap{}), h, predicates...)
-	require.NoError(t, src.Start(t.Context(), q))
-	synctest.Wait()
-	return informer.caught, q
+	return start(q), q, start(a), a
 }
 
 // A source is asked for what it would enqueue of an object: nothing comes to its controller's queue, its predicates
@@ -98,10 +77,10 @@ func TestListenersAreAsked(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				caught, q := caughtFrom(t, test.handler, test.predicates...)
-				l, ok := newListener(caught)
+				stock, q, twin, a := handlersFrom(t, test.handler, test.predicates...)
+				l, ok := newListener(stock, twin, a)
 				if !ok {
-					t.Fatalf("the handler %T of controller-runtime cannot be asked: has its field queue changed?", caught)
+					t.Fatalf("the handler %T of controller-runtime cannot be asked by its twin %T", stock, twin)
 				}
 				obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Generation: 3}}
 				obj.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: "owner", UID: "1",
@@ -126,8 +105,8 @@ func TestListenersAreAsked(t *testing.T) {
 
 // What is not known to map only must not be called twice for one event, or be asked at all.
 func TestWhatCannotBeAsked(t *testing.T) {
-	if _, ok := newListener(toolscache.ResourceEventHandlerFuncs{}); ok {
-		t.Error("a handler that is not controller-runtime's was asked")
+	if _, ok := newListener(toolscache.ResourceEventHandlerFuncs{}, nil, &answers{}); ok {
+		t.Error("a handler without a twin was asked")
 	}
 	mapped := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return nil })
 	for name, test := range map[string]struct {
@@ -145,10 +124,6 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		if got := isPure(test.handler); got != test.want {
 			t.Errorf("%s: isPure is %t, want %t", name, got, test.want)
 		}
-	}
-	channel := source.Channel(make(chan event.GenericEvent), &handler.EnqueueRequestForObject{})
-	if !isChannel(channel) || isChannel(&source.Informer{}) || isChannel(nil) {
-		t.Error("source.Channel is not recognized")
 	}
 }
 

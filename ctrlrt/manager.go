@@ -26,16 +26,18 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
 // Manager is a controller-runtime manager whose sharded controllers work on this member's share.
 type Manager struct {
 	manager.Manager
 	inner  manager.Manager
+	cache  *wholeCache // see GetCache
 	rota   *rota.Rota
 	kinds  *kinds
 	reader *reader
-	// workers has one for each sharded controller; with rota.Rota.JoinAfter they are built while the manager runs.
+	// workers has one worker for each sharded controller. With rota.Rota.JoinAfter they are built while the manager runs.
 	workersMu  sync.Mutex
 	workers    []*worker
 	leaderOnly leaderOnly
@@ -45,8 +47,8 @@ type Manager struct {
 	options manager.Options
 	indexes *indexes
 
-	// cachesMade says that Start has made the caches that are there besides the manager's own. children are the indexes of
-	// the one by owners; nil: there is none.
+	// cachesMade is true once Start has made the caches other than the manager's. children are the indexes of the cache by
+	// owners, or nil without such a cache.
 	cachesMu   sync.Mutex
 	cachesMade bool
 	children   *indexes
@@ -55,24 +57,23 @@ type Manager struct {
 	whole     *whole
 	wholeErr  error
 
-	// registered says that the registry has this member's metrics, started that Start was called.
+	// registered is true if the registry has this member's metrics, and started if Start was called.
 	registered bool
 	started    atomic.Bool
 
 	inFlight inFlight
 
-	// ready is closed when the caches have started, stopping when the inner manager begins to stop.
+	// ready is closed when the caches have started, and stopping when the inner manager begins to stop.
 	ready, stopping chan struct{}
 }
 
 var _ manager.Manager = (*Manager)(nil)
 
-// NewManager makes a manager for the member r, as controller-runtime's manager.New does. It does no I/O beyond that of
-// manager.New.
+// NewManager makes a manager for the member r, as controller-runtime's manager.New does, and does no other I/O.
 //
-// Options.Cache.NewInformer must be nil; all other options keep their meaning. LeaderElection applies to the unsharded
-// controllers alone. It is refused unless the rota has NoStockReplicas or Solo, because sharded controllers do not wait
-// for the leader. One Rota serves one manager. The manager gets a readiness check "rota", which passes once the member
+// Options.Cache.NewInformer must be nil. All other options keep their meaning. LeaderElection applies only to unsharded
+// controllers. It is refused unless the rota has NoStockReplicas or Solo, because sharded controllers do not wait for
+// the leader. A Rota can have only one manager. The manager gets a readiness check "rota", which passes once the member
 // has joined.
 func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, error) {
 	if cfg == nil {
@@ -85,7 +86,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		return nil,
 			errors.New("ctrlrt: Options.Cache.NewInformer is set, but it is where sharded informers come from: leave it out")
 	}
-	consistent, err := readsOwnWrites(o.Client.Cache)
+	consistent, err := controllerruntime.ReadsOwnWrites(o.Client.Cache)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	r.Adapt(adapter.Grant()).LogTo(inner.GetLogger())
 	m.reader.log, m.reader.live.mapper = inner.GetLogger(), inner.GetRESTMapper()
 	if o.NewCache != nil {
-		m.reader.live.told = sync.OnceFunc(func() {
+		m.reader.live.report = sync.OnceFunc(func() {
 			inner.GetLogger().Info("The API server answers in place of the cache, by the namespaces, selectors and transforms " +
 				"of Cache in the manager's options. What the function NewCache changes of these is not known: set it in Cache, " +
 				"or such answers have other objects than the cache, or are refused for lack of permissions")
@@ -155,11 +156,12 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if m.reader.Reader == nil {
 		m.reader.Reader = inner.GetCache()
 	}
+	m.cache = &wholeCache{Cache: inner.GetCache(), reader: m.reader, mgr: m}
 	if err := inner.Add(starter{m.ready, m.stopping, r.Adapt(adapter.Grant()).Ending}); err != nil {
 		return nil, err
 	}
-	// A rollout must not go on before the new member has joined. A member without slots is ready: a rollout must not wait
-	// for slots that only a leaving member can give up.
+	// A rollout must not continue before the new member has joined. A member without slots is ready, since a rollout must
+	// not wait for slots that only a leaving member can give up.
 	if err := inner.AddReadyzCheck(readyCheck, r.Ready); err != nil {
 		return nil, err
 	}
@@ -178,7 +180,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	return m, nil
 }
 
-// checkElection refuses leader election of the manager's own if a stock leader may run: only a rota with a
+// checkElection returns an error if the manager has leader election while a stock leader may run. Only a rota with a
 // LeaderElectionID waits for that leader.
 func checkElection(r *rota.Rota, o manager.Options) error {
 	parts := r.Adapt(adapter.Grant())
@@ -203,8 +205,8 @@ func checkElection(r *rota.Rota, o manager.Options) error {
 		"NoStockReplicas: true instead, and keep LeaderElection", r.Name(), add)
 }
 
-// orElect is advice for errors about what needs a leader: to use leader election. It is empty if the rota takes turns
-// with stock replicas, because NewManager would refuse that.
+// orElect returns advice to use leader election, for errors about runnables that need a leader. It is empty if the rota
+// takes turns with stock replicas, because NewManager would refuse leader election.
 func (m *Manager) orElect() string {
 	if m.rota.Adapt(adapter.Grant()).Election.Name != "" {
 		return ""
@@ -213,7 +215,7 @@ func (m *Manager) orElect() string {
 		"and LeaderElectionID in the manager's options; "
 }
 
-// wrapClient returns a copy of a client with the member's transport; nil for nil.
+// wrapClient returns a copy of a client with the member's transport, or nil for nil.
 func wrapClient(r *rota.Rota, given *http.Client) *http.Client {
 	if given == nil {
 		return nil
@@ -223,7 +225,7 @@ func wrapClient(r *rota.Rota, given *http.Client) *http.Client {
 	return &wrapped
 }
 
-// ownOptions returns a copy without a reader: a cluster sets the reader through the pointer.
+// ownOptions returns a copy of the options without a reader, since a cluster sets the reader through the pointer.
 func ownOptions(given *client.CacheOptions) *client.CacheOptions {
 	if given == nil {
 		return nil
@@ -247,7 +249,7 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(obj, m.options.Scheme)
 		if err != nil {
-			// Cannot happen: the cache has looked the kind up before.
+			// Cannot happen, since the cache has looked the kind up before.
 			return toolscache.NewSharedIndexInformer(lw, obj, resync, indexers)
 		}
 		return shared(gvk.GroupKind(), lw, obj, resync, indexers)
@@ -257,9 +259,9 @@ func (m *Manager) newInformer(shared newSharedFunc) newInformerFunc {
 // readyCheck is the name of the readiness check that NewManager adds.
 const readyCheck = "rota"
 
-// AddReadyzCheck is that of the manager, but for the name "rota", which it refuses: the check of that name is
-// Rota.Ready. A stock manager puts a check in the place of one of the same name, and a replica would be ready before it
-// has joined.
+// AddReadyzCheck adds a readiness check, as controller-runtime's manager does. It refuses the name "rota", which
+// belongs to Rota.Ready: the inner manager would replace that check, and the replica would be ready before it has
+// joined.
 func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
 	if name == readyCheck {
 		return fmt.Errorf("ctrlrt: the readiness check %q is there already, and is the rota's own: it fails until the "+
@@ -269,9 +271,9 @@ func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
 }
 
 // Reconciling is an optional readiness check. It fails while all reconciles of a sharded controller fail on this member
-// and none has succeeded since the start (rota.Rota.Failing). So a rollout stops at a build, or at permissions, with
-// which nothing can be reconciled. NewManager does not add it: if a backend is down for all members, they would be
-// taken out of the Services of their webhooks, and a rollout would wait for the backend.
+// and none has succeeded since the start (rota.Rota.Failing). With it, a rollout stops if the new build or its
+// permissions do not work at all. NewManager does not add it. If a backend were down, the check would fail on all
+// members, remove them from the Services of their webhooks, and hold up rollouts.
 func (m *Manager) Reconciling(*http.Request) error {
 	return neverWorked(m.rota.Failing())
 }
@@ -305,14 +307,13 @@ func (m *Manager) hasSharded(name string) bool {
 // Rota returns the member that this manager works for.
 func (m *Manager) Rota() *rota.Rota { return m.rota }
 
-// KeepWhole has every member cache all objects of a kind of which it would cache a share. It is for unsharded
-// controllers, webhooks and informers of this manager that need them, and for reconcilers that read objects of other
-// members. It must be called before the manager starts. Kinds that a sharded controller Watches are kept whole without
-// it.
+// KeepWhole makes every member cache all objects of a kind of which it would cache a share. Use it for unsharded
+// controllers, webhooks and informers of this manager that need all objects, and for reconcilers that read objects of
+// other members. Call it before the manager starts. Kinds that a sharded controller Watches do not need it.
 //
-// A kind that is only owned is not sharded then. A kind that a sharded controller is For stays sharded: its objects are
-// reconciled by their members, and every member holds all of them in the cache of Whole. Get of other members' objects
-// is answered from that cache, and List returns all objects, to that controller, too.
+// A kind that is only owned is then not sharded. A kind that a sharded controller is For stays sharded: each member
+// reconciles its objects, and holds all objects in the cache of Whole. Get of other members' objects reads from that
+// cache, and List returns all objects, even in that controller's reconciles.
 func (m *Manager) KeepWhole(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, m.GetScheme())
 	if err != nil {
@@ -329,18 +330,18 @@ func (m *Manager) keepWhole(kind schema.GroupKind) error {
 }
 
 // GetCache returns the cache for callers that need all objects of a kind. It refuses informers of kinds of which it
-// holds a share only. Outside of sharded controllers, List returns all objects (but see Share).
+// holds only a share. Outside of sharded controllers, List returns all objects (but see Share).
 func (m *Manager) GetCache() cache.Cache {
-	return &wholeCache{Cache: m.inner.GetCache(), reader: m.reader, mgr: m}
+	return m.cache
 }
 
 // GetFieldIndexer returns the indexer that adds indexes to the manager's caches.
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes }
 
 // Start starts the manager, joins the rota once the workers of all sharded controllers run, and blocks until ctx ends.
-// Then it leaves the rota first, while everything still works, and stops controllers and caches afterwards (rule R9).
-// Give the Pod a terminationGracePeriodSeconds above the sum of rota.Options.LeaveTimeout and the manager's
-// GracefulShutdownTimeout. Another call returns an error, and changes nothing.
+// Then it leaves the rota, while everything still runs, and stops controllers and caches afterwards (rule R9). The
+// Pod's terminationGracePeriodSeconds should be longer than the sum of rota.Options.LeaveTimeout and the manager's
+// GracefulShutdownTimeout. A second call returns an error and has no other effect.
 func (m *Manager) Start(ctx context.Context) error {
 	if !m.started.CompareAndSwap(false, true) {
 		return errors.New("ctrlrt: manager already started")
@@ -387,14 +388,14 @@ func (m *Manager) Start(ctx context.Context) error {
 		m.GetLogger().Info("The manager stops by itself, and its informers with it: it lost its leader election, or " +
 			"something that it runs failed. The error of its Start says what")
 		leave()
-		return m.stoppedByItself(managed, member)
+		return m.stopped(managed, member)
 	}
 }
 
-// stoppedByItself returns what ended the inner manager. With leader election it does not wait for the member to leave:
-// if the Lease of the leader was lost, the API server often cannot be reached, another replica leads, and what runs
-// here as the leader ends with the process only. The member's Lease runs out then.
-func (m *Manager) stoppedByItself(managed, member <-chan error) error {
+// stopped returns the error with which the inner manager stopped. With leader election it does not wait for the member
+// to leave. If the leader's Lease was lost, the API server often cannot be reached, another replica leads, and
+// runnables that need the leader only end with the process. The member's Lease then expires.
+func (m *Manager) stopped(managed, member <-chan error) error {
 	err := <-managed
 	if m.options.LeaderElection {
 		return err
@@ -403,7 +404,7 @@ func (m *Manager) stoppedByItself(managed, member <-chan error) error {
 }
 
 // starter closes ready when the manager has started its caches. It runs on every replica. When the manager stops, it
-// calls ending before the caches stop: the manager waits for what it runs, and stops them last.
+// calls ending before the caches stop, since the manager waits for its runnables and stops the caches last.
 type starter struct {
 	ready, stopping chan struct{}
 	ending          func()

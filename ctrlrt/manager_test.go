@@ -20,7 +20,7 @@ func TestALostLeaderDoesNotWaitForItsMember(t *testing.T) {
 	managed := make(chan error, 1)
 	managed <- lost
 	m := &Manager{options: manager.Options{LeaderElection: true}}
-	if err := m.stoppedByItself(managed, make(chan error)); !errors.Is(err, lost) {
+	if err := m.stopped(managed, make(chan error)); !errors.Is(err, lost) {
 		t.Errorf("%v, want %v", err, lost)
 	}
 }

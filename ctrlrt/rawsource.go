@@ -3,16 +3,16 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
-// rawSource is a raw source of a sharded controller. It notes in the controller's sources what keeps it from syncing.
+// rawSource is a raw source of a sharded controller. It records in the controller's sources why it has not synced.
 type rawSource struct {
 	source.Source
 	name    string
@@ -26,7 +26,7 @@ func newRawSource(src source.Source, s *sources) *rawSource {
 	if named, ok := src.(fmt.Stringer); ok {
 		raw.name = named.String()
 	}
-	raw.Source = withCache(src, func(c cache.Cache) cache.Cache { return notingCache{c, raw} })
+	raw.Source = controllerruntime.WithCache(src, func(c cache.Cache) cache.Cache { return notingCache{c, raw} })
 	return raw
 }
 
@@ -56,7 +56,7 @@ func (s *rawSource) WaitForSync(ctx context.Context) error {
 	return err
 }
 
-// notingCache notes why a raw source gets no informer. The source tries again, and tells nobody but the log.
+// notingCache records why a raw source gets no informer. The source itself only logs the error and tries again.
 type notingCache struct {
 	cache.Cache
 	raw *rawSource
@@ -77,25 +77,4 @@ func (c notingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVer
 	informer, err := c.Cache.GetInformerForKind(ctx, gvk, opts...)
 	c.raw.sources.note(c.raw.wanted(), err)
 	return informer, err
-}
-
-// withCache returns a copy of a source.Kind with another cache. controller-runtime does not export the type of such a
-// source, but its field Cache. Other sources are returned as they are.
-func withCache(src source.Source, wrap func(cache.Cache) cache.Cache) source.Source {
-	given := reflect.ValueOf(src)
-	if given.Kind() != reflect.Pointer || given.IsNil() {
-		return src
-	}
-	t := given.Elem().Type()
-	if !strings.HasPrefix(t.PkgPath(), "sigs.k8s.io/controller-runtime/") || !strings.HasPrefix(t.Name(), "Kind[") {
-		return src
-	}
-	own := reflect.New(t)
-	own.Elem().Set(given.Elem())
-	field := own.Elem().FieldByName("Cache")
-	if !field.IsValid() || !field.CanSet() || field.Type() != reflect.TypeFor[cache.Cache]() || field.IsNil() {
-		return src
-	}
-	field.Set(reflect.ValueOf(wrap(field.Interface().(cache.Cache))))
-	return own.Interface().(source.Source)
 }

@@ -3,7 +3,6 @@ package ctrlrt
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,10 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
-// registrations are the event handlers of one run of a duty's controller. controller-runtime's controllers leave their
-// handlers in the informers; those of a duty would pile up.
+// registrations are the event handlers of one run of a duty's controller. controller-runtime's controllers do not
+// remove their handlers from the informers, so handlers of a duty would pile up.
 type registrations struct {
 	mu      sync.Mutex
 	removes []func()
@@ -41,9 +42,9 @@ func recorded(ctx context.Context, informer cache.Informer) cache.Informer {
 	return recordedInformer{informer, r}
 }
 
-// add notes a handler.
+// add records a handler.
 func (r *registrations) add(informer cache.Informer, registration toolscache.ResourceEventHandlerRegistration) {
-	remove := func() { _ = informer.RemoveEventHandler(registration) } // an informer that has stopped has none
+	remove := func() { _ = informer.RemoveEventHandler(registration) } // fails for an informer that has stopped
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -111,27 +112,26 @@ func (c recordingCache) GetInformer(ctx context.Context, obj client.Object, opts
 // restartable is a raw source of a duty's controller, which is started with each run of the controller.
 type restartable struct {
 	source.Source
-	// once: the source can be started once only. Then its events go to queue.
+	// once is true if the source can be started only once. Then its events go to queue.
 	once  bool
 	start sync.Once
 	queue heldQueue
 
 	mu   sync.Mutex
-	life context.Context //nolint:containedctx // that of the manager
+	life context.Context //nolint:containedctx // the context of the manager
 }
 
 func newRestartable(src source.Source) *restartable {
-	_, syncs := src.(source.SyncingSource)
-	// The cache may be another one than the manager's: that of Whole, or of another cluster.
-	recording := withCache(src, func(c cache.Cache) cache.Cache { return recordingCache{c} })
-	return &restartable{Source: recording, once: !syncs && strings.HasPrefix(fmt.Sprintf("%T", src), "*source.channel["),
+	// The source may read from the cache of Whole or of another cluster.
+	recording := controllerruntime.WithCache(src, func(c cache.Cache) cache.Cache { return recordingCache{c} })
+	return &restartable{Source: recording, once: controllerruntime.IsChannel(src),
 		queue: heldQueue{changed: make(chan struct{})}}
 }
 
 // String names the source in logs.
 func (s *restartable) String() string { return fmt.Sprint(s.Source) }
 
-// live notes the context of the manager.
+// live sets the context of the manager.
 func (s *restartable) live(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,9 +174,9 @@ func (s *restartable) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// heldQueue passes on to the queue of the present run. While there is none, whoever adds waits.
+// heldQueue passes items on to the queue of the current run. Between runs, adding blocks.
 type heldQueue struct {
-	life context.Context //nolint:containedctx // that of the manager
+	life context.Context //nolint:containedctx // the context of the manager
 
 	mu      sync.Mutex
 	queue   plainQueue
@@ -193,8 +193,7 @@ func (q *heldQueue) set(queue plainQueue) {
 	q.changed = make(chan struct{})
 }
 
-// wait returns the queue of the present run, when there is one. After the manager's end it returns one that is shut
-// down.
+// wait waits for a run and returns its queue. After the manager's end it returns a queue that is shut down.
 func (q *heldQueue) wait() plainQueue {
 	for {
 		q.mu.Lock()
@@ -213,7 +212,7 @@ func (q *heldQueue) wait() plainQueue {
 	}
 }
 
-// These calls go to the queue of the present run.
+// These calls go to the queue of the current run.
 func (q *heldQueue) Add(r request)                       { q.wait().Add(r) }
 func (q *heldQueue) AddAfter(r request, d time.Duration) { q.wait().AddAfter(r, d) }
 func (q *heldQueue) AddRateLimited(r request)            { q.wait().AddRateLimited(r) }

@@ -9,25 +9,26 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
 
 // cached is a cache that the manager starts with its own caches.
 type cached struct{ cache.Cache }
 
-// GetCache tells controller-runtime's manager that this runnable has a cache.
+// GetCache marks the runnable as one with a cache for controller-runtime's manager.
 func (c cached) GetCache() cache.Cache { return c.Cache }
 
-// Add adds a runnable. Caches, clusters and all else that has a cache run on every member and start before any
-// controller, since reconcilers of every member read from them. controller-runtime itself would start a cache with
+// Add adds a runnable. Caches, clusters and other runnables with a cache run on every member and start before any
+// controller, since reconcilers of every member read from them. controller-runtime would start a cache with
 // Options.ByObject on the leader only.
 //
-// A runnable that needs a leader is refused if the manager has no leader election: it would run on every replica. Start
-// refuses those that were added before it, Add those that come later.
+// A runnable that needs a leader is refused if the manager has no leader election, since it would run on every replica.
+// Start returns an error for runnables that were added before it, and Add for later ones.
 func (m *Manager) Add(r manager.Runnable) error {
 	if c, ok := r.(cache.Cache); ok {
 		if _, ok := r.(hasCache); !ok {
@@ -35,13 +36,13 @@ func (m *Manager) Add(r manager.Runnable) error {
 		}
 	}
 	a, sharded := r.(asking)
-	if !sharded && (needsLeader(r) || isController(r)) {
+	if !sharded && (needsLeader(r) || controllerruntime.IsController(r)) {
 		m.kinds.addUnsharded(describe(r))
 	}
 	switch {
 	case sharded:
 		m.declared.add(a.Runnable, fmt.Sprintf("controller %q", a.asker.controller), adviceSource)
-	case isController(r):
+	case controllerruntime.IsController(r):
 		m.declared.add(r, describe(r), adviceUnsharded)
 	}
 	if needsLeader(r) {
@@ -49,19 +50,19 @@ func (m *Manager) Add(r manager.Runnable) error {
 			return err
 		}
 	}
-	if isController(r) {
+	if controllerruntime.IsController(r) {
 		r = starting{r}
 	}
 	return m.inner.Add(r)
 }
 
-// starting starts a controller with contexts that say so.
+// starting starts a controller with contexts for which ofController returns true.
 type starting struct{ manager.Runnable }
 
 type startingKey struct{}
 
-// ofController reports whether a context is that of a controller, sharded or not, which its sources and their handlers
-// have, and not that of a reconcile. It may be one of another manager in this process, for sources of several clusters.
+// ofController reports whether a context belongs to a controller's sources and their handlers, and not to a reconcile.
+// The controller may be unsharded, or of another manager in this process, for sources of several clusters.
 func ofController(ctx context.Context) bool {
 	controllers := ctx.Value(startingKey{}) != nil || ctx.Value(registrationsKey{}) != nil
 	return controllers && controller.ReconcileIDFromContext(ctx) == ""
@@ -97,21 +98,12 @@ func needsLeader(r manager.Runnable) bool {
 	}
 }
 
-// isController recognizes a controller by its methods: controller-runtime exports no type for it.
-func isController(r manager.Runnable) bool {
-	_, ok := r.(interface{ GetLogger() logr.Logger })
-	return ok
-}
-
-// describe names a runnable: a controller by its field Name, a function by its place in the source.
+// describe names a runnable: a controller by its name, a function by its place in the source.
 func describe(r manager.Runnable) string {
-	v := reflect.Indirect(reflect.ValueOf(r))
-	if isController(r) && v.Kind() == reflect.Struct {
-		if name := v.FieldByName("Name"); name.IsValid() && name.Kind() == reflect.String {
-			return fmt.Sprintf("controller %q", name.String())
-		}
+	if name, ok := controllerruntime.ControllerName(r); ok {
+		return fmt.Sprintf("controller %q", name)
 	}
-	if v.Kind() == reflect.Func && !v.IsNil() {
+	if v := reflect.ValueOf(r); v.Kind() == reflect.Func && !v.IsNil() {
 		f := goruntime.FuncForPC(v.Pointer())
 		file, line := f.FileLine(f.Entry())
 		return fmt.Sprintf("runnable %T %s (%s:%d)", r, f.Name(), filepath.Base(file), line)
@@ -119,14 +111,14 @@ func describe(r manager.Runnable) string {
 	return fmt.Sprintf("runnable %T", r)
 }
 
-// leaderOnly are the names of the runnables that run on the leader only.
+// leaderOnly has the names of the runnables that run on the leader only.
 type leaderOnly struct {
 	mu      sync.Mutex
 	names   []string
 	started bool
 }
 
-// add adds a name. Once the manager has started, it is logged or refused at once.
+// add adds a name. After the manager's start it logs or refuses the name at once.
 func (l *leaderOnly) add(m *Manager, name string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

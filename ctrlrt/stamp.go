@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -13,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/rota-dev/rota/internal/labeller"
 	"github.com/rota-dev/rota/internal/names"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
-// stamp adds the labels by which an object is delivered, so that they need no second write. undo removes them; nil:
-// none were added.
+// stamp adds the labels by which an object is delivered, so that they need no second write. undo removes them. It is
+// nil if none were added.
 func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	if err != nil {
-		return nil // the write says what is wrong
+		return nil // the write returns the error
 	}
 	stamps := shareOf(c.mgr.rota).Stamps(gvk.GroupKind(), obj)
 	if len(stamps) == 0 {
@@ -37,7 +36,7 @@ func (c *writingClient) stamp(obj client.Object) (undo func()) {
 	return func() { obj.SetLabels(before) }
 }
 
-// stampApplied is stamp for an apply configuration: one of client-go's form, which embeds the metadata's, or an
+// stampApplied is stamp for an apply configuration, either a generated one, which embeds its metadata, or an
 // unstructured one.
 func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func()) {
 	about := aboutApplied(obj)
@@ -53,39 +52,22 @@ func (c *writingClient) stampApplied(obj runtime.ApplyConfiguration) (undo func(
 		set(object, stamps)
 		return func() { object.SetLabels(before) }
 	}
-	labels := labelsOf(obj)
-	if labels == nil {
+	meta := clientgo.AppliedMeta(obj)
+	if meta == nil {
 		return nil // labelled after it is applied
 	}
-	before := *labels
-	*labels = maps.Clone(before) // it may be shared
-	if *labels == nil {
-		*labels = map[string]string{}
+	before := meta.Labels
+	meta.Labels = maps.Clone(before) // the map may be shared
+	if meta.Labels == nil {
+		meta.Labels = map[string]string{}
 	}
-	maps.Copy(*labels, stamps)
-	return func() { *labels = before }
+	maps.Copy(meta.Labels, stamps)
+	return func() { meta.Labels = before }
 }
 
-// labelsOf returns the labels in an apply configuration of client-go's form; nil for other forms.
-func labelsOf(obj runtime.ApplyConfiguration) *map[string]string {
-	v := reflect.ValueOf(obj)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return nil
-	}
-	meta := v.Elem().FieldByName("ObjectMetaApplyConfiguration")
-	if !meta.IsValid() || meta.Kind() != reflect.Pointer || meta.IsNil() {
-		return nil
-	}
-	about, ok := meta.Interface().(*metav1ac.ObjectMetaApplyConfiguration)
-	if !ok {
-		return nil
-	}
-	return &about.Labels
-}
-
-// unstamped runs an apply that carries labels of ours, and runs it again without them after a conflict. The conflict
-// may be about one of our labels; the user has nothing to do with that, and the labeller corrects the value. The cause
-// of a conflict is not known here: controller-runtime drops it.
+// unstamped runs an apply that carries Rota's labels, and runs it again without them after a conflict. The conflict may
+// be about one of these labels. The user must not get that error, and the labeller corrects the value.
+// controller-runtime drops the cause of a conflict, so any conflict is treated this way.
 func unstamped(undo func(), apply func() error) error {
 	err := apply()
 	if undo == nil || !apierrors.IsConflict(err) {
@@ -95,10 +77,10 @@ func unstamped(undo func(), apply func() error) error {
 	return apply()
 }
 
-// hideStamps removes our labels from the managed fields of users' field managers. We added them to what those managers
-// applied. A program that extracts its applied fields to compare them with the desired ones would find a difference
-// each time. Labels of ours that a program applied itself, for instance by copying a parent's labels to its children,
-// are its own.
+// hideStamps removes Rota's labels from the managed fields of users' field managers, to whose applies the labels were
+// added. Otherwise a program that extracts its applied fields and compares them with the desired ones would always find
+// a difference. Only the labels of the object's kind are hidden. Other labels of Rota, for instance copied from a
+// parent, were applied by the program.
 func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 	entries := obj.GetManagedFields()
 	hidden := false
@@ -132,10 +114,10 @@ func (c *writingClient) hideStamps(kind schema.GroupKind, obj metav1.Object) {
 	}
 }
 
-// stampField begins our labels, and others of the project, in the text of managed fields.
+// stampField is the prefix of Rota's labels in the text of managed fields.
 const stampField = `"f:` + names.Prefix + `/`
 
-// withoutStamps returns the text of managed fields without some labels; "" if it cannot be parsed.
+// withoutStamps returns the text of managed fields without some labels, or "" if it cannot be parsed.
 func withoutStamps(text string, stamps []string) string {
 	var root, about, labels map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &root) != nil || json.Unmarshal(root["f:metadata"], &about) != nil ||
@@ -168,8 +150,8 @@ func set(obj metav1.Object, stamps map[string]string) {
 	obj.SetLabels(labels)
 }
 
-// complete adds the labels that do not follow from what was applied, for instance because another manager set the
-// controlling owner. It returns the labelled object; nil if nothing was missing, or if the labeller has to do it.
+// complete adds labels that could not be computed from the applied fields, for instance because another manager set the
+// controlling owner. It returns the labelled object, or nil if no label was missing or the labeller must add it.
 func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKind,
 	obj metav1.Object,
 ) *metav1.PartialObjectMetadata {
@@ -193,7 +175,7 @@ func (c *writingClient) complete(ctx context.Context, gvk schema.GroupVersionKin
 	return about
 }
 
-// setApplied sets an apply configuration's labels and version to those of an object.
+// setApplied copies the labels and version of an object to an apply configuration.
 func setApplied(obj runtime.ApplyConfiguration, labelled *metav1.PartialObjectMetadata) {
 	if unstructured, ok := obj.(metav1.Object); ok {
 		unstructured.SetLabels(labelled.Labels)
@@ -207,7 +189,7 @@ func setApplied(obj runtime.ApplyConfiguration, labelled *metav1.PartialObjectMe
 	}
 }
 
-// aboutApplied returns the kind and the metadata of an apply configuration; nil if it has none.
+// aboutApplied returns the kind and metadata of an apply configuration, or nil if it has none.
 func aboutApplied(obj runtime.ApplyConfiguration) *metav1.PartialObjectMetadata {
 	text, err := json.Marshal(obj)
 	if err != nil {

@@ -26,17 +26,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// uncached reads from the API server what the manager's cache would hold if it held all objects: of its namespaces, by
-// its selectors, with its transform. So an answer does not depend on which member owns an object. What a cache answers
-// without an error, it answers, too: by names that no object can have, by selectors that select nothing, and for
-// contexts that have ended. What a cache does not know, it does not send: options in Raw, and Continue.
+// uncached reads from the API server, with the namespaces, selectors and transform of the manager's cache. So its
+// answers do not depend on which member owns an object. It returns no error where a cache returns none: for invalid
+// names, for selectors that select nothing, and for contexts that have ended. It does not send options that a cache
+// does not support: Raw and Continue.
 type uncached struct {
 	client.Reader
 	scheme  *runtime.Scheme
 	mapper  meta.RESTMapper
 	options cache.Options
-	// told logs once that what NewCache changes of the options is not known; nil: there is no NewCache.
-	told func()
+	// report logs once that the changes that NewCache makes to the options are unknown. It is nil without a NewCache.
+	report func()
 
 	known sync.Map // bounds by schema.GroupVersionKind
 }
@@ -46,14 +46,14 @@ type bounds struct {
 	all cache.Config
 	// namespaced is the kind's scope.
 	namespaced bool
-	// namespaces are those that the cache is limited to; "" stands for all others. nil: no limit.
+	// namespaces are the namespaces of the cache. "" stands for all others. It is nil if the cache is not limited.
 	namespaces map[string]cache.Config
 }
 
 // of returns the bounds of a kind, as cache.New computes them.
 func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
-	if u.told != nil {
-		u.told()
+	if u.report != nil {
+		u.report()
 	}
 	if b, ok := u.known.Load(gvk); ok {
 		return b.(bounds), nil
@@ -101,8 +101,8 @@ func (u *uncached) of(gvk schema.GroupVersionKind) (bounds, error) {
 	return b, nil
 }
 
-// sent returns the config as a cache acts by it: it sends its selectors, and does not evaluate them. By the text of one
-// that selects nothing it holds everything.
+// sent returns the config with the selectors that a cache really uses. A cache only sends the text of its selectors,
+// and the text of a selector that selects nothing selects everything.
 func sent(config cache.Config) cache.Config {
 	if s := config.LabelSelector; s != nil && s.String() == "" {
 		config.LabelSelector = nil
@@ -133,7 +133,7 @@ func inherit(config, from cache.Config) cache.Config {
 	return config
 }
 
-// in returns the config of a namespace. The error is the one of a cache that is limited to other namespaces.
+// in returns the config of a namespace, or the error of a cache that is limited to other namespaces.
 func (b bounds) in(namespace, verb string, about any) (cache.Config, error) {
 	if b.namespaces == nil {
 		return b.all, nil
@@ -147,10 +147,10 @@ func (b bounds) in(namespace, verb string, about any) (cache.Config, error) {
 	return cache.Config{}, fmt.Errorf("unable to %s: %v because of unknown namespace for the cache", verb, about)
 }
 
-// endedPatience bounds a request for a caller whose context has ended.
+// endedPatience is the timeout of a request for a caller whose context has ended.
 const endedPatience = 2 * time.Second
 
-// answered asks the API server, also if ctx has ended or ends meanwhile: a cache answers all the same.
+// answered asks the API server even if ctx has ended or ends meanwhile, since a cache answers in that case.
 func answered(ctx context.Context, ask func(context.Context) error) error {
 	if ctx.Err() == nil {
 		if err := ask(ctx); err == nil || ctx.Err() == nil {
@@ -162,7 +162,7 @@ func answered(ctx context.Context, ask func(context.Context) error) error {
 	return ask(ctx)
 }
 
-// notFound is the error of a cache without the object.
+// notFound returns the error of a cache without the object.
 func notFound(gvk schema.GroupVersionKind, name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name)
 }
@@ -192,7 +192,7 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	if !b.canBe(key) {
 		return notFound(gvk, key.Name)
 	}
-	// An object of its own: without an answer, the caller's must stay as it is, and decoding would add to its parts.
+	// Decode into a new object, since the caller's must not change without an answer, and decoding adds to an object.
 	found := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
 	found.GetObjectKind().SetGroupVersionKind(gvk)
 	o := client.GetOptions{}
@@ -220,15 +220,14 @@ func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// setKind sets the kind and version of an answer, as a cache does in the copies that it gives out.
+// setKind sets the kind and version of an answer, as a cache does in the copies that it returns.
 func setKind(obj runtime.Object, gvk schema.GroupVersionKind, config cache.Config, uncopied *bool) {
 	if !ptr.Deref(config.UnsafeDisableDeepCopy, false) && !ptr.Deref(uncopied, false) {
 		obj.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 }
 
-// selected reports whether the cache's selectors select an object. Only the API server knows the fields of an object by
-// which it can be selected.
+// selected reports whether the cache's selectors select an object. Only the API server can evaluate field selectors.
 func (u *uncached) selected(ctx context.Context, gvk schema.GroupVersionKind, config cache.Config,
 	obj client.Object,
 ) (bool, error) {
@@ -278,7 +277,7 @@ func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...cli
 	return nil
 }
 
-// listAll lists what the caches of all namespaces would hold, or the one of the options' namespace.
+// listAll lists the objects that the caches of all namespaces, or of the options' namespace, would hold.
 func (u *uncached) listAll(ctx context.Context, list client.ObjectList, gvk schema.GroupVersionKind,
 	o client.ListOptions, b bounds,
 ) error {
@@ -314,7 +313,7 @@ func (u *uncached) listAll(ctx context.Context, list client.ObjectList, gvk sche
 	return meta.SetList(list, items)
 }
 
-// listIn lists by the options of one cache. It sends no request by a selector that selects nothing.
+// listIn lists with the options of one cache. It sends no request for a selector that selects nothing.
 func (u *uncached) listIn(ctx context.Context, list client.ObjectList, gvk schema.GroupVersionKind,
 	o client.ListOptions, config cache.Config,
 ) error {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/rota-dev/rota/internal/adapter"
-	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/coverage"
 	"github.com/rota-dev/rota/internal/delivery"
@@ -28,6 +27,7 @@ import (
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/report"
 	"github.com/rota-dev/rota/internal/store"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
 )

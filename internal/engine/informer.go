@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
 // Lister implements rota.Lister.
@@ -112,38 +113,26 @@ func (r *Engine) declare(call string, kind schema.GroupKind, children []Children
 }
 
 // checkFactory returns an error if a factory made by client-gen restricts what its informers list, by WithNamespace or
-// WithTweakListOptions, and the client is a generated one that does not. Factories do not expose their options, so they
-// are read from private fields. Clients that were not generated are trusted to list the right objects.
+// WithTweakListOptions, and the client is a generated one that does not. Clients that were not generated are trusted to
+// list the right objects.
 func checkFactory(factory, client any) error {
-	of, generated := namespaceOf(client)
-	fields := reflect.Indirect(reflect.ValueOf(factory))
-	if !generated || fields.Kind() != reflect.Struct {
+	of, generated := clientgo.ClientNamespace(client)
+	if !generated {
 		return nil
 	}
-	if f := fields.FieldByName("tweakListOptions"); f.IsValid() && f.Kind() == reflect.Func && !f.IsNil() {
+	namespace, tweaked := clientgo.FactoryOptions(factory)
+	if tweaked {
 		return errors.New("its factory was made with WithTweakListOptions, which does not apply here, so that it would " +
 			"list more: pass as client a value of your own whose List and Watch change the options and call the client's, or " +
 			"take a factory without this option")
 	}
-	f := fields.FieldByName("namespace")
-	if f.IsValid() && f.Kind() == reflect.String && f.String() != "" && f.String() != of {
+	if namespace != "" && namespace != of {
 		listed := fmt.Sprintf("lists namespace %s", of)
 		if of == "" {
 			listed = "lists all namespaces"
 		}
 		return fmt.Errorf("its factory was made with WithNamespace(%q), and the client %s: pass the client of that "+
-			"namespace, or take a factory without this option", f.String(), listed)
+			"namespace, or take a factory without this option", namespace, listed)
 	}
 	return nil
-}
-
-// namespaceOf returns the namespace of a client made by client-gen; ok is false for other clients.
-func namespaceOf(client any) (namespace string, ok bool) {
-	switch c := client.(type) {
-	case interface{ GetNamespace() string }:
-		return c.GetNamespace(), true
-	case interface{ Namespace() string }: // a fake client
-		return c.Namespace(), true
-	}
-	return "", false
 }

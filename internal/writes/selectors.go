@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	klabels "k8s.io/apimachinery/pkg/labels"
 
-	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
 // withSelectors returns the request of a sharded informer with the informer's selectors. If a ListerWatcher replaced
-// them by its own, both apply. Other requests are returned unchanged.
+// them, both apply. Other requests are returned unchanged.
 func withSelectors(req *http.Request) *http.Request {
 	want, shard := feed.SelectorsFrom(req.Context()), feed.ShardSelectorFrom(req.Context())
 	if want == (sharding.Selectors{}) && shard == "" {
@@ -42,7 +42,7 @@ func withSelectors(req *http.Request) *http.Request {
 	return req
 }
 
-// usersSelectors returns the selectors of an informer's request that are not the informer's own.
+// usersSelectors returns the selectors of an informer's request without the informer's selectors.
 func usersSelectors(req *http.Request) sharding.Selectors {
 	own, query := feed.SelectorsFrom(req.Context()), req.URL.Query()
 	return sharding.Selectors{
@@ -51,7 +51,7 @@ func usersSelectors(req *http.Request) sharding.Selectors {
 	}
 }
 
-// without returns a selector that lacks the requirements of another.
+// without returns a selector without the requirements of another.
 func without(selector, part string, requires func(selector string) []string) string {
 	if selector == "" {
 		return ""
@@ -75,8 +75,8 @@ func contains(selector, part string, requires func(selector string) []string) bo
 	return true
 }
 
-// labelRequirements returns the requirements of selector, each in its canonical form. A selector that cannot be parsed
-// is returned as one requirement: the API server will say what is wrong with it.
+// labelRequirements returns the requirements of a selector, each in its canonical form. A selector that cannot be
+// parsed is returned as one requirement, so that the API server rejects it.
 func labelRequirements(selector string) []string {
 	parsed, err := klabels.Parse(selector)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/clientgo"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
 // Faulty is a ListerWatcher that misbehaves on demand. Its methods may be called concurrently.

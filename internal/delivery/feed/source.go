@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 	"github.com/rota-dev/rota/slot"
 )
 

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 	"github.com/rota-dev/rota/test/require"
 )
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/rota-dev/rota/internal/clientgo"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
 // comparePeriod is the time between two looks whether a store shows a list.
