@@ -11,14 +11,15 @@ import (
 // About is what a request changes.
 type About struct {
 	Resource schema.GroupVersionResource
-	// Name is that in the path. Of a create and of a deletion of a collection, its Name is empty.
+	// Name is the object's namespace and name in the path. The name is empty for a create and for the deletion of a
+	// collection.
 	Name types.NamespacedName
 	// Subresource may be empty.
 	Subresource string
 }
 
-// AboutOf says what a request changes; false for one that changes no object, such as a read or a dry run.
-func AboutOf(req *http.Request) (About, bool) {
+// AboutOf returns what a request changes. ok is false if it changes no object, such as a read or a dry run.
+func AboutOf(req *http.Request) (about About, ok bool) {
 	switch req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 	default:
@@ -31,14 +32,14 @@ func AboutOf(req *http.Request) (About, bool) {
 	return About{t.version.WithResource(t.resource), t.name, t.sub}, true
 }
 
-// AnswerOf returns the kind and the metadata of the object in an answer; nil if it has none. It reads the answer's body
-// and puts it back.
+// AnswerOf returns the kind and metadata of the object in an answer, or nil if there is none. It reads the answer's
+// body and puts it back.
 func AnswerOf(resp *http.Response) *metav1.PartialObjectMetadata {
 	about, _ := answerOf(resp)
 	return about
 }
 
-// answerOf is AnswerOf. status returns the UID of the object that the answer is about, if it is a Status.
+// answerOf is AnswerOf. If the answer is a Status, status returns the UID of its object.
 func answerOf(resp *http.Response) (about *metav1.PartialObjectMetadata, status func() types.UID) {
 	media := resp.Header.Get("Content-Type")
 	if resp.Body == nil || resp.Header.Get("Content-Encoding") != "" || encodingOf(media) == "" {

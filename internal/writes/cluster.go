@@ -7,10 +7,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// cluster tells API servers apart, as far as a config does. The zero cluster is unknown.
+// cluster identifies an API server by its config. The zero cluster is unknown.
 type cluster struct {
 	host, authority string
-	// path is what the paths of requests begin with; "" if there is nothing, or no config is known.
+	// path is the prefix of the paths of requests. It is empty if the config has none, or without a config.
 	path string
 }
 
@@ -18,7 +18,7 @@ type cluster struct {
 func clusterOf(cfg *rest.Config) cluster {
 	with := rest.CopyConfig(cfg)
 	if err := rest.LoadTLSFiles(with); err != nil {
-		return cluster{} // making a client of it says so
+		return cluster{} // making a client returns the error
 	}
 	of := cluster{host: hostOf(cfg), authority: string(with.CAData)}
 	if url, _, err := rest.DefaultServerUrlFor(cfg); err == nil {
@@ -33,8 +33,8 @@ func (c cluster) isOther(than cluster) bool {
 	return c.authority != "" && than.authority != "" && c.authority != than.authority && c.host != than.host
 }
 
-// hostOf returns the host and port of the API server of a config, as an httptrace.ClientTrace has them; "" if there is
-// none.
+// hostOf returns the host and port of a config's API server, as an httptrace.ClientTrace reports them, or "" without a
+// config.
 func hostOf(cfg *rest.Config) string {
 	if cfg == nil {
 		return ""

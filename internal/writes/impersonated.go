@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// impersonated are the users as whom the program writes objects of the member's slots. A fence knows a member by what
-// its ServiceAccount's token says of its Pod. A request that impersonates has none of that, so the fence lets it pass,
-// however late it comes.
+// impersonated lists the users that the program impersonates in writes to objects of the member's slots. A fence
+// recognizes a member by the Pod in its ServiceAccount's token. A request that impersonates a user has no such claim,
+// so the fence admits it, however late it is.
 type impersonated struct {
 	mu    sync.Mutex
-	users []string // in order
+	users []string // sorted
 }
 
 // maxImpersonated is how many users are logged and reported.
@@ -35,14 +35,14 @@ func (i *impersonated) note(log logr.Logger, req *http.Request) {
 	i.users = slices.Insert(i.users, at, user)
 	i.mu.Unlock()
 	place, _ := caller()
-	log.Info("A client of the program writes as another user, by impersonation. A fence cannot tell such writes from "+
-		"those of other programs: those of a replica that was paused may be accepted late. If that matters, write as the "+
-		"Pod's own ServiceAccount, and give it the permissions of that user", "user", user, "request",
+	log.Info("A client of the program writes as another user, by impersonation. A fence cannot distinguish such writes "+
+		"from writes of other programs: late writes of a replica that was paused may be accepted. If that matters, write "+
+		"as the Pod's own ServiceAccount, and give it the permissions of that user", "user", user, "request",
 		req.Method+" "+req.URL.Path, "at", place)
 }
 
-// Impersonated returns the users as whom clients of the program have written objects of the member's slots, in order,
-// and at most ten.
+// Impersonated returns the users that clients of the program have impersonated in writes to objects of the member's
+// slots, sorted, and at most ten.
 func (w *Writes) Impersonated() []string {
 	w.impersonated.mu.Lock()
 	defer w.impersonated.mu.Unlock()

@@ -7,10 +7,9 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
-// uncompressed has the API server not compress what it answers to the list of an informer of the share. With
-// compression a list of Pods takes it more than twice as much processor time, and members list often: when slots come.
-// A watch, and so the stream with which a stock informer begins, is never compressed. Other requests are returned
-// unchanged.
+// uncompressed asks the API server not to compress its answers to the lists of the share's informers. Compression more
+// than doubles the server's CPU time for a list of Pods, and members list whenever they get slots. Watches are never
+// compressed, including the streaming list of a stock informer. Other requests are returned unchanged.
 func uncompressed(req *http.Request) *http.Request {
 	if _, ours := feed.KindFrom(req.Context()); !ours || req.Header.Get("Accept-Encoding") != "" {
 		return req
@@ -20,10 +19,10 @@ func uncompressed(req *http.Request) *http.Request {
 	return req
 }
 
-// hasty has an informer of the share hear at once that the API server is busy, or still fills its watch cache. Where an
-// answer says Retry-After, client-go repeats the request up to ten times before its caller hears of it, and slots would
-// wait for minutes for a kind that cannot be listed. Informers try again after a wait of their own. Answers to reads of
-// one object, and other answers, are returned unchanged.
+// hasty removes Retry-After from answers to the share's informers, so that they see at once that the API server is busy
+// or still fills its watch cache. With Retry-After, client-go repeats a request up to ten times before it returns the
+// answer, and slots would wait for minutes for a kind that cannot be listed. Informers have their own backoff. Answers
+// to reads of one object, and other answers, are returned unchanged.
 func hasty(req *http.Request, res *http.Response) *http.Response {
 	_, ours := feed.KindFrom(req.Context())
 	query := req.URL.Query()

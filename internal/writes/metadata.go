@@ -38,7 +38,7 @@ func metadataOf(contentType string, body []byte) (*metav1.PartialObjectMetadata,
 		// The metadata are field 1 of every kind of object, as they are here; other fields are skipped.
 		about := &metav1.PartialObjectMetadata{}
 		if err := about.Unmarshal(unknown.Raw); err != nil {
-			about = &metav1.PartialObjectMetadata{} // such as a Status: what it is says its kind
+			about = &metav1.PartialObjectMetadata{} // such as a Status, which its kind shows
 		}
 		about.TypeMeta = metav1.TypeMeta{APIVersion: unknown.APIVersion, Kind: unknown.Kind}
 		return about, checked(about)
@@ -57,7 +57,7 @@ func metadataOf(contentType string, body []byte) (*metav1.PartialObjectMetadata,
 	}
 }
 
-// uidOfStatus returns the UID of the object that an encoded Status is about; "" if it does not say.
+// uidOfStatus returns the UID of the object that an encoded Status names, or "".
 func uidOfStatus(contentType string, body []byte) types.UID {
 	var status metav1.Status
 	switch encodingOf(contentType) {
@@ -85,14 +85,14 @@ func checked(about *metav1.PartialObjectMetadata) error {
 	return nil
 }
 
-// encodingOf returns the encoding of a body of that type, patches included; "" if it holds no single object.
+// encodingOf returns the encoding of a body of that type, patches included, or "" if it is not a single object.
 func encodingOf(contentType string) string {
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil || params["stream"] != "" {
 		return ""
 	}
 	switch {
-	// which clients send as JSON
+	// clients send apply patches as JSON
 	case media == "application/json", strings.HasSuffix(media, "+json"), media == "application/apply-patch+yaml":
 		return "json"
 	case media == "application/vnd.kubernetes.protobuf":
@@ -104,8 +104,7 @@ func encodingOf(contentType string) string {
 	}
 }
 
-// metadataOfJSON stops reading once it has what it needs: API servers and clients write kind and metadata first or
-// early.
+// metadataOfJSON stops reading once it has the kind and metadata, which API servers and clients write early.
 func metadataOfJSON(body []byte) (*metav1.PartialObjectMetadata, error) {
 	about := &metav1.PartialObjectMetadata{}
 	wanted := map[string]any{"apiVersion": &about.APIVersion, "kind": &about.Kind, "metadata": &about.ObjectMeta}
@@ -136,8 +135,7 @@ func isStatus(about *metav1.PartialObjectMetadata) bool {
 	return about.GroupVersionKind() == schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 }
 
-// readUpTo reads a body of at most limit bytes. whole says that it read everything. rest returns the body again, with
-// what was read.
+// readUpTo reads up to limit bytes of a body. whole is true if that is all. rest reads the whole body again.
 func readUpTo(body io.Reader, limit int64) (read []byte, rest io.Reader, whole bool) {
 	read, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// answerLimit is how many bytes of an answer are read to find the version written. etcd limits requests to 1.5 MiB.
+// answerLimit limits the bytes of an answer that are read to find the version written. etcd limits requests to 1.5 MiB.
 const answerLimit = 16 << 20
 
-// noted is a write whose result is to be noted. nil: nobody waits for it.
+// noted records the result of a write for the slots' next owners. It is nil if no owner waits for the write.
 type noted struct {
 	of     *Writes
 	target target
 	write  *ledger.Write
 	ends   bool // it deletes the object that it names
-	owned  bool // its kind is sharded, by its own key or by its owner's
-	child  bool // by its owner's
+	owned  bool // its kind is sharded, by its own keys or by its owners' keys
+	child  bool // its kind is sharded by its owners' keys
 }
 
-// noting returns a noted for a write that is about to be sent in a cluster, by a reconcile. stray: none sends it.
+// noting returns a noted for a write that is about to be sent. by is the reconcile that sends it, unless it is stray.
 func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in cluster) *noted {
 	t, ok := in.target(req)
 	if !ok || !t.changes() || isDryRun(req) || w.resources.elsewhere(t.group(), in) {
@@ -64,7 +64,7 @@ func (w *Writes) noting(req *http.Request, by work.Admitted, stray bool, in clus
 	return n
 }
 
-// write is a write of an object. by is the reconcile that sends it, if there is one.
+// write returns a write of an object for the share. by is the reconcile that sends it, if inFlight.
 func (w *Writes) write(
 	kind schema.GroupKind, name types.NamespacedName, body metav1.Object, by work.Admitted, inFlight bool,
 ) *ledger.Write {
@@ -74,7 +74,7 @@ func (w *Writes) write(
 	return w.env.Share.Write(kind, name, body, by.Slot).Author(by.Author)
 }
 
-// bodyOf returns the metadata of the object in a request; nil if it has none, or only parts of one.
+// bodyOf returns the metadata of the object in a request, or nil if the request has no complete object.
 func bodyOf(req *http.Request) *metav1.PartialObjectMetadata {
 	if req.GetBody == nil || req.Method == http.MethodDelete {
 		return nil
@@ -104,7 +104,7 @@ func copyOf(req *http.Request) []byte {
 	return text
 }
 
-// isDryRun reports whether a request changes nothing. Deletions say so in their body.
+// isDryRun reports whether a request is a dry run. Deletions have that option in their body.
 func isDryRun(req *http.Request) bool {
 	if req.URL.Query().Get("dryRun") != "" {
 		return true
@@ -147,7 +147,7 @@ func (n *noted) answered(resp *http.Response) {
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		if n.ends && resp.StatusCode == http.StatusNotFound {
-			n.write.Missing() // whoever asks next should know what this member has learned
+			n.write.Missing() // the next owner should not wait for an object that is gone
 		}
 		return
 	}
@@ -159,7 +159,7 @@ func (n *noted) answered(resp *http.Response) {
 	n.about(about, uid)
 }
 
-// about notes the object in an answer; nil: it could not be read. uid is that of the object that a Status is about.
+// about records the object in an answer, which is nil if it could not be read. uid is the UID that a Status names.
 func (n *noted) about(about *metav1.PartialObjectMetadata, uid types.UID) {
 	switch t := n.target; {
 	case about == nil:
@@ -172,7 +172,7 @@ func (n *noted) about(about *metav1.PartialObjectMetadata, uid types.UID) {
 			n.write.Deleted(&metav1.ObjectMeta{UID: uid})
 			return
 		}
-		n.write.Lost() // of a collection, or of what a subresource did to its object
+		n.write.Lost() // the answer shows neither the objects of a collection nor the object of a subresource
 	case about.GroupVersionKind().Group != t.version.Group || t.sub != "" && !n.isObject(about):
 		n.write.Version(about.ResourceVersion) // such as a Scale, which has its object's version
 	case n.ends:

@@ -10,18 +10,18 @@ import (
 )
 
 // Most writes take milliseconds, but an admission webhook may take ten seconds. A write that may take longer than
-// WriteTimeout has to be announced in the member's Lease before it is sent (rule R2), and while that stands there, a
-// container that restarts waits longer. So paces knows which writes are quick, and the Lease announces long writes only
-// while others are sent.
+// WriteTimeout must be announced in the member's Lease before it is sent (rule R2). While the Lease announces long
+// writes, a container that restarts waits longer. So paces records which writes are quick, and the Lease announces long
+// writes only while the member sends writes that are not.
 
 const (
-	// quickFor is how long a write counts as quick after one like it was.
+	// quickFor is how long writes of a pace count as quick after a quick one.
 	quickFor = 10 * time.Minute
-	// slowFor is for how long the Lease announces long writes after a slow one.
+	// slowFor is how long the Lease announces long writes after a slow one.
 	slowFor = time.Minute
 )
 
-// pace is what writes have in common that pass the same admission webhooks, as a rule.
+// pace groups writes that usually pass the same admission webhooks.
 type pace struct {
 	method   string
 	resource schema.GroupResource
@@ -31,9 +31,9 @@ type pace struct {
 // paces remembers whether the last write of each pace was quick.
 type paces struct {
 	mu sync.Mutex
-	// quick is when it was last quick. A pace whose last write was slow is not there.
+	// quick is the time of the last quick write. A pace whose last write was slow has no entry.
 	quick map[pace]time.Duration
-	// wanted is until when long writes were asked for.
+	// wanted is the time until which long writes were requested.
 	wanted atomic.Int64
 }
 
@@ -59,12 +59,12 @@ func (p *paces) wasSlow(of pace) {
 	delete(p.quick, of)
 }
 
-// wantLong asks for long writes for some time. It returns false if there is no member to ask.
+// wantLong requests long writes for some time. It returns false if there is no member.
 func (w *Writes) wantLong(period time.Duration) bool {
 	until := int64(w.env.Now() + period)
 	was := w.paces.wanted.Load()
 	if until-was < int64(period/4) {
-		return true // it was asked a moment ago
+		return true // requested a moment ago
 	}
 	if !w.env.WantLong(time.Duration(until)) {
 		return false
@@ -76,14 +76,14 @@ func (w *Writes) wantLong(period time.Duration) bool {
 // quickness is the longest time that a quick write takes.
 func (w *Writes) quickness() time.Duration { return w.env.Config.WriteTimeout / 8 }
 
-// slow notes a write that is not quick.
+// slow records a write that is not quick.
 func (w *Writes) slow(of pace) {
 	w.paces.wasSlow(of)
 	w.wantLong(slowFor)
 }
 
-// beginLong begins a write that may take longer than WriteTimeout. It returns nil if the write may not. Unless writes
-// like this one are quick, it waits up to WriteTimeout until the Lease has announced long ones.
+// beginLong begins a write that may take longer than WriteTimeout. It returns nil if the write must not. Unless writes
+// of this pace are quick, it waits up to WriteTimeout for the Lease to announce long writes.
 func (w *Writes) beginLong(ctx context.Context, of pace) (end func()) {
 	end, allowed := w.env.Long.Begin()
 	if end != nil || w.paces.isQuick(of, w.env.Now()) || !w.wantLong(w.env.Config.WriteTimeout) {

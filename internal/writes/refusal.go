@@ -8,11 +8,11 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// refusalLimit is how much of a refusal is read to see whether it is the fence's, in bytes.
+// refusalLimit limits the bytes of a refusal that are searched for the fence's message.
 const refusalLimit = 8 << 10
 
-// tellRefusal tells of an answer to a write that is a refusal by the fence. Its body can be read as before.
-func (w *Writes) tellRefusal(resp *http.Response) {
+// reportRefusal calls Fenced if the answer to a write is a refusal by the fence. The body can still be read.
+func (w *Writes) reportRefusal(resp *http.Response) {
 	if resp.StatusCode != http.StatusForbidden || resp.Body == nil {
 		return
 	}

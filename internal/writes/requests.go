@@ -9,9 +9,9 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// Counting returns a context of a reconcile whose requests to the API server are counted. The context shows each of
-// them, through whatever client it is sent, since net/http tells an httptrace.ClientTrace of it. It does not tell
-// whether it is a write.
+// Counting returns a context for a reconcile whose requests to the API server are counted in n.All. It counts requests
+// of all clients, since net/http calls the httptrace.ClientTrace of a context. The trace does not show which requests
+// are writes.
 func (w *Writes) Counting(ctx context.Context, n *work.Requests) context.Context {
 	if w.host == "" {
 		return ctx
@@ -19,8 +19,8 @@ func (w *Writes) Counting(ctx context.Context, n *work.Requests) context.Context
 	return counting(ctx, w.host, &n.All)
 }
 
-// counted returns a request of a wrapped client. If a reconcile sends it, it is counted as one. It is so before it is
-// counted among all, since the trace that came last is told first.
+// counted returns a request that counts as one of a wrapped client if a reconcile sends it. That happens before it is
+// counted among all requests, since net/http calls the latest trace first.
 func (w *Writes) counted(req *http.Request, by work.Admitted) *http.Request {
 	if by.Requests == nil || w.host == "" {
 		return req

@@ -17,8 +17,9 @@ import (
 type resources struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupResource]schema.GroupKind
-	// watched are the resources of informers that the share does not know; told are those for which that was logged.
-	watched, told map[schema.GroupResource]bool
+	// watched are the resources that are watched by informers outside of the share. logged are the watched resources for
+	// which unknown has returned true.
+	watched, logged map[schema.GroupResource]bool
 	// readFrom are the clusters from which informers of the share read.
 	readFrom map[schema.GroupResource][]cluster
 }
@@ -49,7 +50,8 @@ func (r *resources) kind(of schema.GroupResource, among func() []schema.GroupKin
 	return schema.GroupKind{}, false
 }
 
-// saw notes what a read shows: informers of a share carry their kind; others watch whole resources, which it returns.
+// saw learns from a read. The share's informers have their kind in the context. For a watch by another informer, which
+// watches the whole resource, saw returns the resource.
 func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupResource, watched bool) {
 	query := req.URL.Query()
 	kind, ours := feed.KindFrom(req.Context())
@@ -68,7 +70,7 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.watched == nil {
-			r.watched, r.told = map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
+			r.watched, r.logged = map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
 		}
 		r.watched[t.group()] = true
 		return t.group(), true
@@ -76,15 +78,14 @@ func (r *resources) saw(req *http.Request, from cluster) (whole schema.GroupReso
 	return whole, false
 }
 
-// tellWhole logs, once for each resource, that an informer that the share does not know watches a kind of which this
-// member has a share.
-func (w *Writes) tellWhole(of schema.GroupResource, from cluster) {
+// reportWhole logs, once for each resource, that an informer outside of the share watches a kind that is sharded.
+func (w *Writes) reportWhole(of schema.GroupResource, from cluster) {
 	share := w.env.Share
 	kind, ok := w.resources.kind(of, share.Known)
 	if !ok || w.resources.elsewhere(of, from) || !share.Sharded(kind) && !share.Owned(kind) {
 		return
 	}
-	if _, told := w.toldWhole.LoadOrStore(of, true); told {
+	if _, logged := w.loggedWhole.LoadOrStore(of, true); logged {
 		return
 	}
 	w.env.Log.Info("A sharded kind is watched by an informer of which the rota knows nothing: it holds all objects, its "+
@@ -93,14 +94,14 @@ func (w *Writes) tellWhole(of schema.GroupResource, from cluster) {
 		"kind", kind.String(), "resource", of.String())
 }
 
-// unknown reports, once for each resource, that an informer that the share does not know watches it.
+// unknown reports whether an informer outside of the share watches a resource. It returns true once for each.
 func (r *resources) unknown(of schema.GroupResource) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.watched[of] || r.told[of] {
+	if !r.watched[of] || r.logged[of] {
 		return false
 	}
-	r.told[of] = true
+	r.logged[of] = true
 	return true
 }
 
@@ -116,8 +117,8 @@ func (r *resources) reads(of schema.GroupResource, from cluster) {
 	}
 }
 
-// elsewhere reports whether the informers of a resource certainly read it from other clusters than this one. What is
-// written there is not what they show.
+// elsewhere reports whether the informers of a resource certainly read it from other clusters than the given one, so
+// that they do not show writes there.
 func (r *resources) elsewhere(of schema.GroupResource, written cluster) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,30 +14,30 @@ import (
 
 // strays are the places in the program that wrote objects of sharded kinds without the context of a reconcile.
 type strays struct {
-	mu   sync.Mutex
-	told map[string]struct{}
+	mu     sync.Mutex
+	logged map[string]struct{}
 }
 
-// strayMax is how many places are logged.
+// strayMax is the largest number of places that are logged.
 const strayMax = 100
 
-// tell logs a write, once for each place. child says that it is of an object that is where its owner is.
-func (s *strays) tell(log logr.Logger, req *http.Request, t target, child bool) {
+// report logs a write, once for each place. child is true if the object's kind is sharded by its owners' keys.
+func (s *strays) report(log logr.Logger, req *http.Request, t target, child bool) {
 	at, inSync := caller()
 	key := strings.Join([]string{req.Method, t.group().String(), t.sub, req.UserAgent(), at, strconv.FormatBool(inSync)},
 		" ")
 	s.mu.Lock()
-	_, known := s.told[key]
-	if s.told == nil {
-		s.told = map[string]struct{}{}
+	_, logged := s.logged[key]
+	if s.logged == nil {
+		s.logged = map[string]struct{}{}
 	}
-	if !known && len(s.told) < strayMax {
-		s.told[key] = struct{}{}
+	if !logged && len(s.logged) < strayMax {
+		s.logged[key] = struct{}{}
 	} else {
-		known = true
+		logged = true
 	}
 	s.mu.Unlock()
-	if known {
+	if logged {
 		return
 	}
 	text := "An object of a sharded kind is written without the context of a reconcile: if a reconcile does it, pass " +
@@ -50,17 +50,17 @@ func (s *strays) tell(log logr.Logger, req *http.Request, t target, child bool) 
 	log.Info(text, "request", req.Method+" "+req.URL.Path, "userAgent", req.UserAgent(), "at", at)
 }
 
-// clients are the packages that requests go through. The place is their caller.
+// clients are prefixes of the functions through which requests are sent. The place to log is their caller.
 var clients = []string{
 	"net/http.", "k8s.io/client-go/", "k8s.io/apimachinery/", "sigs.k8s.io/controller-runtime/pkg/client",
 	"github.com/rota-dev/rota/internal/writes.",
 	"github.com/rota-dev/rota/ctrlrt.(*writing", "github.com/rota-dev/rota/ctrlrt.(*consistent",
 }
 
-// syncs are the files that call sync functions and reconcilers. The names of functions tell less: they may be inlined.
+// syncs are the files that call sync functions and reconcilers. Files are compared since functions may be inlined.
 var syncs = []string{"/internal/controllers/queue.go", "/ctrlrt/builder.go"}
 
-// caller returns the file and line that makes a request, and whether a sync does it in its own goroutine.
+// caller returns the file and line that makes a request, and whether a sync makes it in the worker's goroutine.
 func caller() (at string, inSync bool) {
 	var pcs [128]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// target is what a request is about, according to its path.
+// target is the resource and object in the path of a request.
 type target struct {
 	version  schema.GroupVersion
 	resource string
@@ -24,12 +24,12 @@ func (t target) group() schema.GroupResource {
 
 var apiVersion = regexp.MustCompile(`^v[1-9]`)
 
-// target parses the path of a request to a cluster. It begins with the path of the config. target returns false for a
-// request that is not about a resource.
+// target parses the path of a request to a cluster, after the path of its config. It returns false for a request that
+// is not about a resource.
 //
-// A client without a config may have any path before the API's, such as /k8s/clusters/NAME. There the API begins at the
-// first place where one may, or behind the last /proxy: an API server that is reached through another one is a
-// subresource there, such as /api/v1/namespaces/a/services/b/proxy.
+// Without a config, any path may precede the path of the API, such as /k8s/clusters/NAME. Then the API begins at the
+// first possible place, or after the last /proxy: an API server behind another one is a subresource there, such as
+// /api/v1/namespaces/a/services/b/proxy.
 func (c cluster) target(req *http.Request) (target, bool) {
 	path := strings.Trim(req.URL.Path, "/")
 	if c.host != "" {
@@ -40,7 +40,7 @@ func (c cluster) target(req *http.Request) (target, bool) {
 	return guess(strings.Split(path, "/"))
 }
 
-// guess parses a path that has something unknown before the API's.
+// guess parses a path with an unknown prefix.
 func guess(parts []string) (t target, ok bool) {
 	for i := range parts {
 		if !ok || parts[i-1] == "proxy" {
@@ -77,7 +77,7 @@ func targetAt(parts []string) (t target, ok bool) {
 // silent are subresources whose POST does not change the object.
 var silent = []string{"token", "exec", "attach", "portforward", "proxy", "log"}
 
-// reviews are the groups whose objects are questions: the API server answers them, and stores nothing.
+// reviews are the groups whose objects are only requests for an answer. The API server does not store them.
 var reviews = []string{"authentication.k8s.io", "authorization.k8s.io"}
 
 // changes reports whether a write to the target changes an object.

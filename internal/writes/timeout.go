@@ -20,36 +20,36 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 )
 
-// sending is a write under way. The API server decides it within a timeout, but the answer may take longer, such as
-// where both are short of processor time. Who gives a write up does not know what became of it, and may do twice what
-// cannot be repeated, such as making a Pod. So there are two limits:
+// sending is a write in flight. The API server completes or rejects it within a timeout, but the answer may take
+// longer, for instance if CPU time is short. If the client gives up early, the outcome is unknown, and it may repeat a
+// write that must not be repeated, such as making a Pod. So there are two limits:
 //
-//   - Until the write has been sent, its context ends when sendWithin has passed since its start. So nothing that waits
-//     for a connection is sent later than that, the repetitions of net/http included.
-//   - Once it has been sent, it waits for its answer for as long as the member's deadline allows. That moves no effect
-//     of it: the API server has given up by then.
+//   - Until the write has been sent, its context ends when sendWithin has passed since its start. So no write that
+//     waits for a connection is sent later than that, retries of net/http included.
+//   - Once it has been sent, it waits for its answer as long as the member's deadline allows. The write does not take
+//     effect any later because of that, since the API server has given up by then.
 //
-// If the outcome stays unknown, the write can no longer take effect after settled.
+// If the outcome stays unknown, the write can no longer take effect after the time that settled returns.
 type sending struct {
 	start time.Time
 	limits
-	ctx context.Context //nolint:containedctx // the write is the context's life
+	ctx context.Context //nolint:containedctx // the write lasts as long as the context
 	end context.CancelCauseFunc
 
 	mu   sync.Mutex
 	sent bool
 	// tried: a part of it may have reached the server. A transport below may have tried again since.
 	tried bool
-	// cleanup ends what waits for the end of the write.
+	// cleanup stops the timers and callbacks that may end the context.
 	cleanup []func() bool
 }
 
-// limits are how long a write may take.
+// limits limits the time that a write may take.
 type limits struct {
 	sendWithin time.Duration // until it has been sent
 	timeout    time.Duration // for the server
 	patience   time.Duration // until its answer has come
-	long       bool          // the Lease has announced that it may take longer than WriteTimeout
+	long       bool          // may take longer than WriteTimeout, as announced in the Lease
 }
 
 // limits returns the limits of a write that begins now. left is the time until the member's deadline.
@@ -64,9 +64,8 @@ func (w *Writes) limits(left time.Duration, long bool) limits {
 	return limits{sendWithin: timeout, timeout: timeout, patience: min(left, c.RenewDeadline)}
 }
 
-// newSending returns a write that begins now. Its context ends with parent, or when patience has passed. It does not
-// end because of a handover before the write is settled: the slot waits for the write, and the answer comes much
-// sooner.
+// newSending returns a write that begins now. Its context ends with parent, or when patience has passed. A handover
+// does not end it before the write is settled: the slot waits for the write, and the answer usually comes much sooner.
 func newSending(parent context.Context, of limits) *sending {
 	s := &sending{start: time.Now(), limits: of}
 	deadline := s.start.Add(max(s.timeout, s.patience))
@@ -104,7 +103,7 @@ func newSending(parent context.Context, of limits) *sending {
 	return s
 }
 
-// begins notes that the request is about to be sent, perhaps again.
+// begins records that the request is about to be sent, perhaps again.
 func (s *sending) begins() {
 	s.mu.Lock()
 	s.sent = false
@@ -141,10 +140,10 @@ func (s *sending) wasSent() bool {
 	return s.sent
 }
 
-// settled is when the write can no longer take effect, if its outcome is still unknown now.
+// settled returns the time after which the write can no longer take effect, if its outcome is unknown now.
 func (s *sending) settled(now time.Time) time.Time {
 	if latest := s.start.Add(s.sendWithin); now.After(latest) {
-		now = latest // nothing was sent after that
+		now = latest // it was not sent after that
 	}
 	return now.Add(s.timeout + unknownMargin)
 }
@@ -160,14 +159,14 @@ func (s *sending) over() {
 	s.end(context.Canceled)
 }
 
-// cutByServer reports whether the API server reset the write's stream because its time was over. Its handler has
-// panicked by then, so net/http says no more than INTERNAL_ERROR.
+// cutByServer reports whether the API server reset the write's stream because its timeout was over. Its handler panics
+// then, so net/http only sends the code INTERNAL_ERROR.
 func (s *sending) cutByServer(err error) bool {
 	var reset http2.StreamError
 	return errors.As(err, &reset) && reset.Code == http2.ErrCodeInternal && time.Since(s.start) >= s.timeout
 }
 
-// text says what the write waited for in vain, why no longer, and what to do.
+// text explains to users why the write was given up, and what to do.
 func (s *sending) text(req *http.Request) string {
 	took := time.Since(s.start)
 	switch {
@@ -195,31 +194,31 @@ func (s *sending) notDone(req *http.Request) string {
 		req.Method, req.URL.Path)
 }
 
-// givenUp returns the error of a write that this member has given up. It says what to do, and is a timeout.
+// givenUp returns the error of a write that this member has given up, with advice. It is a timeout.
 func (s *sending) givenUp(req *http.Request, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(s.ctx), context.DeadlineExceeded) {
-		err = context.DeadlineExceeded // net/http may only say that the context was canceled
+		err = context.DeadlineExceeded // net/http may return context.Canceled
 	}
 	return fmt.Errorf("%s: %w", s.text(req), err)
 }
 
-// lateQuiet is the shortest time between two log lines about writes that time out.
+// lateQuiet is the minimum time between two log lines about writes that time out.
 const lateQuiet = time.Minute
 
 // timedOut counts a write that timed out, and logs it from time to time.
 func (w *Writes) timedOut(text string) {
 	w.env.Late()
 	now := int64(w.env.Now())
-	last := w.toldLate.Load()
-	if last != 0 && time.Duration(now-last) < lateQuiet || !w.toldLate.CompareAndSwap(last, max(1, now)) {
+	last := w.loggedLate.Load()
+	if last != 0 && time.Duration(now-last) < lateQuiet || !w.loggedLate.CompareAndSwap(last, max(1, now)) {
 		return
 	}
 	w.env.Log.Error(nil, "A write was not done in time; whether it took effect is unknown", "member", w.env.ID(), "cause",
 		text)
 }
 
-// explained returns the answer of an API server or a proxy that gave a write up, with a message that says what to do.
-// For programs it stays a timeout with status 504.
+// explained returns the answer of an API server or a proxy that gave a write up, with a message that explains what to
+// do. It is still a timeout with status 504.
 func explained(resp *http.Response, text string) *http.Response {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	_ = resp.Body.Close()

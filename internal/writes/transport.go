@@ -17,11 +17,12 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// ErrDeadline is that of a write that was not sent because this member could not renew its Lease in time.
+// ErrDeadline is returned, wrapped, for a write that was not sent because this member could not renew its Lease in
+// time.
 var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 
-// unknownMargin is added to the timeout of a write whose outcome is unknown, for the transit and for clocks that run at
-// different rates.
+// unknownMargin is added to the timeout of a write whose outcome is unknown, for time on the network and for clocks
+// that run at different rates.
 const unknownMargin = time.Second
 
 // writer is the transport of a client.
@@ -38,7 +39,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = w.counted(req, by)
 	if !isWrite(req) {
 		if whole, watched := w.resources.saw(req, w.cluster); watched {
-			w.tellWhole(whole, w.cluster)
+			w.reportWhole(whole, w.cluster)
 		}
 		res, err := w.next.RoundTrip(uncompressed(withSelectors(req)))
 		return hasty(req, res), err
@@ -46,8 +47,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	note := w.noting(req, by, !inFlight, w.cluster)
 	var release func()
 	if inFlight {
-		// From here on the write itself counts as in flight. So if the reconcile ends now, the slot does not move before the
-		// write.
+		// From here on the write counts as in flight. If the reconcile ends now, the slot does not move before the write has
+		// ended.
 		release = w.env.Gate.Hold(by.Slot)
 		if err := gate.Ended(by.Context); err != nil {
 			release()
@@ -61,7 +62,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if release, err = w.join(req, note); err != nil {
 			return nil, err
 		}
-		if release == nil { // it changes nothing in this member's slots, as far as is known
+		if release == nil { // as far as known, it changes no object of this member's slots
 			if err := w.mayBeLost(req, note); err != nil {
 				return nil, err
 			}
@@ -71,7 +72,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.impersonated.note(w.env.Log, req)
 	t, ok := w.cluster.target(req)
 	if ok && !t.changes() && w.env.Left() > 0 {
-		// It is for an application or a container, to which "timeout" may mean something, and which may take longer.
+		// The request goes to an application or a container, which may take longer, and may interpret the parameter timeout.
 		release()
 		return w.sendAsIs(req, note)
 	}
@@ -85,8 +86,8 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 	})
 }
 
-// sendTimed sends a write that must have ended in time (rule R2), and calls release when it has. A long one may take
-// longer than WriteTimeout.
+// sendTimed sends a write that must end in time (rule R2), and calls release when the write can no longer take effect.
+// A long write may take longer than WriteTimeout.
 func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, release func()) (*http.Response, error) {
 	parent := req.Context()
 	left := w.env.Left()
@@ -106,16 +107,16 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 		w.paces.wasQuick(of, w.env.Now())
 	}
 	if err == nil {
-		w.tellRefusal(resp)
+		w.reportRefusal(resp)
 	}
 	switch {
 	case err != nil && s.neverSent(err):
 		release()
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
-		note.answered(resp) // while the slot cannot move
+		note.answered(resp) // before release, so that the slot cannot move yet
 		release()
 	default:
-		// It may have been sent, or sent again by the transport, a moment ago.
+		// The transport may have sent it, or sent it again, a moment ago.
 		note.lost()
 		time.AfterFunc(time.Until(s.settled(time.Now())), release)
 	}
@@ -139,34 +140,34 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 	return resp, nil
 }
 
-// withTimeout returns a query with that timeout. The rest stays as it is: to encode it anew would sort it, and leave
-// out what does not parse.
+// withTimeout returns a query with that timeout. It does not encode the query anew, which would sort the parameters and
+// drop those that cannot be parsed.
 func withTimeout(query string, timeout time.Duration) string {
 	rest := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
 		return key == "" || key == "timeout"
 	})
-	// The server reads durations; it rounds nothing up, and takes 0 for its own default, a minute.
+	// The server parses a duration, and interprets 0 as its default of a minute.
 	ms := strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
 	return strings.Join(append(rest, "timeout="+ms+"ms"), "&")
 }
 
-// sendAsIs sends a request that changes nothing in this member's slots.
+// sendAsIs sends a request that changes no object of this member's slots.
 func (w *writer) sendAsIs(req *http.Request, note *noted) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
 	if err == nil {
-		w.tellRefusal(resp)
+		w.reportRefusal(resp)
 		note.answered(resp)
 	}
 	return resp, err
 }
 
-// join counts a write without a reconcile as in flight in the slots that it changes. release is nil if none of them is
-// this member's.
+// join counts a write outside of reconciles as in flight in the slots that it changes. release is nil if this member
+// has none of them.
 func (w *Writes) join(req *http.Request, note *noted) (release func(), err error) {
 	slots := note.slots()
 	if note != nil && (note.owned || len(slots) > 0) && w.env.HasJoined() {
-		w.strays.tell(w.env.Log, req, note.target, note.child)
+		w.strays.report(w.env.Log, req, note.target, note.child)
 	}
 	var releases []func()
 	release = func() {
@@ -184,7 +185,7 @@ func (w *Writes) join(req *http.Request, note *noted) (release func(), err error
 			if !w.env.Share.Holds(s) || w.env.Left() > 0 {
 				continue
 			}
-			err = ErrDeadline // the slot may be another member's by now
+			err = ErrDeadline // another member may have the slot by now
 		case gate.Expired:
 			err = ErrDeadline
 		default:
@@ -195,19 +196,19 @@ func (w *Writes) join(req *http.Request, note *noted) (release func(), err error
 			"reconcile)", req.Method, req.URL.Path, s, err)
 	}
 	if len(releases) == 0 {
-		return nil, nil // there is nothing to be released
+		return nil, nil
 	}
 	return release, nil
 }
 
-// harmless are resources that tell of work and of whose turn it is. They are written as long as a member lives.
+// harmless are resources for reporting and leader election. Members write them even after they have lost slots.
 var harmless = []schema.GroupResource{
 	{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Group: "coordination.k8s.io", Resource: "leases"},
 }
 
-// mayBeLost returns an error for a write that is in none of this member's slots and has no reconcile's context, while a
-// reconcile goes on that has lost its slot. The write may be part of that: this member has forgotten the owner of a
-// child along with the slot, and an object of a whole kind need not have one.
+// mayBeLost returns an error for a write outside of reconciles to an object of no slot of this member, while a
+// reconcile runs that has lost its slot. The write may belong to that reconcile: the member no longer knows the owners
+// of children in a lost slot, and objects of a kind that is not sharded are in no slot.
 func (w *writer) mayBeLost(req *http.Request, note *noted) error {
 	if !w.env.Gate.HasLost() {
 		return nil
@@ -231,7 +232,7 @@ type body struct {
 	io.Closer
 }
 
-// cancelBody ends a request's context when its answer has been read.
+// cancelBody ends a request's context when the answer's body is closed.
 type cancelBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -243,7 +244,7 @@ func (b *cancelBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the transport below, for client-go.
 func (w *writer) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 func isWrite(req *http.Request) bool {
@@ -251,8 +252,7 @@ func isWrite(req *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	default:
-		// Reviews are questions in the form of a create, and these groups have nothing else. Names of objects and namespaces
-		// have no slashes.
+		// These groups only have reviews, which are created but not stored. Names of objects and namespaces have no slashes.
 		return !strings.Contains(req.URL.Path, "/apis/authorization.k8s.io/") &&
 			!strings.Contains(req.URL.Path, "/apis/authentication.k8s.io/")
 	}

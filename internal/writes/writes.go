@@ -1,5 +1,6 @@
-// Package writes sends what reconciles write as a member must: no later than its Lease allows (rule R2), counted in the
-// slots that it changes until it can no longer take effect (R6), and noted for the slots' next owners (R8).
+// Package writes sends the writes of reconciles as a member must. A write is sent no later than the member's Lease
+// allows (rule R2), counts as in flight in the slots that it changes until it can no longer take effect (R6), and is
+// recorded for the slots' next owners (R8).
 package writes
 
 import (
@@ -21,46 +22,46 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// Env is what Writes are handed of the member. Its functions may be called concurrently, and do not block.
+// Env connects Writes to the member. Its functions may be called concurrently and must not block.
 type Env struct {
 	Share *delivery.Share
 	Gate  *gate.Gate
 	Log   logr.Logger
-	// API is the config of the API server; nil: there is none.
+	// API is the config of the API server, or nil.
 	API *rest.Config
-	// ID is the member's, HasJoined says that the table has named it.
+	// ID returns the member's identity. HasJoined reports whether the member has been in the table.
 	ID        func() string
 	HasJoined func() bool
-	// Left is how long the member may write; not positive after its deadline. Now is the monotonic time.
+	// Left returns how long the member may still write, zero or less after its deadline. Now returns the monotonic time.
 	Left, Now func() time.Duration
 	// Config has the timeouts of writes.
 	Config member.Config
 	// Long counts the writes that may take longer than WriteTimeout. WantLong asks the member to allow them until a time
-	// as Now; false if there is no member to ask.
+	// on the clock of Now. It returns false if there is no member.
 	Long     *gate.LongWrites
 	WantLong func(until time.Duration) bool
-	// Fenced is called for each write that a fence refused, and Late for each that was not done in time.
+	// Fenced is called for each write that a fence refused, and Late for each that timed out.
 	Fenced, Late func()
 }
 
-// Writes are those of a member. Its methods may be called concurrently.
+// Writes sends and records the writes of a member. Its methods may be called concurrently.
 type Writes struct {
 	env  Env
-	host string // of the API server, with its port; "": there is none
+	host string // of the API server, with its port, or ""
 
-	wrapped atomic.Int32 // how many transports were
+	wrapped atomic.Int32 // the number of wrapped transports
 	byHand  atomic.Bool  // Wrote was called
-	// toldLate is when a write that timed out was last logged; 0: never.
-	toldLate  atomic.Int64
-	toldWhole sync.Map // resources that other informers watch, for which that was logged
-	resources resources
-	strays    strays
+	// loggedLate is the time at which a write that timed out was last logged, or 0.
+	loggedLate  atomic.Int64
+	loggedWhole sync.Map // see reportWhole
+	resources   resources
+	strays      strays
 
 	impersonated impersonated
 	paces        paces
 }
 
-// New returns the writes of a member that has written nothing.
+// New returns the Writes of a member that has written nothing.
 func New(env Env) *Writes { return &Writes{env: env, host: hostOf(env.API)} }
 
 // WrapConfig is Rota.WrapConfig.
