@@ -56,7 +56,7 @@ func TestR06WritesWaitForTheirOutcome(t *testing.T) {
 			1500 * time.Millisecond, "got no answer within 1.5s", 4 * time.Second,
 		},
 		"no connection": {
-			10 * time.Second, []step{{0, connect}}, never, never, 2 * time.Second, "found no connection", 5 * time.Second,
+			10 * time.Second, []step{{0, connect}}, never, never, 2 * time.Second, "found no connection", 2 * time.Second,
 		},
 		"it takes long to send it": {
 			10 * time.Second, []step{{0, connect}, {1900 * time.Millisecond, wrote}}, 3 * time.Second, never,

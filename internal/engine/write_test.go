@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +140,7 @@ func TestR02WritesEndBeforeTheDeadline(t *testing.T) {
 
 // R6: a write of unknown outcome counts as in flight until it cannot take effect any more.
 func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, test := range []struct {
 		name    string
 		answer  roundTripper
@@ -148,15 +151,13 @@ func TestR06UnknownOutcomeStaysInFlight(t *testing.T) {
 		{"server timeout", func(*http.Request) (*http.Response, error) { return status(504), nil }, true},
 		{"connection lost", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }, true},
 		{"client timeout", func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }, true},
-		{"never sent", func(*http.Request) (*http.Response, error) {
-			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
-		}, false},
+		{"never sent", func(*http.Request) (*http.Response, error) { return nil, refused }, false},
 		{"sent, and not again", func(req *http.Request) (*http.Response, error) {
 			trace := httptrace.ContextClientTrace(req.Context())
 			trace.GetConn("example.com:443")
 			trace.WroteRequest(httptrace.WroteRequestInfo{}) // then the connection breaks, and a transport tries again
 			trace.GetConn("example.com:443")
-			return nil, errors.New("dial tcp 127.0.0.1:1: connect: connection refused")
+			return nil, refused
 		}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

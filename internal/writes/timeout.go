@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,8 +38,9 @@ type sending struct {
 
 	mu   sync.Mutex
 	sent bool
-	// tried: a part of it may have reached the server. A transport below may have tried again since.
-	tried bool
+	// asked is true once a transport has asked for a connection, so its trace hooks work. connected is true once one has
+	// got a connection for a try: part of the write may have reached the server, and another try may have begun since.
+	asked, connected bool
 	// cleanup stops the timers and callbacks that may end the context.
 	cleanup []func() bool
 }
@@ -80,6 +81,7 @@ func newSending(parent context.Context, of limits) *sending {
 	}
 	s.ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { s.begins() },
+		GotConn:      func(httptrace.GotConnInfo) { s.connects() },
 		WroteRequest: func(info httptrace.WroteRequestInfo) { s.wrote(info.Err) },
 		// A server may answer before it has read all.
 		GotFirstResponseByte: func() { s.wrote(nil) },
@@ -106,25 +108,35 @@ func newSending(parent context.Context, of limits) *sending {
 // begins records that the request is about to be sent, perhaps again.
 func (s *sending) begins() {
 	s.mu.Lock()
-	s.sent = false
+	s.sent, s.asked = false, true
 	s.mu.Unlock()
 	if time.Since(s.start) >= s.sendWithin {
 		s.late()
 	}
 }
 
+func (s *sending) connects() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connected = true
+}
+
 func (s *sending) wrote(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent, s.tried = err == nil, true
+	s.sent, s.connected = err == nil, true
 }
 
-// neverSent reports whether no try can have reached the server. err is that of the last one.
+// neverSent reports whether no part of the write can have reached the server. err is the error of the last try.
 func (s *sending) neverSent(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	text := err.Error()
-	return !s.tried && (strings.Contains(text, "connection refused") || strings.Contains(text, "no such host"))
+	if s.connected || s.asked {
+		return !s.connected
+	}
+	// A transport that replaces the context hides the hooks.
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // late ends a write that was not sent in time.
