@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// arrivals are the keys that came with slots, and wait in a priority queue behind all events. A controller whose
-// objects requeue themselves all the time never comes to them. So the one that has waited longest gets one turn in
-// every. The zero value is empty and gives none. Its methods may be called concurrently.
+// arrivals are keys of newly gained slots that wait in a priority queue behind all events. If a controller's objects
+// requeue themselves all the time, these keys would wait forever. So one turn in every goes to the key that has waited
+// longest. The zero value is empty and grants no turns. Its methods may be called concurrently.
 type arrivals struct {
 	every int
 
 	mu    sync.Mutex
-	order list.List // of requests, the first one first
+	order list.List // of requests, oldest first
 	where map[request]*list.Element
-	turns int // that were not theirs, while some waited
+	turns int // other turns since the last one, while keys waited
 }
 
-// came notes keys that are about to be added to the queue.
+// came records keys that are about to be added to the queue.
 func (a *arrivals) came(keys []request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,7 +31,7 @@ func (a *arrivals) came(keys []request) {
 	}
 }
 
-// next returns the key whose turn it is; false if it is the turn of the highest priority.
+// next returns the key whose turn it is. It returns false if the turn belongs to the highest priority.
 func (a *arrivals) next() (request, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,11 +44,11 @@ func (a *arrivals) next() (request, bool) {
 		return request{}, false
 	}
 	a.turns = 0
-	a.order.MoveToBack(first) // a worker may have it just now, and then another one is next
+	a.order.MoveToBack(first) // a worker may have it right now; then another key is next
 	return first.Value.(request), true
 }
 
-// taken notes that a worker has got a key, and returns whether it was one of these.
+// taken records that a worker has got a key, and returns whether the key was an arrival.
 func (a *arrivals) taken(key request) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // writingClient is the manager's client. It adds the labels by which objects are delivered. The transport below it
-// notes what it writes.
+// records its writes.
 type writingClient struct {
 	client.Client
 	mgr *Manager
@@ -23,9 +23,9 @@ type writingClient struct {
 
 var _ client.Client = (*writingClient)(nil)
 
-// Live is an option of Get and List of the manager's client: the API server answers, consistently, whatever caches
-// hold. With it a reconciler finds objects that are in no share of this member: those of other members, and objects of
-// an owned kind that have no owner yet and are to be adopted.
+// Live is an option of Get and List of the manager's client. With it the API server answers, not a cache, with a
+// consistent read. A reconciler needs it to find objects outside of this member's share: other members' objects, and
+// objects of an owned kind that have no owner yet and that it wants to adopt.
 var Live live
 
 type live struct{}
@@ -34,8 +34,8 @@ type live struct{}
 func (live) ApplyToGet(*client.GetOptions)   {}
 func (live) ApplyToList(*client.ListOptions) {}
 
-// Share is an option of List of the manager's client and cache: List returns this member's share. It is for code
-// outside of sharded controllers, which gets all objects without it.
+// Share is an option of List of the manager's client and cache. With it List returns this member's share. It is for
+// code outside of sharded controllers, whose List otherwise returns all objects.
 var Share share
 
 type share struct{}
@@ -71,9 +71,9 @@ func (c *writingClient) Get(ctx context.Context, key client.ObjectKey, obj clien
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
-	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
+	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // kinds outside of the scheme are not sharded
 	c.hideStamps(gvk.GroupKind(), obj)
-	// Caches and the API server alike may answer with a namesake.
+	// Caches and the API server may answer with another object of the same name.
 	if controllers.Namesake(ctx, shareOf(c.mgr.rota), gvk.GroupKind(), obj) {
 		empty := reflect.New(reflect.TypeOf(obj).Elem())
 		reflect.ValueOf(obj).Elem().Set(empty.Elem())
@@ -97,8 +97,8 @@ func (c *writingClient) Create(ctx context.Context, obj client.Object, opts ...c
 		return err
 	}
 	if o := (client.CreateOptions{}); len(o.ApplyOptions(opts).DryRun) == 0 {
-		gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
-		c.mgr.reader.tellMade(ctx, gvk.GroupKind(), obj)
+		gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // kinds outside of the scheme are not sharded
+		c.mgr.reader.reportMade(ctx, gvk.GroupKind(), obj)
 	}
 	return nil
 }
@@ -121,11 +121,11 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	if err := unstamped(c.stamp(obj), func() error { return c.Client.Patch(ctx, obj, patch, opts...) }); err != nil {
 		return err
 	}
-	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // one that the scheme does not know is not sharded
+	gvk, _ := apiutil.GVKForObject(obj, c.Scheme()) // kinds outside of the scheme are not sharded
 	c.hideStamps(gvk.GroupKind(), obj)
 	o := client.PatchOptions{}
 	if len(o.ApplyOptions(opts).DryRun) == 0 {
-		c.mgr.reader.tellMade(ctx, gvk.GroupKind(), obj)
+		c.mgr.reader.reportMade(ctx, gvk.GroupKind(), obj)
 		labelled := c.complete(ctx, gvk, obj)
 		if labelled != nil {
 			obj.SetLabels(labelled.Labels)
@@ -135,8 +135,8 @@ func (c *writingClient) Patch(ctx context.Context, obj client.Object, patch clie
 	return nil
 }
 
-// Apply implements client.Writer. The labels are applied with the rest, by the user's field manager. So a new object
-// has them without a second write, and loses them when it is applied without Rota. Get leaves them out of that
+// Apply implements client.Writer. The labels are applied with the other fields, by the user's field manager. So a new
+// object has them without a second write, and loses them when it is applied without Rota. Get leaves them out of that
 // manager's fields.
 func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if err := unstamped(c.stampApplied(obj), func() error { return c.Client.Apply(ctx, obj, opts...) }); err != nil {
@@ -148,7 +148,7 @@ func (c *writingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguratio
 	}
 	o := client.ApplyOptions{}
 	if len(o.ApplyOptions(opts).DryRun) == 0 {
-		c.mgr.reader.tellMade(ctx, about.GroupVersionKind().GroupKind(), about)
+		c.mgr.reader.reportMade(ctx, about.GroupVersionKind().GroupKind(), about)
 		if labelled := c.complete(ctx, about.GroupVersionKind(), about); labelled != nil {
 			setApplied(obj, labelled)
 		}

@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DropSeries returns a function for Builder.OnLost, and for the reconcile of a deletion, that deletes the object's
-// series from vectors whose labels of these names have its namespace and name. namespace is empty for cluster-scoped
-// kinds.
+// DropSeries returns a function that deletes an object's series from metric vectors. namespace and name are the names
+// of the labels with the object's namespace and name. namespace is empty for cluster-scoped kinds. Use the function in
+// Builder.OnLost and in the reconcile of a deletion.
 //
-// It panics if a vector has no label of these names, since it would then delete nothing.
+// It panics if a vector lacks one of these labels, since no series would be deleted.
 func DropSeries(namespace, name string, vectors ...*prometheus.MetricVec) func(context.Context, reconcile.Request) {
 	labels := func(r reconcile.Request) prometheus.Labels {
 		if namespace == "" {
@@ -27,7 +27,7 @@ func DropSeries(namespace, name string, vectors ...*prometheus.MetricVec) func(c
 	}
 	return func(_ context.Context, r reconcile.Request) {
 		for _, v := range vectors {
-			if !v.Delete(labels(r)) { // which takes less time, where the series has no other labels
+			if !v.Delete(labels(r)) { // faster, but only works if there are no other labels
 				v.DeletePartialMatch(labels(r))
 			}
 		}

@@ -7,15 +7,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// figuresEvery is more than the half second after which queues publish how long work has been going on.
+// figuresEvery is longer than the half second between two updates of the metrics of unfinished work.
 const figuresEvery = time.Second
 
-// dutyQueue is the queue of one run of a duty's controller. Those of all runs share their metrics, and the rate limiter
-// that the user has set. A stock queue leaves both as they are when it is shut down, since its process ends then: what
-// waits stays in workqueue_depth, what was in flight in workqueue_unfinished_work_seconds, and an object that failed
-// starts with its old backoff. So this one takes out what is left, and is shut down once it has published that.
+// dutyQueue is the queue of one run of a duty's controller. The queues of all runs share their metrics, and the user's
+// rate limiter. A stock queue does not clean these up when it is shut down, since its process ends then. Waiting items
+// would stay in workqueue_depth, items in flight in workqueue_unfinished_work_seconds, and failed objects would keep
+// their backoff. So this queue removes all items and updates the metrics before it is shut down.
 //
-// Until then a Get of the inner queue does not return. So pump gets keys for the workers, one when a worker asks.
+// Until then, Get of the inner queue would block the workers. So pump gets keys for the workers, one at a time on
+// demand.
 type dutyQueue struct {
 	plainQueue
 	get    func() (request, int, bool)
@@ -25,7 +26,7 @@ type dutyQueue struct {
 
 	mu     sync.Mutex // held while something is added
 	over   bool
-	failed map[request]struct{} // what the rate limiter knows
+	failed map[request]struct{} // items with a backoff in the rate limiter
 }
 
 type prioritizedRequest struct {
@@ -33,8 +34,8 @@ type prioritizedRequest struct {
 	priority int
 }
 
-// newDutyQueue returns a queue for a controller, and its ends. It has priorities if the inner one does:
-// controller-runtime recognizes those by their type.
+// newDutyQueue returns a queue for a controller, and the same queue as a dutyQueue. The former has priorities if the
+// inner queue has them, since controller-runtime recognizes priority queues by their type.
 func newDutyQueue(inner plainQueue) (plainQueue, *dutyQueue) {
 	q := &dutyQueue{
 		plainQueue: inner, asked: make(chan struct{}), handed: make(chan prioritizedRequest), ended: make(chan struct{}),
@@ -53,7 +54,7 @@ func newDutyQueue(inner plainQueue) (plainQueue, *dutyQueue) {
 	return out, q
 }
 
-// pump passes keys on to workers that ask, and drops those that are left when the run has ended.
+// pump passes keys to workers that ask for one, and drops the remaining keys when the run has ended.
 func (q *dutyQueue) pump() {
 	for {
 		select {
@@ -93,7 +94,7 @@ func (q *dutyQueue) Get() (request, bool) {
 	return r, shutdown
 }
 
-// add adds keys, unless the run has ended: the next owner reconciles every object.
+// add adds keys, unless the run has ended. The next owner reconciles every object anyway.
 func (q *dutyQueue) add(limited bool, add func(), items ...request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,7 +130,7 @@ func (q *dutyQueue) Forget(r request) {
 	q.plainQueue.Forget(r)
 }
 
-// ShutDown implements workqueue.TypedInterface. Workers get nothing more.
+// ShutDown implements workqueue.TypedInterface. Workers get no more items.
 func (q *dutyQueue) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,7 +151,7 @@ func (q *dutyQueue) ShuttingDown() bool {
 	return q.over
 }
 
-// end is called when no worker runs any more.
+// end is called when all workers have stopped.
 func (q *dutyQueue) end() {
 	q.ShutDown()
 	q.mu.Lock()
@@ -161,7 +162,7 @@ func (q *dutyQueue) end() {
 	time.AfterFunc(figuresEvery, q.finish)
 }
 
-// finish shuts the inner queue down when it has published that it is empty.
+// finish shuts the inner queue down once it is empty and its metrics show that.
 func (q *dutyQueue) finish() {
 	if q.plainQueue.Len() > 0 {
 		time.AfterFunc(figuresEvery, q.finish)

@@ -9,23 +9,23 @@ import (
 	"github.com/rota-dev/rota/internal/adapter"
 )
 
-// elected are the places in the program that asked a manager without leader election whether it is elected.
+// elected are the places in the program that called Elected of a manager without leader election.
 type elected struct {
 	mu      sync.Mutex
 	places  []string
 	started bool
 }
 
-// electedMax is how many places are remembered.
+// electedMax is the largest number of places that are remembered.
 const electedMax = 20
 
 // Elected returns a channel that is closed once this replica is the leader of the manager's leader election.
 //
-// Without LeaderElection in the manager's options, controller-runtime closes it on every replica once the manager has
-// started, so that work behind it would run on all of them at once, even before they have joined. So Start returns an
-// error if Elected was called before, or is called until the member has joined. A later call is logged as an error,
-// once for each place. Make such work a duty (AddDuty), or wait for Joined of the Rota if every replica is to do it.
-// With rota.Options.Solo there is one replica, and nothing is refused.
+// Without LeaderElection in the manager's options, controller-runtime closes the channel on every replica once the
+// manager has started. Work that waits for it would run on all replicas at once, even before they have joined. So Start
+// returns an error if Elected is called before the member has joined. A later call is logged as an error, once for each
+// place. Make such work a duty (AddDuty), or wait for rota.Rota.Joined if every replica should do it. With
+// rota.Options.Solo there is only one replica, and no call is refused.
 func (m *Manager) Elected() <-chan struct{} {
 	if !m.options.LeaderElection && !m.rota.Adapt(adapter.Grant()).Solo {
 		m.elected.call(m, caller())
@@ -33,7 +33,7 @@ func (m *Manager) Elected() <-chan struct{} {
 	return m.inner.Elected()
 }
 
-// call notes a call. Once the manager has started it has it end, and once the member has joined it logs the call.
+// call records a call. After the manager's start it makes the manager end, or logs the call if the member has joined.
 func (e *elected) call(m *Manager, place string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,7 +53,7 @@ func (e *elected) call(m *Manager, place string) {
 	}
 }
 
-// start refuses the calls before the start.
+// start returns an error for calls before the manager's start.
 func (e *elected) start(m *Manager) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

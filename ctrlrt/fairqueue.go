@@ -15,18 +15,18 @@ import (
 	"github.com/rota-dev/rota/internal/turns"
 )
 
-// lowTurn is how often it is a lower priority's turn while items of a higher one wait: once in so many turns.
+// lowTurn is the number of turns of which one goes to a lower priority while items of a higher one wait.
 const lowTurn = 10
 
-// FairQueue returns a constructor of work queues for controller.Options.NewQueue. They are controller-runtime's
-// priority queues but for the order of items of one priority: tenants take turns, so that a flood of one does not delay
-// the objects of others. By default a tenant is a namespace. And one turn in ten is a lower priority's while there are
-// items of a higher one, so that what lists and handovers bring does not wait without end.
+// FairQueue returns a constructor of work queues for controller.Options.NewQueue. They behave like controller-runtime's
+// priority queues, except for the order of items of one priority: tenants take turns, so that a flood of events of one
+// does not delay the objects of others. By default a tenant is a namespace. While items of a higher priority wait, one
+// turn in ten goes to a lower priority, so that items from lists and handovers do not wait forever.
 //
 //	ctrl.NewControllerManagedBy(mgr).For(&v1.Website{}).
 //		WithOptions(controller.Options{NewQueue: ctrlrt.FairQueue(fair.Options[reconcile.Request]{})})
 //
-// It works with any manager. Of several calls of one constructor each makes a queue of its own.
+// It works with any manager. Each call of the constructor makes a separate queue.
 func FairQueue(o fair.Options[reconcile.Request]) func(
 	controllerName string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 ) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -35,39 +35,39 @@ func FairQueue(o fair.Options[reconcile.Request]) func(
 	}
 }
 
-// fairQueue is a priority queue as controller-runtime's, whose documentation says what it promises, and whose order
-// within a priority is that of turns.
+// fairQueue is a priority queue with the guarantees of controller-runtime's. Within a priority, package turns decides
+// the order.
 type fairQueue struct {
 	name    string
 	limiter workqueue.TypedRateLimiter[request]
 	metrics *queueMetrics
 	done    chan struct{}
-	wake    chan struct{} // there is another first one in waiting; buffered
+	wake    chan struct{} // the first item of waiting has changed; buffered
 
 	mu   sync.Mutex
-	some *sync.Cond // items are ready, or it has shut down
+	some *sync.Cond // items are ready, or the queue has shut down
 	shut bool
-	// items are those that were added and not taken, locked those that were taken and are not done.
+	// items were added and not taken yet. locked items were taken and are not done.
 	items  map[request]*queued
 	locked map[request]bool
-	// ready are the items that may be taken, apart from those that are locked, and length is how many are ready in all.
+	// ready are the items that may be taken, without locked ones. length is the number of ready items, locked or not.
 	ready  *turns.Turns[request]
 	length int
-	// lists are the items that are ready, by tenant, in the order in which they became so.
+	// lists are the ready items by tenant, in the order in which they became ready.
 	lists   map[string]*list.List
 	waiting waiting
 	added   uint64
 }
 
-// queued is an item that was added and not taken.
+// queued is an item that was added and not taken yet.
 type queued struct {
 	item     request
 	priority int
-	at       time.Time // when it is ready; zero: it is
+	at       time.Time // when it will be ready, or zero if it is ready
 	since    time.Time // when it became ready
-	added    uint64    // the number of the call that counts for the order
+	added    uint64    // the number of the call that determines its place in the order
 	index    int       // in waiting
-	tenant   string    // since it is ready
+	tenant   string    // set when it is ready
 	listed   *list.Element
 }
 
@@ -116,7 +116,7 @@ func (q *fairQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	}
 }
 
-// add adds an item, or has one that was added be ready sooner, and at a higher priority.
+// add adds an item, or makes an item that was added ready sooner and raises its priority.
 func (q *fairQueue) add(item request, priority int, at time.Time) {
 	is := q.items[item]
 	if is == nil {
@@ -152,10 +152,10 @@ func (q *fairQueue) add(item request, priority int, at time.Time) {
 	}
 }
 
-// next numbers what comes.
+// next returns the next number for the order of items.
 func (q *fairQueue) next() uint64 { q.added++; return q.added }
 
-// makeReady has an item be ready.
+// makeReady makes an item ready.
 func (q *fairQueue) makeReady(is *queued) {
 	is.at, is.since, is.tenant = time.Time{}, time.Now(), q.ready.TenantOf(is.item)
 	if q.lists[is.tenant] == nil {
@@ -170,7 +170,7 @@ func (q *fairQueue) makeReady(is *queued) {
 	}
 }
 
-// look has wait look at the time again.
+// look makes wait check the time again.
 func (q *fairQueue) look() {
 	select {
 	case q.wake <- struct{}{}:
@@ -178,7 +178,7 @@ func (q *fairQueue) look() {
 	}
 }
 
-// wait makes items ready when it is time, until the queue shuts down.
+// wait makes items ready at their times, until the queue shuts down.
 func (q *fairQueue) wait() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -196,7 +196,7 @@ func (q *fairQueue) wait() {
 				break
 			}
 			is := heap.Pop(&q.waiting).(*queued)
-			is.added = q.next() // they come in the order in which they became ready
+			is.added = q.next() // the order in which items became ready
 			q.makeReady(is)
 			next = time.Hour
 		}
@@ -264,7 +264,7 @@ func (q *fairQueue) ShuttingDown() bool {
 	return q.shut
 }
 
-// Len implements workqueue.TypedInterface: the number of items that are ready.
+// Len implements workqueue.TypedInterface. It returns the number of ready items.
 func (q *fairQueue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -296,13 +296,13 @@ func (q *fairQueue) Forget(item request) { q.limiter.Forget(item) }
 // NumRequeues implements workqueue.TypedRateLimitingInterface.
 func (q *fairQueue) NumRequeues(item request) int { return q.limiter.NumRequeues(item) }
 
-// tenantItems are a tenant's items, and for how long the oldest has been waiting for a worker.
+// tenantItems counts a tenant's items. oldest is how long the oldest one has been waiting for a worker.
 type tenantItems struct {
 	turns.Tenant
 	oldest time.Duration
 }
 
-// tenants returns who has items that wait or are in work, in any order.
+// tenants returns the tenants with waiting or locked items, in any order.
 func (q *fairQueue) tenants(now time.Time) []tenantItems {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -313,21 +313,21 @@ func (q *fairQueue) tenants(now time.Time) []tenantItems {
 	return out
 }
 
-// oldest is for how long the oldest item of a tenant has been waiting for a worker. q.mu is held.
+// oldest returns how long the oldest item of a tenant has been waiting for a worker. q.mu is held.
 func (q *fairQueue) oldest(tenant string, now time.Time) time.Duration {
 	all := q.lists[tenant]
 	if all == nil {
 		return 0
 	}
 	for e := all.Front(); e != nil; e = e.Next() {
-		if is := e.Value.(*queued); !q.locked[is.item] { // there are no more of those than workers
+		if is := e.Value.(*queued); !q.locked[is.item] { // there are at most as many locked items as workers
 			return now.Sub(is.since)
 		}
 	}
 	return 0
 }
 
-// waiting is a heap of items that are not ready, by time.
+// waiting is a heap, by time, of items that are not ready.
 type waiting struct{ items []*queued }
 
 // Len implements heap.Interface.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// inFlight are the writes of the manager's clients that have not been answered. Reads that wait for own writes wait for
-// those that began before them. The zero value has none.
+// inFlight are unanswered writes of the manager's clients. Reads that wait for own writes wait for those that began
+// before the read. The zero value is empty.
 type inFlight struct {
 	mu sync.Mutex
 	of map[schema.GroupKind]map[*sending]struct{}
@@ -21,7 +21,7 @@ type sending struct {
 	done chan struct{}
 }
 
-// begin notes a write until end is called. The name is empty if the API server gives the object its name.
+// begin records a write until end is called. The name is empty if the API server chooses the object's name.
 func (f *inFlight) begin(kind schema.GroupKind, name types.NamespacedName) (end func()) {
 	s := &sending{name, make(chan struct{})}
 	f.mu.Lock()
@@ -41,7 +41,7 @@ func (f *inFlight) begin(kind schema.GroupKind, name types.NamespacedName) (end 
 	}
 }
 
-// await returns when the writes to an object that began before the call are answered. The error is ctx's.
+// await waits until the writes to an object that began before the call are answered. It returns the error of ctx.
 func (f *inFlight) await(ctx context.Context, kind schema.GroupKind, name types.NamespacedName) error {
 	return f.awaitThose(ctx, kind, func(s *sending) bool { return s.name == name })
 }

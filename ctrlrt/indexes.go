@@ -20,16 +20,16 @@ type index struct {
 	extract client.IndexerFunc
 }
 
-// indexes records the calls of IndexField: the manager's other caches need the same indexes.
+// indexes records the calls of IndexField, since the manager's other caches need the same indexes.
 type indexes struct {
 	client.FieldIndexer
-	// later says that informers must not be made yet: a controller that shards their kind may still be built
-	// (rota.Rota.JoinAfter). Nil: they may.
+	// later returns true while informers must not be made, because a controller that shards their kind may still be built
+	// (rota.Rota.JoinAfter). It may be nil.
 	later func() bool
 
 	mu  sync.Mutex
 	all []index
-	// pending are those of all that the informers do not have yet.
+	// pending are the indexes in all that the informers do not have yet.
 	pending []index
 }
 
@@ -51,7 +51,7 @@ func (i *indexes) IndexField(ctx context.Context, obj client.Object, field strin
 	return nil
 }
 
-// make has the informers make the indexes that are pending.
+// make adds the pending indexes to the informers.
 func (i *indexes) make(ctx context.Context) error {
 	i.mu.Lock()
 	pending := i.pending
@@ -65,7 +65,7 @@ func (i *indexes) make(ctx context.Context) error {
 	return nil
 }
 
-// copy makes those indexes of a kind that another cache has and this one has not.
+// copy makes the indexes of a kind that another cache has and this one lacks.
 func (i *indexes) copy(ctx context.Context, from *indexes, kind schema.GroupKind, scheme *runtime.Scheme) error {
 	has := i.of(kind, scheme)
 	for _, index := range from.of(kind, scheme) {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds knows which kinds are sharded by their own keys, which by their owners' keys, and which are needed whole. A
-// kind may be sharded both ways by different controllers. The manager's own cache holds either a share of a kind or all
-// of it. A kind that is sharded by its own keys and needed whole, because another sharded controller Watches it or
-// because of KeepWhole, is in the cache of Manager.Whole besides.
+// kinds records which kinds are sharded by their own keys, which by their owners' keys, and which are needed whole. A
+// kind may be sharded both ways by different controllers. The manager's cache holds either a share of a kind or all of
+// its objects. A kind that is sharded by its own keys and also needed whole, because another sharded controller Watches
+// it or because of KeepWhole, is also in the cache of Manager.Whole.
 type kinds struct {
 	mu      sync.Mutex
 	sharded map[schema.GroupKind][]string // the controllers that are For the kind
@@ -22,10 +22,10 @@ type kinds struct {
 	watched map[schema.GroupKind][]string // the sharded controllers that need all of it
 	kept    map[schema.GroupKind]bool     // KeepWhole
 	whole   map[schema.GroupKind]bool     // the manager's own cache gave out an informer of all objects
-	// late are kinds of which the own cache holds a share and a running controller watches all objects. They are in the
-	// cache of Manager.Whole, too, also those that are sharded by their owners' keys alone.
+	// late are kinds of which the manager's cache holds a share although a running controller watches all objects. They
+	// are also in the cache of Manager.Whole, even if they are sharded by their owners' keys only.
 	late map[schema.GroupKind]bool
-	// unsharded are the names of unsharded controllers and of what runs on the leader only, for messages.
+	// unsharded are the names of unsharded controllers and of runnables that need the leader, for messages.
 	unsharded []string
 	// refused gets the first refusal after the manager's start. The manager ends then.
 	refused chan error
@@ -56,8 +56,8 @@ func (k *kinds) shard(kind schema.GroupKind, controller string) error {
 	return nil
 }
 
-// own notes that a sharded controller owns objects of a kind. It returns whether the kind is sharded by its owners from
-// now on; it is not if somebody needs all of its objects.
+// own records that a sharded controller owns objects of a kind. It returns whether the kind is now sharded by its
+// owners. It is not if all of its objects are needed.
 func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +74,7 @@ func (k *kinds) own(kind schema.GroupKind, controller string) (bool, error) {
 	return true, nil
 }
 
-// watch notes that a sharded controller needs the events of all objects of a kind. If disown is true, the kind is no
+// watch records that a sharded controller needs the events of all objects of a kind. If disown is true, the kind is no
 // longer sharded by its owners, and the caller must call Share.Disown.
 func (k *kinds) watch(kind schema.GroupKind, controller string) (disown bool, err error) {
 	k.mu.Lock()
@@ -89,7 +89,7 @@ func (k *kinds) watch(kind schema.GroupKind, controller string) (disown bool, er
 	return k.disown(kind), nil
 }
 
-// keep notes that all objects of a kind are needed. For disown see watch.
+// keep records that all objects of a kind are needed. For disown see watch.
 func (k *kinds) keep(kind schema.GroupKind) (disown bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,8 +97,8 @@ func (k *kinds) keep(kind schema.GroupKind) (disown bool) {
 	return k.disown(kind)
 }
 
-// disown ends the sharding of a kind by its owners, unless it is sharded by its own keys as well: then the owned
-// objects have a cache of their own. k.mu is held.
+// disown ends the sharding of a kind by its owners, unless it is also sharded by its own keys: then the owned objects
+// have a separate cache. k.mu is held.
 func (k *kinds) disown(kind schema.GroupKind) bool {
 	_, owned := k.owned[kind]
 	if _, sharded := k.sharded[kind]; sharded || !owned {
@@ -108,8 +108,8 @@ func (k *kinds) disown(kind schema.GroupKind) bool {
 	return true
 }
 
-// use notes that an informer of all objects of a kind was asked for. fromWhole says that the cache of Manager.Whole
-// must give it out.
+// use records a request for an informer of all objects of a kind. fromWhole is true if it must come from the cache of
+// Manager.Whole.
 func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,8 +124,8 @@ func (k *kinds) use(kind schema.GroupKind) (fromWhole bool, err error) {
 	return false, nil
 }
 
-// useLate notes that a running controller watches all objects of a kind of which the manager's cache holds a share. It
-// returns whether that is new.
+// useLate records that a running controller watches all objects of a kind of which the manager's cache holds a share.
+// It returns true the first time.
 func (k *kinds) useLate(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -146,7 +146,7 @@ func named(controllers []string) string {
 	return "controllers " + strings.Join(quoted, ", ")
 }
 
-// suspects names the unsharded runnables: GetInformer does not say who calls it. k.mu is held.
+// suspects names the unsharded runnables, since GetInformer cannot identify its caller. k.mu is held.
 func (k *kinds) suspects() string {
 	if len(k.unsharded) == 0 {
 		return ""
@@ -160,7 +160,7 @@ func (k *kinds) addUnsharded(name string) {
 	k.unsharded = append(k.unsharded, name)
 }
 
-// refuse has the manager end with the error.
+// refuse makes the manager end with the error.
 func (k *kinds) refuse(err error) error {
 	select {
 	case k.refused <- err:
@@ -199,7 +199,7 @@ func (k *kinds) isKept(kind schema.GroupKind) bool {
 	return k.kept[kind]
 }
 
-// inWhole reports whether the manager's own cache holds a share of a kind, and that of Manager.Whole all of it.
+// inWhole reports whether the manager's cache holds a share of a kind, and the cache of Manager.Whole all objects.
 func (k *kinds) inWhole(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -20,14 +20,14 @@ type (
 	prioritized = priorityqueue.PriorityQueue[request]
 )
 
-// shardedQueue wraps any queue.
+// shardedQueue is a queue that drops requests for other members' objects.
 type shardedQueue struct {
 	*controllers.Queue[request]
 	keyOf func(types.NamespacedName) types.NamespacedName
 }
 
-// about returns the request for the object: one object must not have two requests, which two workers could have at
-// once.
+// about returns the canonical request for an object. With two different requests for one object, two workers could work
+// on it at once.
 func (q *shardedQueue) about(r request) request {
 	return request{NamespacedName: q.keyOf(r.NamespacedName)}
 }
@@ -37,7 +37,7 @@ func (q *shardedQueue) Add(r request)                       { q.Queue.Add(q.abou
 func (q *shardedQueue) AddAfter(r request, d time.Duration) { q.Queue.AddAfter(q.about(r), d) }
 func (q *shardedQueue) AddRateLimited(r request)            { q.Queue.AddRateLimited(q.about(r)) }
 
-// priorityQueue wraps a priority queue. controller-runtime recognizes those by their type.
+// priorityQueue is a shardedQueue with priorities. controller-runtime recognizes priority queues by their type.
 type priorityQueue struct {
 	*shardedQueue
 	controller *controllers.Controller
@@ -45,10 +45,10 @@ type priorityQueue struct {
 	arrivals   arrivals
 }
 
-// promoted is the priority of an arrival whose turn it is: above that of events.
+// promoted is the priority of an arrival whose turn it is, above the priority of events.
 const promoted = 1
 
-// arrived adds keys that came with slots.
+// arrived adds keys of slots that this member got.
 func (q *priorityQueue) arrived(keys []request, priority int) {
 	if priority < 0 {
 		q.arrivals.came(keys)
@@ -79,8 +79,8 @@ func (q *priorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
 	}
 }
 
-// GetWithPriority implements priorityqueue.PriorityQueue. controller-runtime requeues an item with the priority that it
-// returns. An arrival has waited behind the others once, so it goes on with the priority of an event.
+// GetWithPriority implements priorityqueue.PriorityQueue. controller-runtime requeues an item with the returned
+// priority. An arrival has already waited behind the others, so it gets the priority of an event.
 func (q *priorityQueue) GetWithPriority() (request, int, bool) {
 	q.controller.Started()
 	if r, ok := q.arrivals.next(); ok {
@@ -103,8 +103,8 @@ var _ prioritized = (*priorityQueue)(nil)
 
 func nameOf(r request) (types.NamespacedName, error) { return r.NamespacedName, nil }
 
-// wrapQueue returns a constructor of wrapped queues. The unwrapped queue is that of the options, or the one that
-// controller-runtime would choose. keyOf returns the name by which an object is hashed.
+// wrapQueue returns a constructor of sharded queues, which wrap the queues of innerQueue. keyOf returns the name by
+// which an object is hashed. made is called with each queue.
 func wrapQueue(o controller.Options, c *controllers.Controller, keyOf func(types.NamespacedName) types.NamespacedName,
 	made func(plainQueue),
 ) newQueue {
@@ -125,8 +125,8 @@ func wrapQueue(o controller.Options, c *controllers.Controller, keyOf func(types
 	}
 }
 
-// innerQueue is the queue of the options, or else the default of controller.NewTypedUnmanaged, which does not apply
-// once NewQueue is set.
+// innerQueue returns NewQueue of the options, or the default of controller.NewTypedUnmanaged, which does not apply once
+// NewQueue is set.
 func innerQueue(o controller.Options) newQueue {
 	if o.NewQueue != nil {
 		return o.NewQueue
@@ -143,7 +143,7 @@ func innerQueue(o controller.Options) newQueue {
 	}
 }
 
-// enqueue adds keys to a queue, with a priority if the queue has priorities.
+// enqueue adds keys to a queue, with a priority if the queue supports priorities.
 func enqueue(q plainQueue, keys []request, priority int) {
 	if p, ok := q.(*priorityQueue); ok {
 		p.arrived(keys, priority)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// queueMetrics are those of a work queue of controller-runtime: the same families in its registry. Without a name there
-// are none: nil. Its methods may be called concurrently.
+// queueMetrics are the metrics of a work queue, in the metric families of controller-runtime's queues. It is nil for a
+// queue without a name. Its methods may be called concurrently.
 type queueMetrics struct {
 	name                string
 	depth               *prometheus.GaugeVec
@@ -25,11 +25,12 @@ type queueMetrics struct {
 	added, begun map[request]time.Time
 }
 
-// unfinishedPeriod is the time between two looks at what is in work, as in controller-runtime and client-go.
+// unfinishedPeriod is the time between two updates of the metrics of unfinished work, as in controller-runtime and
+// client-go.
 const unfinishedPeriod = 500 * time.Millisecond
 
-// existing returns a family of controller-runtime's registry, where it has registered it before. It finds it by the
-// description, which has to be the same: one of those of the candidates.
+// existing returns a metric family that controller-runtime has registered. The registry finds it by its description,
+// which must equal the description of one of the candidates.
 func existing[C prometheus.Collector](candidates ...C) (family C) {
 	var err error
 	for _, family = range candidates {
@@ -89,10 +90,10 @@ func newQueueMetrics(name string) *queueMetrics {
 	}
 }
 
-// mostPriorities is how many priorities have a series of their own, as in controller-runtime.
+// mostPriorities is the largest number of priorities with separate series, as in controller-runtime.
 const mostPriorities = 25
 
-// at is the depth of a priority.
+// at returns the gauge for the depth of a priority.
 func (m *queueMetrics) at(priority int) prometheus.Gauge {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +108,7 @@ func (m *queueMetrics) at(priority int) prometheus.Gauge {
 	return m.depth.WithLabelValues(m.name, m.name, label)
 }
 
-// add counts an item that is ready.
+// add counts a ready item.
 func (m *queueMetrics) add(item request, priority int) {
 	if m == nil {
 		return
@@ -121,7 +122,7 @@ func (m *queueMetrics) add(item request, priority int) {
 	}
 }
 
-// raised notes that a ready item has another priority.
+// raised records that a ready item has a new priority.
 func (m *queueMetrics) raised(from, to int) {
 	if m != nil {
 		m.at(from).Dec()
@@ -161,7 +162,7 @@ func (m *queueMetrics) retry() {
 	}
 }
 
-// run looks at what is in work until done is closed.
+// run updates the metrics of unfinished work until done is closed.
 func (m *queueMetrics) run(done <-chan struct{}) {
 	tick := time.NewTicker(unfinishedPeriod)
 	defer tick.Stop()

@@ -26,26 +26,25 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
-// reader answers Get and List of sharded kinds, for which the manager's cache alone would not do: it would say NotFound
-// for objects of other members.
+// reader answers Get and List of sharded kinds. The manager's cache would return NotFound for objects of other members.
 //
-//   - Get of another member's object is answered by the API server, or by the cache of Manager.Whole where that has the
-//     kind. For an owned kind only the object tells whose it is.
-//   - List by a sharded controller that is For the kind, or Owns it, returns this member's share. List by anybody else
+//   - Get of another member's object is answered by the API server, or by the cache of Manager.Whole if that has the
+//     kind. The owner of an object of an owned kind is only known from the object.
+//   - List by a sharded controller that is For the kind, or Owns it, returns this member's share. List by other callers
 //     returns all objects.
 //
-// Slots may be open although a kind cannot be listed (delivery.Share.Incomplete). The cache is incomplete then, and
-// nothing of that kind is read from it.
+// Slots may be open although a kind cannot be listed (delivery.Share.Incomplete). Then the cache is incomplete, and no
+// objects of that kind are read from it.
 //
 // A kind may be in several caches, and none of them is always the newest. A reconciler must read from the cache that
-// its events come from. Suppose it found a deleted child in another cache: no event would ever correct it.
+// its events come from. If it found a deleted child in another cache, no event would ever correct that.
 type reader struct {
 	client.Reader
-	// children holds the objects of kinds that are sharded in both ways by their owners; nil: there are no such kinds.
+	// children holds, by owners, the objects of kinds that are sharded both ways. It is nil if there are no such kinds.
 	children atomic.Pointer[cache.Cache]
 	// whole is the cache of Manager.Whole.
 	whole func() (client.Reader, error)
-	// direct reads from the API server; live does, too, but only what the cache's options select.
+	// direct reads from the API server. live does so within the namespaces and selectors of the cache's options.
 	direct client.Reader
 	live   *uncached
 	rota   *rota.Rota
@@ -53,13 +52,13 @@ type reader struct {
 	scheme *runtime.Scheme
 	log    logr.Logger
 	lists  places
-	scopes sync.Map // kinds whose scope is known
-	// consistent: reads of the manager's client wait until the cache that answers shows what this member wrote.
+	scopes sync.Map // the scopes of kinds
+	// consistent is true if reads of the manager's client wait until the cache shows this member's writes.
 	consistent bool
 }
 
-// caches returns the two caches of a kind that is sharded both ways, the one to read from first before the other.
-// byOwner says that the first is the children's. ok is false for other kinds.
+// caches returns the two caches of a kind that is sharded both ways, in the order in which to read from them. byOwner
+// is true if the first is the cache by owners. ok is false for other kinds.
 func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, second client.Reader, byOwner, ok bool) {
 	children := r.children.Load()
 	if children == nil || !r.kinds.isBoth(kind) {
@@ -71,7 +70,7 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 	return r.Reader, *children, false, true
 }
 
-// mine reports whether an object is in this member's share, by its own key or by its owner's.
+// mine reports whether an object is in this member's share, by its own key or with byOwner by its owner's key.
 func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bool {
 	slotOf := shareOf(r.rota).SlotOf
 	if byOwner {
@@ -81,8 +80,8 @@ func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bo
 	return ok && r.rota.Adapt(adapter.Grant()).Gate.Owns(n)
 }
 
-// elsewhere returns the reader for objects of a sharded kind that are not this member's. only says that the caller must
-// read all objects from it, because its events come from there or because it gets none.
+// elsewhere returns the reader for other members' objects of a sharded kind. only is true if the caller must read all
+// objects from it, because its events come from there or because it gets none.
 func (r *reader) elsewhere(ctx context.Context, kind schema.GroupKind) (from client.Reader, only bool, err error) {
 	if !r.kinds.inWhole(kind) {
 		return r.live, false, nil
@@ -102,8 +101,8 @@ func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 // incomplete reports whether the cache lacks objects of this member's share.
 func (r *reader) incomplete(kind schema.GroupKind) bool { return shareOf(r.rota).Incomplete(kind) }
 
-// keyOf is delivery.Share.KeyOf for a kind whose scope has to be asked for. Until the API server serves the kind, the
-// key stays as it is: there is no object yet.
+// keyOf is delivery.Share.KeyOf for a kind whose scope must be looked up. Until the API server serves the kind, it
+// returns the key unchanged.
 func (r *reader) keyOf(gvk schema.GroupVersionKind, key client.ObjectKey) client.ObjectKey {
 	if key.Namespace == "" {
 		return key
@@ -134,7 +133,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	}
 	key = r.keyOf(gvk, key)
 	if controllers.Deleted(ctx, shareOf(r.rota), kind, key) {
-		// as a cache says it
+		// the error of a cache
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
 	others, only, err := r.elsewhere(ctx, kind)
@@ -162,11 +161,11 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		if err != nil && !apierrors.IsNotFound(err) || err == nil && !r.incomplete(kind) && r.mine(kind, obj, true) {
 			return err
 		}
-		// Decoding adds to the object, whose parts may be the cache's own.
+		// Decoding adds to the object, which may share memory with the cache.
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(blank).Elem())
 		return others.Get(ctx, key, obj, opts...)
 	}
-	// Ownership first: an object may be in the cache although its slot is about to leave and its next owner is about to
+	// Check ownership first. An object may be in the cache although its slot is about to move and its next owner to
 	// change it.
 	if !r.rota.Owns(kind, key) {
 		return others.Get(ctx, key, obj, opts...)
@@ -184,7 +183,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return err
 }
 
-// List implements client.Reader. What it returns of a sharded kind depends on the caller; see reader.
+// List implements client.Reader. Which objects of a sharded kind it returns depends on the caller; see reader.
 func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, r.scheme)
 	if err != nil {
@@ -214,14 +213,14 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, opts ...clien
 		}
 		return r.join(ctx, kind, list, r.Reader, others, false, opts...)
 	default:
-		r.tellOrphans(askerFrom(ctx, r.rota), kind)
-		r.tellShare(askerFrom(ctx, r.rota), kind)
+		r.reportOrphans(askerFrom(ctx, r.rota), kind)
+		r.reportShare(askerFrom(ctx, r.rota), kind)
 		return r.listShare(ctx, kind, list, opts...)
 	}
 }
 
-// tellOrphans logs that a List by the controller that owns a kind leaves out objects without a controlling owner.
-func (r *reader) tellOrphans(a *asker, kind schema.GroupKind) {
+// reportOrphans logs that a List by the controller that owns a kind leaves out objects without a controlling owner.
+func (r *reader) reportOrphans(a *asker, kind schema.GroupKind) {
 	if !a.owns(kind) || !r.kinds.isOwned(kind) {
 		return
 	}
@@ -233,9 +232,9 @@ func (r *reader) tellOrphans(a *asker, kind schema.GroupKind) {
 	}
 }
 
-// tellShare logs that a List by a controller that is For the kind leaves out other members' objects. Who looks for a
-// free number among them would give it out twice.
-func (r *reader) tellShare(a *asker, kind schema.GroupKind) {
+// reportShare logs that a List by a controller that is For the kind leaves out other members' objects. A controller
+// that looks for a free port in the list, for instance, would assign a port twice.
+func (r *reader) reportShare(a *asker, kind schema.GroupKind) {
 	if !r.kinds.isFor(kind, a.controller) {
 		return
 	}
@@ -247,8 +246,8 @@ func (r *reader) tellShare(a *asker, kind schema.GroupKind) {
 	}
 }
 
-// tellMade logs that a controller created an object of a kind that it owns without a controlling owner.
-func (r *reader) tellMade(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
+// reportMade logs that a controller created an object of a kind that it owns without a controlling owner.
+func (r *reader) reportMade(ctx context.Context, kind schema.GroupKind, obj metav1.Object) {
 	a := askerFrom(ctx, r.rota)
 	if !a.owns(kind) || !r.kinds.isOwned(kind) {
 		return
@@ -286,7 +285,7 @@ func (r *reader) listLive(ctx context.Context, kind schema.GroupKind, list clien
 		from+" at "+place+": this manager's cache holds a share of its objects", opts...)
 }
 
-// unindexed adds an explanation to the error of an API server that does not know the field to select by.
+// unindexed adds an explanation to the error of an API server that does not support the field to select by.
 func unindexed(err error, kind schema.GroupKind, why string, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	if o.ApplyOptions(opts); !apierrors.IsBadRequest(err) || o.FieldSelector == nil || o.FieldSelector.Empty() {
@@ -299,8 +298,8 @@ func unindexed(err error, kind schema.GroupKind, why string, opts ...client.List
 		"ctrlrt.Share: %w", kind, o.FieldSelector, why, err)
 }
 
-// listShare lists the objects of this member's share. For a kind that is sharded both ways it returns those that are in
-// the share by either, each once.
+// listShare lists the objects of this member's share. For a kind that is sharded both ways it returns the objects in
+// either share, each once.
 func (r *reader) listShare(ctx context.Context, kind schema.GroupKind, list client.ObjectList,
 	opts ...client.ListOption,
 ) error {
@@ -340,7 +339,7 @@ func (r *reader) listMine(ctx context.Context, kind schema.GroupKind, list clien
 	}))
 }
 
-// join lists the objects of the first reader, and those that only the second has.
+// join lists the objects of the first reader, and the objects that only the second has.
 func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.ObjectList, first, second client.Reader,
 	byOwner bool, opts ...client.ListOption,
 ) error {
@@ -366,8 +365,8 @@ func (r *reader) join(ctx context.Context, kind schema.GroupKind, list client.Ob
 		if err != nil {
 			return err
 		}
-		// An object of this member's open slots that the first reader does not have is gone, whatever the second says. The
-		// first may also have objects of slots that are on their way.
+		// If the first reader lacks an object of this member's open slots, the object was deleted, even if the second has
+		// it. The first may also have objects of slots that this member is about to get.
 		name := types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}
 		if !r.mine(kind, about, byOwner) && !has[name] {
 			items = append(items, item)

@@ -25,7 +25,7 @@ func (r *reader) awaits(ctx context.Context) bool {
 	return r.consistent && ctx.Value(awaitingKey{}) != nil
 }
 
-// await waits until the informers of a view show what this member wrote to an object.
+// await waits until the informers of a view show this member's writes to an object.
 func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.ObjectKey, view feed.View) error {
 	if !r.awaits(ctx) {
 		return nil
@@ -33,7 +33,7 @@ func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.Ob
 	return caughtUp(shareOf(r.rota).AwaitWrite(ctx, kind, key, view))
 }
 
-// awaitList waits until the informers of a view show what this member wrote to the objects of a List.
+// awaitList waits until the informers of a view show this member's writes to the objects of a List.
 func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view feed.View,
 	opts ...client.ListOption,
 ) error {
@@ -45,7 +45,7 @@ func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view feed
 	return caughtUp(shareOf(r.rota).AwaitWrites(ctx, kind, o.Namespace, view))
 }
 
-// caughtUp says what controller-runtime says.
+// caughtUp wraps an error as controller-runtime does.
 func caughtUp(err error) error {
 	if err == nil {
 		return nil
@@ -53,8 +53,8 @@ func caughtUp(err error) error {
 	return fmt.Errorf("failed to wait for cache to catch up: %w", err)
 }
 
-// awaited is the cache of Manager.Whole, whose reads wait until it shows what this member wrote, if their contexts are
-// of awaiting. It leaves kinds that are not sharded to controller-runtime.
+// awaited is the cache of Manager.Whole. Its reads with a context of awaiting wait until it shows this member's writes.
+// It leaves kinds that are not sharded to controller-runtime.
 type awaited struct {
 	client.Reader
 	by *reader
@@ -92,7 +92,7 @@ func (a *awaited) List(ctx context.Context, list client.ObjectList, opts ...clie
 func (r *reader) kindOf(obj runtime.Object) (gvk schema.GroupVersionKind, sharded bool) {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
 	if err != nil {
-		return gvk, false // the call says what is wrong
+		return gvk, false // the call returns the error
 	}
 	if _, list := obj.(client.ObjectList); list {
 		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")

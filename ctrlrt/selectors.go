@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A cache evaluates a selector, a request carries its text. They differ in three ways. The text of a selector that
-// selects nothing is "", which the API server takes for everything. It also takes a field without a name and a value
-// for everything, where a cache says that there is no such index. And the API server refuses labels that no object can
-// have, by which a cache finds nothing.
+// A cache evaluates a selector, while a request carries its text. They differ in three ways. A selector that selects
+// nothing has the text "", which selects everything in the API server. A field without a name and a value also selects
+// everything there, while a cache returns an error. And the API server rejects invalid labels, for which a cache finds
+// nothing.
 
-// noLabels reports whether no object can have labels that the selector selects.
+// noLabels reports whether the selector selects no possible labels.
 func noLabels(s labels.Selector) bool {
 	if s == nil {
 		return false
@@ -23,8 +23,8 @@ func noLabels(s labels.Selector) bool {
 	return !selectable || slices.ContainsFunc(requirements, isImpossible)
 }
 
-// isImpossible reports whether a requirement asks for a label that the API server would not store. Only requirements
-// for one value are made without a validation: see labels.SelectorFromValidatedSet.
+// isImpossible reports whether a requirement has an invalid label. Only requirements for one value can be made without
+// validation; see labels.SelectorFromValidatedSet.
 func isImpossible(r labels.Requirement) bool {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
@@ -35,7 +35,7 @@ func isImpossible(r labels.Requirement) bool {
 	}
 }
 
-// noFields reports whether fields.Nothing is in the selector. It is in no requirement.
+// noFields reports whether fields.Nothing is in the selector. The requirements do not show it.
 func noFields(s fields.Selector) bool {
 	if s == nil {
 		return false
@@ -44,14 +44,14 @@ func noFields(s fields.Selector) bool {
 	return err == nil && !rest.Empty()
 }
 
-// hasUnnamedField reports whether the selector has a field without a name and a value. The API server takes the text of
-// such a requirement for nothing to select by, and would return everything.
+// hasUnnamedField reports whether the selector has a field without a name and a value. The API server ignores such a
+// requirement and would return everything.
 func hasUnnamedField(s fields.Selector) bool {
 	return s != nil && slices.ContainsFunc(s.Requirements(),
 		func(r fields.Requirement) bool { return r.Field == "" && r.Value == "" })
 }
 
-// andLabels returns the selector of what both select; nil selects everything.
+// andLabels returns the intersection of two selectors. nil selects everything.
 func andLabels(a, b labels.Selector) labels.Selector {
 	switch {
 	case a == nil:
@@ -66,7 +66,7 @@ func andLabels(a, b labels.Selector) labels.Selector {
 	return a.Add(requirements...)
 }
 
-// andFields returns the selector of what both select; nil selects everything.
+// andFields returns the intersection of two selectors. nil selects everything.
 func andFields(a, b fields.Selector) fields.Selector {
 	switch {
 	case a == nil:

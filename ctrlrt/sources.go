@@ -13,17 +13,17 @@ import (
 )
 
 // unservedPatience is how long a member waits for a kind to be served before it joins without the controller that needs
-// it. If a kind's definition is not installed, its controller does not start before CacheSyncTimeout.
+// it. Without the kind's definition, the controller does not start before CacheSyncTimeout.
 const unservedPatience = 10 * time.Second
 
-// sources are the kinds that a controller has asked its cache for and not got yet, and its raw sources that have not
-// synced. Its workers start when it has all.
+// sources tracks the kinds whose informers a controller still waits for, and its raw sources that have not synced. The
+// controller's workers start when none are left.
 type sources struct {
 	// listError returns why the last list of a kind failed, or nil.
 	listError func(schema.GroupKind) error
 
 	mu      sync.Mutex
-	pending map[wanted]error // nil: it has not synced
+	pending map[wanted]error // the error is nil if there is none so far
 }
 
 // wanted is a kind or a raw source.
@@ -32,7 +32,7 @@ type wanted struct {
 	raw *rawSource
 }
 
-// String names it in messages.
+// String returns the name for messages.
 func (w wanted) String() string {
 	if w.raw != nil {
 		return fmt.Sprintf("source %q of WatchesRawSource", w.raw.name)
@@ -52,7 +52,7 @@ func (s *sources) begin(w wanted) {
 	}
 }
 
-// note notes what keeps something from syncing that was begun and has not ended; nil: nothing is known.
+// note records the error of a pending source, or nil.
 func (s *sources) note(w wanted, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *sources) end(w wanted, err error) {
 	}
 }
 
-// missing says why the workers do not start yet.
+// missing explains why the workers have not started.
 func (s *sources) missing() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *sources) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// notSynced says that an informer has not synced, and why its last list failed.
+// notSynced explains that an informer has not synced, and why its last list failed.
 func notSynced(w wanted, err error) string {
 	switch {
 	case err == nil:
@@ -109,7 +109,7 @@ func notSynced(w wanted, err error) string {
 	}
 }
 
-// unserved returns what waits for a kind to be served, or nil if something else is missing as well.
+// unserved returns the sources that wait for a kind to be served, or nil if another one is pending as well.
 func (s *sources) unserved() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +127,9 @@ func (s *sources) unserved() []string {
 	return out
 }
 
-// excuse lets the member join without the controllers whose kinds are not served, so that the others are not held up.
-// If anything else keeps a controller's workers from starting, such as a missing permission, the member does not join:
-// it would take slots from members that work.
+// excuse lets the member join without the controllers whose kinds are not served, so that the other controllers are not
+// held up. If workers do not start for another reason, such as a missing permission, the member does not join, since it
+// would take slots from members that work.
 func (m *Manager) excuse(ctx context.Context) {
 	timer := time.NewTimer(unservedPatience)
 	defer timer.Stop()

@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// tenantMetrics are the metrics of all fair queues of the process that have a name, by tenant. Tenants may be many: of
-// each queue those ten that have most items have series of their own.
+// tenantMetrics are the metrics of the process's named fair queues, by tenant. There may be many tenants, so only the
+// ten tenants of a queue with the most items have separate series.
 type tenantMetrics struct {
 	mu     sync.Mutex
 	queues map[string]*fairQueue
 }
 
-// mostTenants is how many tenants of a queue have series of their own, and otherTenants what stands for the others. No
-// namespace has such a name; a tenant that has it is one of the others.
+// mostTenants is the largest number of tenants of a queue with separate series. otherTenants is the label of the series
+// for all others. No namespace has such a name, and a tenant with that name is counted there.
 const (
 	mostTenants  = 10
 	otherTenants = "(others)"
@@ -39,14 +39,14 @@ var (
 
 func init() { metrics.Registry.MustRegister(tenantsOfQueues) }
 
-// put has the metrics tell of a queue, until it shuts down. A later one of the same name takes its place.
+// put adds a queue to the metrics. It replaces an earlier queue of the same name.
 func (m *tenantMetrics) put(name string, q *fairQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues[name] = q
 }
 
-// drop ends that.
+// drop removes a queue from the metrics.
 func (m *tenantMetrics) drop(name string, q *fairQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +79,8 @@ func (m *tenantMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// most returns the tenants with most items, and what the others have together. Labels must be UTF-8, so that tenants
-// may be one there.
+// most returns the tenants with the most items, and the sum of all others. Names are made valid UTF-8, as labels must
+// be, so that several tenants may become one.
 func most(all []tenantItems) []tenantItems {
 	byName := map[string]tenantItems{}
 	for _, t := range all {

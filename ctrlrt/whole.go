@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// newCache returns another cache with the options of the manager's.
+// newCache returns another cache with the options of the manager's cache.
 func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	o := m.options.Cache
 	o.NewInformer = newInformer
@@ -30,7 +30,7 @@ func (m *Manager) newCache(newInformer newInformerFunc) (cache.Cache, error) {
 	return construct(m.inner.GetConfig(), o)
 }
 
-// addCaches makes the caches that the controllers built so far need besides the manager's own, with all indexes.
+// addCaches makes the caches that the controllers built so far need in addition to the manager's, with all indexes.
 func (m *Manager) addCaches(ctx context.Context) error {
 	m.cachesMu.Lock()
 	defer m.cachesMu.Unlock()
@@ -52,8 +52,8 @@ func (m *Manager) addCachesLate() error {
 	return m.addCaches(context.Background())
 }
 
-// addChildren adds a cache for the kinds that are sharded by both keys and owners. It holds their objects by owner; the
-// manager's own cache holds them by their own keys.
+// addChildren adds a cache for the kinds that are sharded both by their own keys and by owners. It holds their objects
+// by owner. The manager's cache holds them by their own keys.
 func (m *Manager) addChildren(ctx context.Context) error {
 	both := m.kinds.both()
 	if len(both) == 0 {
@@ -78,10 +78,10 @@ func (m *Manager) addChildren(ctx context.Context) error {
 	return nil
 }
 
-// Whole returns this manager with a second cache, which holds all objects of whatever is read from it, and a client
-// that reads from that cache. Use it for unsharded controllers and webhooks that need a kind of which the manager's own
-// cache holds a share: build them with the manager returned. All calls return the same manager. The cache costs nothing
-// until something reads from it.
+// Whole returns this manager with a second cache, which holds all objects of each kind that is read from it, and with a
+// client that reads from that cache. Build unsharded controllers and webhooks with it if they need all objects of a
+// kind of which the manager's cache holds a share. All calls return the same manager. The cache is empty until it is
+// read.
 func (m *Manager) Whole() (manager.Manager, error) {
 	m.wholeOnce.Do(func() { m.whole, m.wholeErr = m.newWhole() })
 	if m.wholeErr != nil {
@@ -108,7 +108,7 @@ func (m *Manager) newWhole() (*whole, error) {
 	return &whole{Manager: m, cluster: c, indexes: &indexes{FieldIndexer: c.GetFieldIndexer()}}, nil
 }
 
-// newWholeClient makes the client of Whole, whose reads from the cache wait as the manager's options ask for.
+// newWholeClient makes the client of Whole. Its reads wait for own writes if the manager's options ask for that.
 func (m *Manager) newWholeClient(config *rest.Config, o client.Options) (client.Client, error) {
 	if m.reader.consistent && o.Cache != nil {
 		withReader := *o.Cache
