@@ -15,15 +15,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Delivery is how the objects of a member's slots reach it.
+// Delivery selects how a member receives the objects of its slots.
 type Delivery = sharding.Mode
 
-// Ways of delivery. The zero value is taken for DeliveryFilter.
+// Deliveries. The zero value stands for DeliveryFilter.
 const (
 	// DeliveryFilter receives all objects of a kind and keeps its own. It works with any API server and any key.
 	DeliveryFilter = sharding.Filter
-	// DeliverySlotLabel asks for the objects whose label says that they are in the slots. The members write that label
-	// once in an object's life. It works with any API server and with the keys Name and Namespace.
+	// DeliverySlotLabel selects objects by a label with their slot. The members write that label once in an object's life.
+	// It works with any API server and with the keys Name and Namespace.
 	DeliverySlotLabel = sharding.SlotLabel
 	// DeliveryShardSelector has the API server select by the hash of metadata.uid. It needs Kubernetes 1.36 or later with
 	// the feature gate ShardedListAndWatch, and key UID. If the server ignores the selector, it works as DeliveryFilter;
@@ -31,54 +31,55 @@ const (
 	DeliveryShardSelector = sharding.ShardSelector
 )
 
-// Options say which rota this process belongs to, and how it takes part. Only Name is required.
+// Options configure this process as a member of a rota. Only Name is required.
 //
 // All members of a rota must have the same Name, Namespace, Slots and Key. Kinds, Delivery and durations may differ
 // only during a rollout. Even then, each RenewDeadline must be shorter than every LeaseDuration, and each WriteTimeout
 // shorter than every FenceDelay. A member for which that does not hold waits before it joins.
 type Options struct {
-	// Name names the rota: the ConfigMap of that name holds its table. A DNS label.
+	// Name is the name of the rota, and of the ConfigMap with its table. It must be a DNS label.
 	Name string
 	// Namespace is where the ConfigMap and the Leases are. Default: POD_NAMESPACE, or the Pod's own namespace.
 	Namespace string
-	// Identity says which replica this is.
+	// Identity identifies this replica.
 	Identity Identity
 
 	// Slots is the number of slots, a power of two up to 4096. Default 256. At most that many members can work. It cannot
-	// be changed while the table exists.
+	// change while the table exists.
 	Slots slot.Count
-	// Key is what of an object is hashed. Default slot.KeyName, and slot.KeyUID with DeliveryShardSelector. It cannot
-	// be changed while the table exists.
+	// Key selects the part of an object that is hashed. Default slot.KeyName, and slot.KeyUID with DeliveryShardSelector.
+	// It cannot change while the table exists.
 	Key slot.Key
-	// Delivery is how the objects of this member's slots reach it. Default DeliveryFilter. Members may differ in it, so a
-	// rollout can change it. But DeliveryShardSelector needs slot.KeyUID, and DeliverySlotLabel one of the other keys.
+	// Delivery selects how this member receives the objects of its slots. Default DeliveryFilter. Members may differ in
+	// it, so a rollout can change it. DeliveryShardSelector needs slot.KeyUID, and DeliverySlotLabel one of the other
+	// keys.
 	//
-	// With DeliverySlotLabel the members label the objects that have no label yet, which takes the permissions that
-	// docs/controller-runtime.md lists. Objects come to members once they are labelled.
+	// With DeliverySlotLabel the members label the objects that have no label yet. That needs the permissions that
+	// docs/controller-runtime.md lists. Members receive objects once these are labelled.
 	Delivery Delivery
 	// Label makes the members label objects and children although Delivery is DeliveryFilter. Roll it out before a change
-	// to DeliverySlotLabel, or with slot.KeyUID to DeliveryShardSelector: then objects have their labels when the first
+	// to DeliverySlotLabel, or with slot.KeyUID to DeliveryShardSelector. Then objects have their labels when the first
 	// member selects by them. The labeller writes at most 200 objects a second.
 	Label bool
-	// LabelNamespaces limits the labelling to these namespaces, for members whose informers are limited to them.
+	// LabelNamespaces limits labelling to these namespaces, for members whose informers are limited to them.
 	// Default: all.
 	LabelNamespaces []string
 	// Weight scales this member's fair share. It is at least 1. Default 1.
 	Weight int
-	// MemberLabels are what pins may ask for: `rota pin` has certain objects be with members that have certain labels
-	// (docs/operations.md). Names and values are as those of Kubernetes' labels, 512 bytes in all. Default: none.
+	// MemberLabels are labels of this member for `rota pin`, which keeps some objects on members with given labels
+	// (docs/operations.md). Names and values have the syntax of Kubernetes labels, 512 bytes in all. Default: none.
 	MemberLabels map[string]string
 
-	// ByLoad makes the members share the cost of reconciles instead of the number of slots: seconds of work per second,
-	// relative to their weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times
-	// the mean, a few at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member
-	// gets more than twice its share of the slots. All members must set it: while some do not, slots are planned by
-	// number, and if that lasts an event reports it (LoadsNotEven or SetupDiffers). Duties are always spread by number.
-	// Default: slots are shared by number.
+	// ByLoad balances the cost of reconciles instead of the number of slots. Cost is seconds of work per second, relative
+	// to the members' weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the
+	// mean: a few at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member gets
+	// more than twice its share of the slots. All members must set ByLoad. While some do not, slots are balanced by
+	// number, and if that lasts an event reports it (LoadsNotEven or SetupDiffers). Duties are always balanced by number.
+	// Default: slots are balanced by number.
 	ByLoad bool
 
-	// LeaseDuration is how long other members wait after the last renewal that they saw before they take a member's slots.
-	// Default 15 s.
+	// LeaseDuration is the time from the last renewal that the other members saw until they take a member's slots. Default
+	// 15 s.
 	LeaseDuration time.Duration
 	// RenewDeadline is how long a member works after the start of its last successful renewal. Default two thirds of
 	// LeaseDuration; it must be shorter than LeaseDuration.
@@ -86,83 +87,82 @@ type Options struct {
 	// RetryPeriod is the time between renewals; members of a rota of more than 500 renew less often. It is at most half
 	// of RenewDeadline and a quarter of LeaseDuration. Default a fifth of RenewDeadline.
 	RetryPeriod time.Duration
-	// WriteTimeout is the server-side timeout of a write where writes are usually quick. Slow ones get more: they must end
+	// WriteTimeout is the server-side timeout of writes that are usually quick. Slow writes get more time: they must end
 	// within 12/13 of LeaseDuration after the last renewal. It must be shorter than RenewDeadline. Default 2 s, or
-	// 3/10 of RenewDeadline if shorter.
+	// 3/10 of RenewDeadline if that is shorter.
 	WriteTimeout time.Duration
-	// FenceDelay is how long new owners wait before they work on the slots of a member that was expelled. It must
-	// be longer than WriteTimeout. Default WriteTimeout + 0.5 s.
+	// FenceDelay is the time that new owners wait before they work on the slots of an expelled member. It must be longer
+	// than WriteTimeout. Default WriteTimeout + 0.5 s.
 	FenceDelay time.Duration
-	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and the slots that could not be
-	// handed over wait until the Lease expires. When 6 s of it are left, or half of it if that is less, reconciles that
-	// keep a slot from being handed over are cut short: their contexts end, and the event CutShort names them. Keep it
-	// below terminationGracePeriodSeconds. Default 25 s.
+	// LeaveTimeout bounds a graceful leave. When it has passed, Run returns an error, and slots that were not handed over
+	// have no owner until the Lease expires. When 6 s of it are left, or half of it if that is less, reconciles that hold
+	// up a handover are cut short: their contexts end, and the event CutShort names them. Keep it below
+	// terminationGracePeriodSeconds. Default 25 s.
 	LeaveTimeout time.Duration
 
-	// ScrubPeriod is the time between two lists of all objects. The member with the scrub duty compares them with what
-	// members hold (rule R14). Default: 1,000 times as long as a list takes, at most 10 minutes. Whatever it is, slots
-	// without an owner and slots with several are looked for every 7/20 of LeaseDuration, and lists are not made more
-	// often than that.
+	// ScrubPeriod is the time between two lists of all objects. The member with the scrub duty compares each list with
+	// the objects that members hold (rule R14). Default: 1,000 times as long as a list takes, at most 10 minutes. It also
+	// looks for slots with no owner or several, every 7/20 of LeaseDuration, and lists no more often than that.
 	ScrubPeriod time.Duration
 
-	// Group says which of the program's controllers this member runs, if the program is divided into groups; nil: it is
-	// not. Each group is a rota of its own, all in one namespace. The member with the scrub duty in each reports
-	// controllers that are in no group that runs, or in several (event GroupsDiffer, Status.Gaps).
+	// Group is the set of the program's controllers that this member runs. It is nil if the program is not divided into
+	// groups. Each group is a separate rota, all in one namespace. The member with the scrub duty reports controllers that
+	// are in no running group, or in several (event GroupsDiffer, Status.Gaps).
 	Group *group.Group
 
 	// LeaderElectionID and LeaderElectionNamespace name the Lease of the operator's stock leader election, as in
-	// manager.Options of controller-runtime. With them, the rota as a whole is one candidate of that election, so that a
-	// rolling update replaces replicas with leader election by members, and back (docs/migrate.md). Members join at once,
-	// and are ready, but work only while the rota holds the Lease; Status.Waiting says who does. The last member that
-	// leaves releases it. RenewDeadline must be shorter than the stock replicas' LeaseDuration. Default: there is no such
-	// Lease. The default of LeaderElectionNamespace is Namespace. With Solo both are ignored.
+	// manager.Options of controller-runtime. With them, the whole rota is one candidate of that election. So a rolling
+	// update can replace replicas with leader election by members, and back (docs/migrate.md). Members join at once and
+	// are ready, but work only while the rota holds the Lease. Status.Waiting names another holder. The last member that
+	// leaves releases the Lease. RenewDeadline must be shorter than the stock replicas' LeaseDuration. By default the rota
+	// takes no part in an election. LeaderElectionNamespace defaults to Namespace. With Solo both are ignored.
 	LeaderElectionID, LeaderElectionNamespace string
 
-	// NoStockReplicas declares that no replica runs that works under leader election without Rota, nor will while this
-	// version is rolled out. ctrlrt.NewManager needs it, or Solo, to accept manager.Options.LeaderElection, which
-	// unsharded controllers may use. It cannot be combined with LeaderElectionID.
+	// NoStockReplicas declares that no replica without Rota works under leader election, now or while this version is
+	// rolled out. ctrlrt.NewManager needs it, or Solo, to accept manager.Options.LeaderElection for unsharded controllers.
+	// It cannot be combined with LeaderElectionID.
 	NoStockReplicas bool
 
-	// Solo is for tests of an operator, with an API server of their own (envtest) or with fake clients: this process owns
-	// all slots and duties as soon as its workers run. There is no table, no Lease and nothing to wait for. Wiring is
-	// checked as ever, but for wrapped clients where New gets no config. Name and Namespace may be empty, and objects are
-	// delivered as with DeliveryFilter. Two processes with Solo do not know of each other. New refuses it in a Pod whose
-	// program is no test.
+	// Solo is for tests of an operator with envtest or fake clients. This process owns all slots and duties as soon as its
+	// workers run, without a table or a Lease. Wiring is checked as usual, except that clients need not be wrapped if New
+	// gets no config. Name and Namespace may be empty, and delivery works as DeliveryFilter. Two processes with Solo do
+	// not coordinate. New refuses it in a Pod unless the program is a test.
 	Solo bool
 
 	// TracerProvider gets a trace of each handover, with spans of the members that took part: handover, warm, drain,
-	// transfer, activate. They are sent when they have ended. It is called by goroutines of the member, and may block; Run
-	// returns when it has the last spans, so shut it down after that. Its sampler decides: all members of a handover have
-	// the same trace ID, below a remote parent that is sampled. nil: no traces.
+	// transfer, activate. Spans are sent when they have ended. Goroutines of the member call it, and it may block. Shut it
+	// down after Run has returned: by then it has the last spans. Its sampler decides what is recorded. All members of a
+	// handover use the same trace ID, below a sampled remote parent. With nil there are no traces.
 	TracerProvider trace.TracerProvider
 
-	// Logger gets what people should know. Default: the manager's, with ctrlrt.NewManager; slog.Default at the time of New
-	// otherwise, or if controller-runtime has no logger. logr.Discard counts as unset.
+	// Logger is the member's logger. The default is the manager's logger with ctrlrt.NewManager. Otherwise, or if
+	// controller-runtime has no logger, it is slog.Default at the time of New. logr.Discard counts as unset.
 	Logger logr.Logger
 }
 
-// Identity says which replica a process is. Empty fields are filled in from the environment variables POD_NAME and
-// POD_UID (set them through the downward API) and CONTAINER_NAME (the container's name, set as a literal). Without
-// POD_NAME, the host name and the process ID name the replica.
+// Identity identifies a replica. Empty fields are filled in from the environment variables POD_NAME and POD_UID (set
+// them through the downward API) and CONTAINER_NAME (the container's name, set as a literal). Without POD_NAME, the
+// replica is named after the host and the process ID.
 type Identity struct {
-	// Pod names the replica and outlives a restart of its container. It is part of Lease names, so it may have lower case
-	// letters, digits, "-" and ".", as names of Pods do.
+	// Pod is the name of the replica, which stays the same when its container restarts. It is part of Lease names, so it
+	// may contain lower-case letters, digits, "-" and ".", like the name of a Pod.
 	Pod string
 	// PodUID is metadata.uid of the Pod. With it, a restarted container takes over from its predecessor without waiting
-	// for its Lease, once in ten minutes. Container is the container's name in the Pod. It defaults to "main" if PodUID is
-	// set, so it is needed only if one Pod runs several members.
+	// for the Lease to expire, once in ten minutes. Container is the container's name in the Pod. It defaults to "main" if
+	// PodUID is set, so it is needed only if one Pod runs several members.
 	PodUID, Container string
 	// Workload names the Deployment or StatefulSet of the Pod. Members of one workload may differ in kinds and options,
-	// since a rollout may change them. Members of different workloads must be set up alike, since two Deployments may have
-	// got one rota name by mistake. Give workloads that belong together, such as a canary Deployment, the same name.
-	// Default: the Pod's name without the suffix of a Deployment or a StatefulSet; empty (unknown) for other names.
+	// since a rollout may change them. Members of different workloads must have the same kinds and options, since two
+	// Deployments may have the same rota name by mistake. Give workloads that belong together, such as a canary
+	// Deployment, the same Workload. Default: the Pod's name without the suffix of a Deployment or a StatefulSet. For
+	// other names it is empty (unknown).
 	Workload string
-	// Build names the version of the program, by which a rollout is recognized. Default: the ReplicaSet's part of the
-	// Pod's name, or the revision from which the binary was built.
+	// Build is the version of the program. Members with different builds show that a rollout is under way. Default: the
+	// ReplicaSet's part of the Pod's name, or the revision from which the binary was built.
 	Build string
 }
 
-// engine returns the same options as the engine has them.
+// engine converts the options to the engine's type.
 func (o Options) engine() engine.Options {
 	return engine.Options{
 		Name: o.Name, Namespace: o.Namespace, Identity: engine.Identity(o.Identity), Slots: o.Slots, Key: o.Key,
@@ -175,7 +175,7 @@ func (o Options) engine() engine.Options {
 	}
 }
 
-// BindFlags defines flags for options that differ between replicas and deployments. The present values are the
+// BindFlags defines flags for options that differ between replicas and deployments. The current values are the
 // defaults. Call it before the flags are parsed, and New afterwards.
 func (o *Options) BindFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.Namespace, "rota-namespace", o.Namespace,

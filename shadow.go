@@ -9,12 +9,12 @@ import (
 	"github.com/rota-dev/rota/internal/engine"
 )
 
-// Shadow shows what a rota would do with an operator that runs without one, such as by leader election: which member
-// would have which slots, and how many objects. It changes nothing of what the operator does.
+// Shadow shows what a rota would do for an operator that runs without one, for example with leader election: which
+// member would have which slots, and how many objects. It does not change what the operator does.
 //
-// Shadows of all replicas are the members of a rota of their own, whose name ends with "-shadow". They join and leave,
-// and slots move, as in any rota. But there is nothing that could work: no controllers, no duties, no labels, and no
-// gate ever opens. They list the metadata of the kinds and report how many objects each would have (`rota status`).
+// The Shadows of all replicas form a separate rota, whose name ends with "-shadow". They join and leave, and slots
+// move, as in any rota. But they do no work: there are no controllers, duties or labels, and no slot is opened. They
+// list the metadata of the kinds and report how many objects each member would have (`rota status`).
 //
 // A Shadow is a manager.Runnable of controller-runtime that needs no leader election:
 //
@@ -23,12 +23,12 @@ import (
 type Shadow struct{ shadow *engine.Shadow }
 
 // NewShadow checks the options and returns a Shadow of rota opts.Name for the kinds that would be sharded. It does no
-// I/O; Start does. It has clients of its own, and cfg's rate limiter is not used.
+// I/O; Start does. It makes new clients from cfg, and does not use cfg's rate limiter.
 //
-// Options are those that the rota would have, so that one value serves both. Delivery, Label, LeaderElectionID and
-// TracerProvider have no effect: a shadow neither labels nor holds a Lease but its members' own. LeaveTimeout bounds
-// everything that Start does when its context has ended; it is 2 s by default, and at most. ScrubPeriod is the time
-// between two lists of a kind, on each member; by default so long that lists take at most 1/1000 of the time.
+// opts are the options that the rota would have, so that one value serves both. Delivery, Label, LeaderElectionID and
+// TracerProvider have no effect, since a shadow does not label objects and holds no Lease except its members' Leases.
+// LeaveTimeout bounds the time from the end of Start's context until Start returns. Its default and maximum is 2 s.
+// ScrubPeriod is the time between two lists of a kind on each member. By default lists take at most 1/1000 of the time.
 // LabelNamespaces limits the lists to these namespaces. Group and Solo are refused.
 func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shadow, error) {
 	s, err := engine.NewShadow(cfg, opts.engine(), kinds...)
@@ -38,10 +38,10 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	return &Shadow{s}, nil
 }
 
-// Start joins the rota of shadows until ctx ends, leaves it and returns nil, within LeaveTimeout of ctx's end. What is
-// under way then ends by itself within seconds. Start never returns an error, which would end the operator: it logs why
-// it cannot go on, and joins again after a minute. Start may be called once.
+// Start joins the rota of shadows until ctx ends. Then it leaves and returns nil, within LeaveTimeout. Requests in
+// flight at that time end within seconds. Start never returns an error, which would end the operator: it logs why it
+// failed, and joins again after a minute. Start may be called once.
 func (s *Shadow) Start(ctx context.Context) error { return s.shadow.Start(ctx) }
 
-// NeedLeaderElection says that it runs on every replica.
+// NeedLeaderElection returns false: a Shadow runs on every replica.
 func (*Shadow) NeedLeaderElection() bool { return false }

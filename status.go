@@ -13,68 +13,68 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// What a Status is made of.
+// Parts of a Status.
 type (
-	// Finding is something that is wrong with what members hold (rule R14).
+	// Finding is a fault in the slots or objects that members hold (rule R14).
 	Finding = coverage.Finding
-	// Health is what the reconciles of a member come to.
+	// Health lists the objects of a member whose reconciles hang or fail.
 	Health = coverage.Health
-	// KeyHealth is what those of one object come to.
+	// KeyHealth is one object in a Health.
 	KeyHealth = coverage.KeyHealth
 	// Refused is a kind that the API server does not let this member list or watch.
 	Refused = feed.Failure
-	// Traffic is what the API server sent of a kind.
+	// Traffic counts the objects of a kind that the API server sent.
 	Traffic = feed.Traffic
-	// Flight is a reconcile, a duty, or a function of Go that goes on.
+	// Flight is a running reconcile, duty, or function of Go.
 	Flight = gate.Flight
 )
 
-// Status is what a member knows of its rota.
+// Status is a member's view of its rota.
 type Status struct {
-	// ID is the member's; empty before Run.
+	// ID is the member's identity. It is empty before Run.
 	ID string
-	// Epoch is the last table's, Members the number of members in it. 0 before a table was seen.
+	// Epoch is the epoch of the last table, and Members the number of its members. Both are 0 before a table was seen.
 	Epoch   uint64
 	Members int
-	// TableGone says that there is no table: it was deleted, or no member has created one yet. Then no slot has an owner,
-	// and there are no members.
+	// TableGone is true if there is no table, because it was deleted or no member has created one yet. Then no slot has
+	// an owner, and there are no members.
 	TableGone bool
-	// Waiting says what all work of this member waits for: another one holds the Lease of Options.LeaderElectionID. Empty:
-	// for nothing.
+	// Waiting is a sentence that explains why this member does not work while the rota does not hold the Lease of
+	// Options.LeaderElectionID, and names the holder. Otherwise it is empty.
 	Waiting string
-	// Owned are the slots of this member by the last table, Open those whose keys it admits.
+	// Owned are this member's slots in the last table, and Open the slots that it works on.
 	Owned, Open slot.Set
-	// Coming are slots that move to this member, Going those that move away.
+	// Coming are slots that move to this member, and Going slots that move away.
 	Coming, Going slot.Set
-	// Unowned slots belong to nobody.
+	// Unowned are the slots without an owner.
 	Unowned slot.Set
-	// Duties are the duties of the rota by the last table, and those that this member has declared, by name.
+	// Duties are the duties in the last table and the duties that this member has declared, sorted by name.
 	Duties []DutyStatus
-	// InFlight is how many reconciles, duties, writes of unknown outcome, and functions of Go that have to end, are in
-	// flight.
+	// InFlight is the number of reconciles, duties, writes of unknown outcome, and functions of Go that must end, which
+	// are in flight.
 	InFlight int
-	// Traffic is, by sharded kind, the number of objects that came from the API server since this process started.
+	// Traffic counts, by sharded kind, the objects that the API server sent since this process started.
 	Traffic map[schema.GroupKind]feed.Traffic
-	// Ignored says, by kind, whether the API server ignored the shard selector in its last answer with objects. It is
-	// filled only with DeliveryShardSelector, and only for kinds with traffic.
+	// Ignored is true for kinds for which the API server ignored the shard selector in its last answer with objects. It
+	// has entries only with DeliveryShardSelector, and only for kinds with traffic.
 	Ignored map[schema.GroupKind]bool
-	// Refused are the lists and watches of sharded kinds that the API server refuses, with the error and since when.
+	// Refused are the lists and watches of sharded kinds that the API server refuses, each with its error and start.
 	Refused []feed.Failure
-	// Findings are what was wrong when this member last compared what members hold with what there is; Scrubs is how often
-	// it has. Only the member with the scrub duty does (rule R14).
+	// Findings are the faults that this member's last scrub found, and Scrubs is the number of its scrubs. Only the member
+	// with the scrub duty has them (rule R14).
 	Findings []coverage.Finding
 	// Gaps are controllers of Options.Group's program that are in no group or in several. Only the member with the scrub
-	// duty knows.
+	// duty has them.
 	Gaps   []group.Gap
 	Scrubs uint64
 	// Stuck are the reconciles that have been in flight for more than 10 s, and the duties and functions of Go that have
-	// not returned for that long after their context ended, longest first.
+	// not returned within 10 s of the end of their context, longest first.
 	Stuck []gate.Flight
 	// Failing are the controllers whose reconciles all fail on this member, and the duties that keep failing.
 	Failing []Failing
-	// Health names the objects of this member whose reconciles have been in flight for a minute or more, or have failed
-	// three times or more in a row: the five worst of each sort, with the last error in 200 bytes. Members report it, so
-	// that `rota who`, `rota check` and others show it. Another member that gets an object's slot begins to count anew.
+	// Health lists the objects of this member whose reconciles have been in flight for a minute or more, or have failed
+	// three times or more in a row: the five worst of each sort, each with its last error, cut off at 200 bytes. Members
+	// report it, and `rota who` and `rota check` show it. Counts start again when an object's slot moves.
 	Health coverage.Health
 }
 
@@ -94,30 +94,30 @@ func statusOf(s engine.Status) Status {
 	return out
 }
 
-// DutyStatus is what a member knows of a duty.
+// DutyStatus is a member's view of a duty.
 type DutyStatus struct {
 	Name string
-	// Owner is the member that has it by the table, and Next the one that it moves to; "": nobody.
+	// Owner is the member that has the duty in the table, and Next the member that it moves to. Either may be empty.
 	Owner, Next string
-	// Declared says that this member can do it.
+	// Declared is true if this member has declared the duty.
 	Declared bool
-	// Running says that its function runs here now. It may be about to end.
+	// Running is true while the duty's function runs on this member, even if it is about to end.
 	Running bool
-	// Restarts is how often it was started again on this member after it had failed.
+	// Restarts is the number of times that the duty was started again on this member after it had failed.
 	Restarts int
 }
 
 // Failing is a controller whose reconciles all fail on this member, or a duty that keeps failing there.
 type Failing struct {
-	// Controller is empty for a duty, and Duty for a controller.
+	// Controller is empty for a duty, and Duty is empty for a controller.
 	Controller, Duty string
 	// For is the time since the first failure after the last success.
 	For time.Duration
-	// Reconciles is how many failed since then; of a duty, how many runs.
+	// Reconciles is the number of reconciles, or of runs of the duty, that have failed since then.
 	Reconciles int
-	// Never says that none has succeeded since this process started.
+	// Never is true if none has succeeded since this process started.
 	Never bool
-	// Err is the last error; nil where the queue was only told to try again.
+	// Err is the last error. It is nil if the reconcile only requeued the object.
 	Err error
 }
 
@@ -125,11 +125,11 @@ type Failing struct {
 func (f Failing) String() string { return engine.Failing(f).String() }
 
 // Failing returns the controllers whose reconciles have all failed on this member for at least a minute. If none has
-// ever succeeded since the start, three objects must have failed, else half of the member's objects; all objects
-// suffice. The member keeps its slots and stays ready: whatever is broken may be broken for all members.
+// succeeded since the start, that takes failures of three objects, otherwise of half of the member's objects, and never
+// of more objects than it has. The member keeps its slots and stays ready, since all members may have the same problem.
 //
-// A duty that this member has is returned if it has failed at least three times in a row, for at least a minute, and
-// has not been running for 5 minutes now.
+// It also returns this member's duties that have failed at least three times in a row, for at least a minute, and whose
+// current run is shorter than 5 minutes.
 func (r *Rota) Failing() []Failing { return failing(r.engine.Failing()) }
 
 func failing(all []engine.Failing) (out []Failing) {
