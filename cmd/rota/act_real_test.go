@@ -154,7 +154,7 @@ func TestOrdersToLiveMembers(t *testing.T) {
 		}
 		return true
 	})
-	w.expect(t, "resume", exitGood, "moves go on")
+	w.expect(t, "resume", exitGood, "moves resume")
 	w.expect(t, "resume", exitGood, "not paused")
 	w.until(t, "moves go on", func(tab *table.Table) bool {
 		return orders.Moving(tab) == 0 && tab.Counts()[a] == 0 && tab.Counts()[b] >= 85 && tab.Counts()[c] >= 85 && tab.Counts()[d] >= 85
@@ -171,8 +171,8 @@ func TestOrdersToLiveMembers(t *testing.T) {
 		told[e.Reason] += e.Note + "\n"
 	}
 	for reason, want := range map[string]string{
-		eventDrained:   "member " + b + " gives its slots and duties to others, and gets none, asked by ",
-		eventUndrained: "member " + b + " gets slots", eventPaused: ": a-look", eventResumed: "go on",
+		eventDrained:   "member " + b + " gives its slots and duties to others, and gets none, requested by ",
+		eventUndrained: "member " + b + " gets slots", eventPaused: ": a-look", eventResumed: "resume",
 	} {
 		if !strings.Contains(told[reason], want) {
 			t.Errorf("events %s: %q, want %q", reason, told[reason], want)

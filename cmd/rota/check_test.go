@@ -257,7 +257,7 @@ func TestCheckFindings(t *testing.T) {
 		change("web-1-b", func(l *coordinationv1.Lease) {
 			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(-10 * time.Second)))
 		})
-		expect(t, w, exitFindings, "×", "MemberSilent", "member web-0-a slots 0-127: it has not renewed its Lease", "kubectl get pod web-0")
+		expect(t, w, exitFindings, "×", "MemberSilent", "member web-0-a slots 0-127: its Lease expired", "kubectl get pod web-0")
 		expect(t, w, exitFindings, "‼", "ClockSkew", "member web-1-b: the clock of its machine is ", "behind the API server's", "synchronize it")
 	})
 	t.Run("members differ", func(t *testing.T) {
@@ -386,7 +386,7 @@ func TestCheckAsOthers(t *testing.T) {
 		}
 	}
 	// Members that are no Pods do not tell their ServiceAccount.
-	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "‼ what the operator may do was not looked at") ||
+	if code, out, _ = w.rota(t, "check"); code != exitGood || !strings.Contains(out, "‼ the operator's permissions were not checked") ||
 		!strings.Contains(out, "--service-account NAMESPACE/NAME") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
@@ -421,7 +421,7 @@ func TestCheckPre(t *testing.T) {
 	_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), cm, metav1.CreateOptions{})
 	require.NoError(t, err)
 	code, out, _ := w.rota(t, "check --pre taken")
-	if code != exitFindings || !strings.Contains(out, "× there is a ConfigMap "+w.namespace+"/taken that is no rota's") || !strings.Contains(out, "another Options.Name") {
+	if code != exitFindings || !strings.Contains(out, "× ConfigMap "+w.namespace+"/taken is not a rota's") || !strings.Contains(out, "another Options.Name") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

@@ -144,7 +144,7 @@ func TestUninstall(t *testing.T) {
 	w.expect(t, "uninstall web --yes --keeper", exitGood, "Nothing of rota operators/web is left")
 	w.expect(t, "uninstall web --keeper", exitMissing, "it has no objects")
 	fixed = broken(t, plane)
-	w.expect(t, "uninstall web --keeper", exitFindings, "not searched: labels of the kinds of broken.example.com/v1: ", "run it again")
+	w.expect(t, "uninstall web --keeper", exitFindings, "not searched: labels of the kinds of broken.example.com/v1: ", "try again")
 	fixed()
 	if diff := cmp.Diff(before, everything(t, plane)); diff != "" {
 		t.Errorf("-before the install +after the uninstall:\n%s", diff)

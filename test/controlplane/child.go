@@ -104,6 +104,9 @@ func (c *child) death() error {
 	if c.ended && c.err == nil {
 		return errors.New("the control plane was stopped")
 	}
+	if c.err == nil {
+		return fmt.Errorf("rota-kube ended: %s", c.stderr.tail())
+	}
 	return fmt.Errorf("rota-kube ended (%w): %s", c.err, c.stderr.tail())
 }
 

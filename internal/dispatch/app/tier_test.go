@@ -431,7 +431,7 @@ func TestWrongToken(t *testing.T) {
 	c.delegate()
 	for _, x := range []struct{ name, token, want string }{
 		{"audience", c.token("dispatcher"), "not valid for the audience"},
-		{"user", c.token("worker", audience), "system:serviceaccount:" + c.namespace + ":worker, and this dispatcher talks"},
+		{"user", c.token("worker", audience), "system:serviceaccount:" + c.namespace + ":worker, but this dispatcher talks"},
 		{"missing", "", "tokenFile: open"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
