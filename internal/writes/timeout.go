@@ -45,7 +45,7 @@ type sending struct {
 	cleanup []func() bool
 }
 
-// limits limits the time that a write may take.
+// limits bounds the time that a write may take.
 type limits struct {
 	sendWithin time.Duration // until it has been sent
 	timeout    time.Duration // for the server

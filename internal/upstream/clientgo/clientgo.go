@@ -37,8 +37,8 @@ func SetShardSelector(o *metav1.ListOptions, selector string) bool {
 // ShardSelectorParameter is the parameter of lists and watches that takes the shard selector.
 const ShardSelectorParameter = "shardSelector"
 
-// WatchListUnsupported reports whether a ListerWatcher declares that its server or client cannot send initial events. Fake
-// clients declare it since client-go 0.35, the first version whose informers ask for initial events by default.
+// WatchListUnsupported reports whether a ListerWatcher declares that its server or client cannot send initial events.
+// Fake clients declare it since client-go 0.35, the first version whose informers ask for initial events by default.
 //
 // Unnecessary once client-go 0.35 is the lowest supported version, which has
 // watchlist.DoesClientNotSupportWatchListSemantics.

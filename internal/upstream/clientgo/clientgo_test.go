@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/applyconfigurations/apps/v1"
+	v1 "k8s.io/client-go/applyconfigurations/apps/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -40,11 +40,11 @@ func TestFactoryOptions(t *testing.T) {
 }
 
 func TestClientNamespace(t *testing.T) {
-	real, err := kubernetes.NewForConfig(&rest.Config{Host: "https://127.0.0.1:1"})
+	stock, err := kubernetes.NewForConfig(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, client := range map[string]kubernetes.Interface{"real": real, "fake": fake.NewClientset()} {
+	for name, client := range map[string]kubernetes.Interface{"stock": stock, "fake": fake.NewClientset()} {
 		if got, ok := ClientNamespace(client.CoreV1().Secrets("ns")); got != "ns" || !ok {
 			t.Errorf("the %s client's namespace is %q, %t, want ns", name, got, ok)
 		}

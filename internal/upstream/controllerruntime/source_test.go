@@ -70,7 +70,7 @@ func TestWithCache(t *testing.T) {
 	}
 	for _, src := range []source.Source{nil, source.Func(nil), &source.Informer{}, &embedding{},
 		source.Kind(nil, client.Object(nil), nil)} {
-		if _, comparable := src.(source.Func); !comparable && WithCache(src, wrap) != src {
+		if _, function := src.(source.Func); !function && WithCache(src, wrap) != src {
 			t.Errorf("%T was changed", src)
 		}
 	}
@@ -79,6 +79,6 @@ func TestWithCache(t *testing.T) {
 // stubCache has no informers.
 type stubCache struct{ cache.Cache }
 
-func (*stubCache) GetInformer(ctx context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (*stubCache) GetInformer(_ context.Context, _ client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	return nil, context.Canceled
 }
