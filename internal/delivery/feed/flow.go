@@ -264,7 +264,7 @@ func (f *flow) adds(l *stream.List, found []stream.Object) {
 	}
 }
 
-// sent returns the objects of slots that the stream sent and did not remove since; see Source.stored.
+// sent returns the objects of slots that the stream sent and did not remove since; see stored.
 func (f *flow) sent(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	f.mu.Lock()
 	defer f.mu.Unlock()

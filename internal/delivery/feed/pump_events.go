@@ -93,11 +93,10 @@ func (p *pump) ordered(version string) bool {
 func (p *pump) decide(e *stream.Event) bool {
 	s := p.source
 	v, passed := s.flow.decide(p, e)
+	s.heed(v)
 	if passed {
-		s.heed(v)
 		return true
 	}
-	s.heed(v)
 	if !p.emit(p.outs) {
 		return false
 	}

@@ -54,7 +54,7 @@ func (s *Source) do(ctx context.Context, t stream.Task, run func(*pump) bool) {
 }
 
 // barrier returns when the store holds everything that was sent before the call, and returns the barrier's number. From
-// the barrier on, handlers believe events of the fresh slots. It may be called concurrently. The error is errStopped or
+// the barrier on, handlers believe events of the fresh slots. It may be called concurrently. The error is ErrStopped or
 // ctx's cause.
 func (s *Source) barrier(ctx context.Context, fresh slot.Set) (uint64, error) {
 	var b barrier

@@ -38,7 +38,7 @@ func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patien
 }
 
 // chase waits until the stream has reached a version in the slots. If that takes long, it asks for bookmarks: the
-// version may be that of an object that this stream does not bring, or of no object. For read see reach.
+// version may be that of an object that this stream does not bring, or of no object. For read see Reach.
 //
 // An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
 // watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:

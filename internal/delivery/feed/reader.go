@@ -177,7 +177,7 @@ func (r *Reader) prove(ctx context.Context, writes []*ledger.Unshown, needed fun
 }
 
 // presentWhile is lister.Present, which it calls again after an error while the version is needed. The version is empty
-// if it is not needed any more or the kind is not served. The error is errStopped or ctx's. It wraps no error of the
+// if it is not needed any more or the kind is not served. The error is ErrStopped or ctx's. It wraps no error of the
 // list: a reader who gets a Forbidden or a NotFound would take it for the answer to the read.
 func (r *Reader) presentWhile(ctx context.Context, needed func() bool) (version string, err error) {
 	src := r.Source
@@ -285,7 +285,7 @@ func (r *Reader) awaitStore(ctx context.Context, writes []*ledger.Unshown) error
 	return err
 }
 
-// poll returns when a condition holds. The error is errStopped when done is closed, or ctx's cause.
+// poll returns when a condition holds. The error is ErrStopped when done is closed, or ctx's cause.
 func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 	if holds() {
 		return nil

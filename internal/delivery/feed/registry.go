@@ -3,7 +3,9 @@ package feed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -11,9 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-
-	"maps"
-	"strings"
 
 	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
@@ -258,7 +257,7 @@ func (r *registry) readProof(ctx context.Context, key string) (string, error) {
 }
 
 // ended are the informers of sharded kinds that have stopped and that no other one has replaced, by kind and role.
-// Share.mu guards it. Their stores are what this member last knew: a key whose object is in one is no deletion.
+// registry.mu guards it. Their stores are what this member last knew: a key whose object is in one is no deletion.
 type ended map[view]*Informer
 
 // view is a kind in one of its roles.

@@ -1,10 +1,9 @@
 package feed
 
 import (
-	"time"
-
 	"iter"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -76,6 +76,11 @@ func (s *slots) TakeAnew(set slot.Set) slot.Set {
 func (s *slots) OpenToReads(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.openToReads(set)
+}
+
+// openToReads is OpenToReads with mu held.
+func (s *slots) openToReads(set slot.Set) {
 	awaited := s.awaited.Load().Union(set.Intersect(*s.held.Load()))
 	s.awaited.Store(&awaited)
 }
@@ -85,8 +90,7 @@ func (s *slots) OpenToReads(set slot.Set) {
 func (s *slots) Unmute(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	awaited := s.awaited.Load().Union(set.Intersect(*s.held.Load()))
-	s.awaited.Store(&awaited)
+	s.openToReads(set)
 	open := s.open.Load().Union(set.Intersect(*s.held.Load()))
 	s.open.Store(&open)
 }
