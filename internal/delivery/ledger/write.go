@@ -378,8 +378,8 @@ func (w *Write) pending(obj metav1.Object, places []Place) Unshown {
 }
 
 // counts reports whether an informer of this member may have to show the write. One that gains the object's slot later
-// lists it after the write. The places of a child that no informer has shown yet are those of an earlier write. ledger.mu
-// is held.
+// lists it after the write. The places of a child that no informer has shown yet are those of an earlier write.
+// ledger.mu is held.
 func (w *Write) counts(p Unshown) bool {
 	return p.Name.Name != "" && (w.ledger.runsWhole(w.kind) || w.ledger.Reads.Of(p.Kind, p.Name) != nil ||
 		slices.ContainsFunc(p.Places, func(p Place) bool { return w.ledger.c.Holds(p.Slot) }))
