@@ -34,10 +34,12 @@ func (sc scenario) never(s Strategy) bool { return sc.forGood && s.Static }
 var scenarios = []scenario{
 	{
 		name: "start", title: "All replicas start",
-		note: "All objects and their children exist before. The first start of a rota takes a lease (15 s); later starts do " +
-			"not. A sharder labels all objects once.",
+		note: "All objects and their children exist before. The first start of a rota takes a lease (15 s); later starts " +
+			"do not. A sharder labels all objects once.",
 		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) },
-		figures: []string{"took", "writes", "bytes", "cpu-total", "apiserver-cpu-total", "heap", "greatest-heap", "peak-heap"},
+		figures: []string{
+			"took", "writes", "bytes", "cpu-total", "apiserver-cpu-total", "heap", "greatest-heap", "peak-heap",
+		},
 	},
 	{
 		name: "rest", title: "At rest", named: true, do: lasts,
