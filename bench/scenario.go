@@ -36,7 +36,7 @@ var scenarios = []scenario{
 		name: "start", title: "All replicas start",
 		note: "All objects and their children exist before. The first start of a rota takes a lease (15 s); later starts " +
 			"do not. A sharder labels all objects once.",
-		do:      func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) },
+		do: func(ctx context.Context, c *crew) (time.Time, error) { return c.begin(ctx) },
 		figures: []string{
 			"took", "writes", "bytes", "cpu-total", "apiserver-cpu-total", "heap", "greatest-heap", "peak-heap",
 		},
