@@ -126,7 +126,7 @@ func (s *Share) AddOrphans(kind schema.GroupKind) error {
 	return nil
 }
 
-// Locate returns the slot of a primary object by its name. With key UID the name alone does not tell: ok is false if
+// Locate returns the slot of a primary object by its name. With key UID the name alone is not enough: ok is false if
 // the object is not in a store and no deletion of it was seen in the last 10 minutes.
 func (s *Share) Locate(kind schema.GroupKind, name types.NamespacedName) (n slot.Slot, ok bool) {
 	if s.Key() != slot.KeyUID {

@@ -69,7 +69,7 @@ func (s *Share) compareShared(ctx context.Context, versions table.Versions) {
 var errWholeLags = errors.New("its watch lags behind a list by more than " + sharedLimit.String())
 
 // behindShared returns the informers of whole kinds that do not show their kind's version. Every informer counts: each
-// may have a namespace and a watch of its own.
+// may have its own namespace and watch.
 func (s *Share) behindShared(versions table.Versions) []*feed.Informer {
 	whole := s.Where(func(i *feed.Informer) bool {
 		_, named := versions[i.WholeKey()]
@@ -80,10 +80,10 @@ func (s *Share) behindShared(versions table.Versions) []*feed.Informer {
 	})
 }
 
-// Duties have slots beyond those of hashes. They have no objects, so a Share does not hold them. It only knows what was
-// written in them: Write, Versions, Unsettled and Settle take slots of duties, too.
+// Duties have slots beyond the slots of hashes. They have no objects, so a Share does not hold them. It only knows what
+// was written in them: Write, Versions, Unsettled and Settle also take slots of duties.
 
-// hashes returns those of the slots that have objects.
+// hashes returns the slots of the set that have objects.
 func (s *Share) hashes(set slot.Set) slot.Set {
 	return set.Intersect(s.SlotCount().All())
 }

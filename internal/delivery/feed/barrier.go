@@ -18,7 +18,7 @@ type barriers struct {
 	joining sync.Mutex
 	marks   atomic.Uint64
 	// arrived[s] is the barrier before which notifications about slot s may be false: if a Replace races with the loss of
-	// the slot, it tells handlers that the slot's objects were deleted. 0: no such barrier.
+	// the slot, it reports to handlers that the slot's objects were deleted. It is 0 if there is no such barrier.
 	arrived []atomic.Uint64
 
 	mu      sync.Mutex

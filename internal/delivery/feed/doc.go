@@ -1,6 +1,6 @@
-// Package feed brings the objects of one kind from the API server to an informer's store and handlers: those of the
-// slots that a member holds, and no others. Package delivery decides which slots these are. All informers of a member
-// share a Common.
+// Package feed brings the objects of one kind from the API server to an informer's store and handlers: the objects of
+// the slots that a member holds, and no others. Package delivery decides which slots these are. All informers of a
+// member share a Common.
 //
 // From the API server to a handler, an event passes
 //

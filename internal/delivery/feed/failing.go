@@ -104,10 +104,10 @@ const (
 )
 
 // ailing is the recent failures of a kind of request. err is nil while it succeeds. since is the first failure, sent
-// when the latest request that failed was sent, told when the failure was logged. cause is what diagnose found.
+// when the latest request that failed was sent, logged when the failure was logged last. cause is what diagnose found.
 type ailing struct {
-	err, cause        error
-	since, sent, told time.Time
+	err, cause          error
+	since, sent, logged time.Time
 }
 
 // ordinary reports whether an error is no reason to log or to list yet: the API server is down or busy. client-go's

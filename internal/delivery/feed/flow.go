@@ -217,8 +217,8 @@ func (f *flow) Renew(set slot.Set) {
 	f.core.Renew(set)
 }
 
-// TakeSince removes and returns the versions of the lists that brought the slots; nil: there were none. recently is a
-// version from a moment ago; "" if none is known.
+// TakeSince removes and returns the versions of the lists that brought the slots, or nil if there were none. recently
+// is a version from a moment ago; "" if none is known.
 func (f *flow) TakeSince(set slot.Set) (since []string, recently string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

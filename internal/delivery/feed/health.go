@@ -82,14 +82,14 @@ func (h *health) failing(r Request, sent time.Time, err error, ordinary bool) {
 	if r == RequestList {
 		h.changed() // the kind may be excused by now
 	}
-	tell := a.told.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.told) >= ailingAgain
-	if tell {
-		a.told = now
+	due := a.logged.IsZero() && !ordinary || now.Sub(a.since) >= ailingAfter && now.Sub(a.logged) >= ailingAgain
+	if due {
+		a.logged = now
 	}
 	since := a.since
 	err = cmp.Or(a.cause, err)
 	h.mu.Unlock()
-	if tell {
+	if due {
 		h.inf.share.Log.Error(err, "The API server refuses a request of an informer; trying again. What the informer shows "+
 			"may be old until it succeeds",
 			"kind", h.inf.Kind.String(), "request", r.String(), "since", since.Format(time.RFC3339))
@@ -99,14 +99,14 @@ func (h *health) failing(r Request, sent time.Time, err error, ordinary bool) {
 // succeeds notes that a request succeeded. After a list the small one is not needed any more.
 func (h *health) succeeds(r Request) {
 	h.mu.Lock()
-	told := !h.ailing[r].told.IsZero()
+	logged := !h.ailing[r].logged.IsZero()
 	h.ailing[r] = ailing{}
 	if r == RequestList {
-		told = told || !h.ailing[requestProbe].told.IsZero()
+		logged = logged || !h.ailing[requestProbe].logged.IsZero()
 		h.ailing[requestProbe] = ailing{}
 	}
 	h.mu.Unlock()
-	if told {
+	if logged {
 		h.inf.share.Log.Info("The API server answers a request of an informer again", "kind", h.inf.Kind.String(), "request",
 			r.String())
 	}
@@ -427,7 +427,7 @@ func (h *health) Gaps() (without, late slot.Set) {
 	return h.without, h.late
 }
 
-// catchesUp returns those of the slots that were late and are complete now. mu is held.
+// catchesUp returns the slots of the set that were late and are complete now. mu is held.
 func (h *health) catchesUp(set slot.Set) slot.Set {
 	late := set.Intersect(h.late)
 	for _, n := range late.Slots() {

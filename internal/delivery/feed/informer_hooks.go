@@ -67,8 +67,8 @@ type watchErrors struct {
 	handler cache.WatchErrorHandlerWithContext // the user's; nil: client-go's
 }
 
-// tell calls the handler.
-func (w *watchErrors) tell(ctx context.Context, err error) {
+// report calls the handler.
+func (w *watchErrors) report(ctx context.Context, err error) {
 	w.mu.Lock()
 	handler := w.handler
 	w.mu.Unlock()

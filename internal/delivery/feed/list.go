@@ -30,7 +30,7 @@ type listing struct {
 }
 
 // list returns the objects of a task's slots at a version: consistently, or, if the API server fails to list them so,
-// from its watch cache. The errors are those of persist.
+// from its watch cache. The errors are persist's.
 func (d *driver) list(ctx context.Context, t stream.Task) (l *listing, err error) {
 	err = d.persist(ctx, t, func() error {
 		share := d.inf.share

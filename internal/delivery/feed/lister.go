@@ -21,7 +21,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// lister sends the requests of an informer to the API server, other than those of the reflector, and reads the answers.
+// lister sends the requests of an informer to the API server, other than the reflector's, and reads the answers.
 type lister struct {
 	inf      *Informer
 	upstream *selecting
@@ -164,7 +164,7 @@ func (l *lister) isWide() bool {
 // measured: the first pages are small, and each is at most pageGrowth times as large as the largest before it.
 //
 // Large objects may come behind small ones. So a page would have at most pageSpread times its bytes if all of its
-// objects were as large as those of the page with the largest, in this list or, by half, in the one before.
+// objects were as large as on the page with the largest ones, in this list or, by half, in the one before.
 const (
 	firstPage  = 16
 	pageGrowth = 16

@@ -65,7 +65,7 @@ func (p *placement) noteTombstone(about sharding.Subject, n slot.Slot) {
 	}
 }
 
-// NoteGoneOwner remembers the slot of an owner that no store has, as its child tells it: with key UID the owner's name
+// NoteGoneOwner remembers the slot of an owner that no store has, as its child shows it: with key UID the owner's name
 // does not.
 func (p *placement) NoteGoneOwner(about sharding.Subject, n slot.Slot) {
 	if p.share.Key() != slot.KeyUID || !p.share.Holds(n) {

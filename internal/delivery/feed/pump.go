@@ -232,13 +232,13 @@ func (p *pump) connected(o opened) bool {
 	switch {
 	case o.err == nil:
 	case absent:
-		p.source.inf.tell(p.ctx, o.err)
+		p.source.inf.report(p.ctx, o.err)
 		p.source.failing(RequestWatch, time.Now(), o.err, true) // answered has logged it
 		p.later()
 		return true
 	default:
 		if !ordinary(o.err) {
-			p.source.inf.tell(p.ctx, o.err)
+			p.source.inf.report(p.ctx, o.err)
 		}
 		return p.failed(o.err)
 	}

@@ -29,7 +29,7 @@ func (p *pump) received(e watch.Event, more bool) bool {
 		if more {
 			err := apierrors.FromObject(e.Object)
 			if !unanswered(err) && !ordinary(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-				p.source.inf.tell(p.ctx, err)
+				p.source.inf.report(p.ctx, err)
 			}
 			return p.failed(err)
 		}

@@ -24,7 +24,7 @@ func (s *Source) Follow(ctx context.Context, slots []slot.Slot, version string) 
 }
 
 // Reach returns when the stream and the handlers have passed a version, or if no bookmarks come, when they show what a
-// list of the slots shows. read says that the version was read a moment ago: a consistent read tells the API server's
+// list of the slots shows. read says that the version was read a moment ago: a consistent read shows the API server's
 // watch cache the present version, and without it no bookmark shows that version.
 func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patience time.Duration, read bool) error {
 	err := s.chase(ctx, nil, version, patience, read)
@@ -38,7 +38,7 @@ func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patien
 }
 
 // chase waits until the stream has reached a version in the slots. If that takes long, it asks for bookmarks: the
-// version may be that of an object that this stream does not bring, or of no object. For read see Reach.
+// version may belong to an object that this stream does not bring, or to none. For read see Reach.
 //
 // An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
 // watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:

@@ -324,7 +324,7 @@ func (s *Source) awaitVersions(ctx context.Context, holds func() bool) error {
 			continue // another read has asked
 		}
 		patience = readRespite
-		_, err = s.Present(ctx) // so that the API server knows of a version to tell; see chase
+		_, err = s.Present(ctx) // so that the API server has a version to send; see chase
 		if err != nil {
 			s.inf.share.Log.V(1).Info("List failed", "kind", s.inf.Kind, "error", err.Error())
 		}

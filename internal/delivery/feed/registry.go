@@ -74,7 +74,7 @@ func (r *registry) isOf(inf *Informer, kind schema.GroupKind) bool {
 	return inf.Kind == kind && !inf.Apart && (!inf.ByOwner || !r.roles.Sharded(kind))
 }
 
-// InformersOf returns the informers of a kind that have not stopped, those of the primary role if it has one.
+// InformersOf returns the informers of a kind that have not stopped: of the primary role, if the kind has it.
 func (r *registry) InformersOf(kind schema.GroupKind) []*Informer {
 	return r.Where(func(i *Informer) bool { return r.isOf(i, kind) })
 }
@@ -277,8 +277,8 @@ func (r *registry) Ended() []schema.GroupKind {
 	return slices.Compact(kinds)
 }
 
-// Stale reports whether informers have stopped that are needed to work on objects of a primary kind: those of the kind
-// itself, or of children whose owners are of the kind. See Ended.
+// Stale reports whether informers have stopped that are needed to work on objects of a primary kind: informers of the
+// kind itself, or of children whose owners are of the kind. See Ended.
 func (r *registry) Stale(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(r.endings(), func(inf *Informer) bool {
 		_, owner := inf.Role.Owners[kind]

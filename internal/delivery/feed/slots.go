@@ -10,7 +10,7 @@ import (
 // slots are the slots of a Share.
 type slots struct {
 	// held and open are read for every event; they change under mu. open is a subset of held. In the slots of awaited,
-	// which has those of open, reads wait for what this member wrote.
+	// which includes open, reads wait for what this member wrote.
 	held, open, awaited atomic.Pointer[slot.Set]
 	ledElsewhere        atomic.Bool
 
@@ -71,8 +71,8 @@ func (s *slots) TakeAnew(set slot.Set) slot.Set {
 	return rest
 }
 
-// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does,
-// too; who lets others know that the slots are open calls OpenToReads before.
+// OpenToReads has reads wait for what this member wrote in the slots, until they are shut (AwaitWrite). Unmute does
+// so as well; call OpenToReads first if others may learn before Unmute that the slots are open.
 func (s *slots) OpenToReads(set slot.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

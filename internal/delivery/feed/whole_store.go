@@ -20,7 +20,7 @@ import (
 const comparePeriod = 20 * time.Millisecond
 
 // WholeStore is what an informer that is not sharded does beside what a stock informer does: it lists consistently, and
-// tells how new its store is.
+// shows how new its store is.
 type WholeStore struct {
 	inf    *Informer
 	failed atomic.Pointer[error] // why the last list or watch failed
@@ -147,7 +147,7 @@ func (w *WholeStore) atMost() string {
 	return w.versions.atMost()
 }
 
-// listVersions returns the versions of the objects that the informer selects, and that of the list, as of now.
+// listVersions returns the versions of the objects that the informer selects, and the list's, as of now.
 func (w *WholeStore) listVersions(ctx context.Context) (listed map[string]string, at string, err error) {
 	listed = map[string]string{}
 	at, err = w.inf.Source.eachListed(ctx, 0, func(obj runtime.Object) error {

@@ -80,7 +80,7 @@ func (l *Ledger) Unsettled(n slot.Slot) bool {
 
 // Settle makes Versions include everything that this member wrote in the slots, deletions included. Call it when
 // nothing is in flight there any more. It returns within 1.1 s. If the API server does not answer by then, Versions
-// tells the slots' next owner to list, until another call of Settle succeeds or the slots are released.
+// makes the slots' next owner list, until another call of Settle succeeds or the slots are released.
 func (l *Ledger) Settle(ctx context.Context, set slot.Set) {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience+settleTimeout)
 	defer cancel()

@@ -23,7 +23,7 @@ type Write struct {
 	kind   schema.GroupKind
 	name   types.NamespacedName
 	// places are where the object counts, by what was known before the request was sent. by are the places to use if
-	// nothing else tells: those of the slots that caused the write.
+	// nothing else shows: the slots that caused the write.
 	places []Place
 	by     []Place
 	// uid is the UID of the object of that name in the stores, or "" if there was none.
@@ -47,7 +47,7 @@ func (w *Write) Author(controller string) *Write {
 // that the request carries, or nil; by are the slots on whose behalf it is sent, if any.
 //
 //   - Objects of sharded kinds count in their own slots.
-//   - If an informer of NewWholeInformer holds the kind, its objects count in the slots by that are of duties, too.
+//   - If an informer of NewWholeInformer holds the kind, its objects also count in the slots in by that are of duties.
 //   - Objects of a kind that is cached whole count in the slots by, and in their controlling owner's slot if the
 //     owner's kind is primary.
 //
@@ -163,8 +163,8 @@ func (l *Ledger) ownerSlot(obj metav1.Object) (slot.Slot, bool) {
 	return l.c.Roles.Slot(namespace, ref.Name, string(ref.UID)), true
 }
 
-// Slots returns the slots of sharded objects that the request is known to affect: the object's own slot, and those of
-// its controlling owner before and after. It is empty while a name or an owner is missing that would tell.
+// Slots returns the slots of sharded objects that the request is known to affect: the object's own slot, and the slots
+// of its controlling owner before and after. It is empty while the name or the owner is not known.
 func (w *Write) Slots() []slot.Slot {
 	if w == nil {
 		return nil
@@ -281,8 +281,8 @@ func (w *Write) deleted() {
 }
 
 // Lost notes that the write's version is not known, nor whether the write was made: the answer was lost, could not be
-// read, or does not tell. Call it when the request has been given up. The API server may still admit the request; the
-// caller has to wait that out.
+// read, or does not show it. Call it when the request has been given up. The API server may still admit the request;
+// the caller has to wait that out.
 func (w *Write) Lost() {
 	if w == nil {
 		return
@@ -378,7 +378,7 @@ func (w *Write) pending(obj metav1.Object, places []Place) Unshown {
 }
 
 // counts reports whether an informer of this member may have to show the write. One that gains the object's slot later
-// lists it after the write. The places of a child that no informer has shown yet are those of an earlier write.
+// lists it after the write. The places of a child that no informer has shown yet come from an earlier write.
 // ledger.mu is held.
 func (w *Write) counts(p Unshown) bool {
 	return p.Name.Name != "" && (w.ledger.runsWhole(w.kind) || w.ledger.Reads.Of(p.Kind, p.Name) != nil ||

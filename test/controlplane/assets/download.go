@@ -106,7 +106,7 @@ func (d download) run(ctx context.Context) (err error) {
 	if missing := Folder(filepath.Join(aside, path)).missing(); missing != "" {
 		return fmt.Errorf("setup-envtest fetched no %s: %s", missing, bytes.TrimSpace(out))
 	}
-	// The folder that setup-envtest makes cannot be written, so nobody but root could remove it.
+	// The folder that setup-envtest makes cannot be written, so only root could remove it.
 	if err := os.Chmod(filepath.Join(aside, path), 0o755); err != nil {
 		return err
 	}
