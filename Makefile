@@ -16,6 +16,7 @@ KUBE_BUILD := GOGC=$(or $(GOGC),400) CGO_ENABLED=0 GOWORK=off $(GO) build -modfi
 
 .PHONY: demo
 demo: $(if $(findstring --kubeconfig,$(ARGS)),,kube) ## Run the whole story on a real control plane (ARGS="--objects 500 --output json")
+	@[ -e bin/rota-demo ] || echo "Compiling the demo, which takes minutes with empty caches"
 	@$(KUBE_BUILD) -o bin/rota-demo ./cmd/rota-demo
 	@bin/rota-demo $(ARGS)
 
@@ -93,6 +94,7 @@ tidy: ## Tidy all modfiles: go.mod has the lowest versions, tools/versions those
 
 .PHONY: kube
 kube: ## Find, download or build kube-apiserver and etcd, and print their folder (KUBERNETES=1.33: build those)
+	@[ -e bin/rota-kube ] || echo "Compiling rota-kube, which takes a minute with empty caches"
 	@$(KUBE_BUILD) -o bin/rota-kube ./test/controlplane/cmd
 	@folder=$$(bin/rota-kube assets $(if $(KUBERNETES),-kubernetes $(KUBERNETES))) \
 		$(if $(filter kube,$(MAKECMDGOALS)),&& echo "KUBEBUILDER_ASSETS=$$folder")
