@@ -42,24 +42,24 @@ func (n *Node) decided(action member.Action) {
 	case member.Warm:
 		n.Warms += a.Slots.Len()
 	case member.Load:
-		n.checkLoad(a)
+		n.checks.checkLoad(a)
 		if !a.Held {
 			n.Loads += a.Slots.Len()
 			n.w.Coverage.Rules[8]++
 		}
-		n.beginLoad(a)
+		n.checks.beginLoad(a)
 	case member.Drain:
-		n.checkDrain(a)
+		n.checks.checkDrain(a)
 	case member.Open:
-		n.checkOpen(a)
+		n.checks.checkOpen(a)
 	case member.Shut:
-		n.outlive(a.Slots)
-		n.loaded = n.loaded.Minus(a.Slots)
+		n.checks.outlive(a.Slots)
+		n.checks.loaded = n.checks.loaded.Minus(a.Slots)
 	case member.Release:
 		n.Releases += a.Slots.Len()
-		n.loaded = n.loaded.Minus(a.Slots)
+		n.checks.loaded = n.checks.loaded.Minus(a.Slots)
 	case member.Deadline:
-		n.checkDeadline(a)
+		n.checks.checkDeadline(a)
 	}
 }
 
@@ -80,7 +80,7 @@ func (n *Node) notify(a member.Notify) {
 	case "Lapsed":
 		n.w.Counts.Lapses++
 		n.w.Coverage.Rules[2]++
-		n.lapse = lapse{on: true}
+		n.checks.lapse = lapse{on: true}
 	case "Resumed":
 		n.w.Coverage.Rules[13]++
 	case "TableInvalid":
@@ -93,7 +93,7 @@ func (n *Node) notify(a member.Notify) {
 // stop ends an incarnation.
 func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
-	n.checkStop(a)
+	n.checks.checkStop(a)
 	n.w.Counts.Stops++
 	if wake := n.member.Wake(); wake < math.MaxInt64 {
 		n.w.violate("ticks", "%s has ended and asks for a Tick at %v", n.ID, wake)
@@ -111,8 +111,8 @@ func (n *Node) stop(a member.Stop) {
 		n.w.Counts.Namesakes++
 	}
 	// What is in flight goes on in the process until it sees that it was cancelled.
-	n.cancelled()
-	n.tables, n.leases = &Feed{n: n}, nil
+	n.Work.cancelled()
+	n.Link.tables, n.Link.leases = &Feed{n: n}, nil
 	n.wake++
 	n.ended(0)
 }

@@ -21,7 +21,7 @@ type reporting struct {
 // ReadLoads answers with what live members report, or with what a life makes of it.
 func (r requests) ReadLoads(answer func([]planner.LoadReport)) {
 	w := r.n.w
-	r.n.send(request{
+	r.n.Link.send(request{
 		name: ReadLoads,
 		effect: func(bool) func() {
 			var reports []planner.LoadReport

@@ -132,11 +132,11 @@ func (c *Chaos) heal() {
 	c.relabel()
 	c.Net, c.servers, c.longWrites = Net{}, [2]server{}, false
 	for _, n := range c.Live() {
-		n.deaf, n.mute, n.crowded = 0, 0, 0
+		n.Link.deaf, n.Link.mute, n.crowded = 0, 0, 0
 		n.setRate(closeClocks.rate(c.rng))
 		n.Resume()
-		clear(n.bad)
-		n.slow = quick
+		clear(n.Link.bad)
+		n.Link.slow = quick
 	}
 	c.logf("no more faults")
 }
@@ -250,7 +250,7 @@ func (c *Chaos) leave(n *Node) {
 func (c *Chaos) spell(n *Node, name string, late bool) time.Duration {
 	d := c.between(time.Second, 20*time.Second)
 	c.logf("%s of %s goes wrong for %v, late %v", name, n.ID, d, late)
-	n.bad[name] = spell{c.now + d, late}
+	n.Link.bad[name] = spell{c.now + d, late}
 	return d
 }
 
@@ -295,10 +295,10 @@ func (c *Chaos) stallFeeds(n *Node, d time.Duration) {
 	which := c.rng.IntN(3)
 	c.logf("watches of %s stall for %v (%d)", n.ID, d, which)
 	if which != 1 {
-		n.tables.until = c.now + d
+		n.Link.tables.until = c.now + d
 	}
-	if which != 2 && n.leases != nil {
-		n.leases.until = c.now + d
+	if which != 2 && n.Link.leases != nil {
+		n.Link.leases.until = c.now + d
 	}
 }
 

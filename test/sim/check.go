@@ -48,6 +48,21 @@ import (
 //   - what users changed last is reconciled by a member that saw it (R8, R10, R15)
 //   - package coverage finds nothing wrong with what members hold (R14)
 
+// checks look at what a node is about to do.
+type checks struct {
+	w *World
+	n *Node
+	// outlives is until when work that it has begun may go on in a slot that it has lost, with Config.Outlives.
+	outlives map[slot.Slot]time.Duration
+	// loading are the rounds of the Loads under way, loaded the slots that need none.
+	loading map[slot.Slot]uint64
+	loaded  slot.Set
+	// present are the versions at which Loads began of slots that no owner had handed over.
+	present map[slot.Slot]uint64
+	renewed time.Duration // the start of the last successful renewal that the member was told of
+	lapse   lapse
+}
+
 // slotHistory is what is known of a slot.
 type slotHistory struct {
 	// epoch and opener are of the latest activation.
@@ -191,111 +206,114 @@ func (w *World) checkTransition(before, after member.Snapshot) {
 }
 
 // outlive notes that work goes on in slots that this member is about to lose, or dies with, until its deadline.
-func (n *Node) outlive(set slot.Set) {
-	if !n.cfg.Outlives {
+func (c *checks) outlive(set slot.Set) {
+	if !c.n.cfg.Outlives {
 		return
 	}
-	busy := n.gate.OpenSet()
-	for _, f := range n.begun() {
-		if n.valid(f) {
+	busy := c.n.gate.OpenSet()
+	for _, f := range c.n.Work.begun() {
+		if c.n.valid(f) {
 			busy.Add(f.key.slot)
 		}
 	}
 	busy = busy.Intersect(set)
 	for _, s := range busy.Slots() {
-		n.outlives[s] = max(n.outlives[s], n.real(n.deadline))
+		c.outlives[s] = max(c.outlives[s], c.n.clock.real(c.n.deadline))
 	}
 }
 
 // checkOpen looks at a gate that is about to be opened.
-func (n *Node) checkOpen(a member.Open) {
-	w := n.w
-	if n.late() >= n.deadline {
+func (c *checks) checkOpen(a member.Open) {
+	w := c.w
+	if c.n.clock.late() >= c.n.deadline {
 		return // the gate will refuse
 	}
-	if l, ok := w.Objects.Lease(n.ID); ok && !l.Open {
-		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", n.ID, a.Slots)
+	if l, ok := w.Objects.Lease(c.n.ID); ok && !l.Open {
+		w.violate("lease not open", "%s opens slots %v, but its Lease says that its gate is shut", c.n.ID, a.Slots)
 	}
 	for _, other := range w.Nodes {
-		if other == n || other.Dead {
+		if other == c.n || other.Dead {
 			continue
 		}
 		if both := other.gate.OpenSet().Intersect(a.Slots); both != (slot.Set{}) {
 			w.violateAtGate("two open", "slots %v are opened by %s at epoch %d, and are open in %s",
-				both, n.ID, a.Epoch, other.ID)
+				both, c.n.ID, a.Epoch, other.ID)
 		}
-		for _, f := range other.begun() {
+		for _, f := range other.Work.begun() {
 			if a.Slots.Has(f.key.slot) && other.valid(f) {
 				w.violateAtGate("two in flight", "slot %v is opened by %s at epoch %d, and %s still works in it",
-					f.key.slot, n.ID, a.Epoch, other.ID)
+					f.key.slot, c.n.ID, a.Epoch, other.ID)
 			}
 		}
 	}
-	if n.lapse.on {
-		w.violate("resumed unread", "slots %v are opened by %s, which did not read the table since its lapse", a.Slots, n.ID)
+	if c.lapse.on {
+		w.violate("resumed unread", "slots %v are opened by %s, which did not read the table since its lapse",
+			a.Slots, c.n.ID)
 	}
-	if early := a.Slots.Minus(n.loaded); !early.Empty() {
-		w.violate("not loaded", "slots %v are opened by %s at epoch %d, and were not loaded", early, n.ID, a.Epoch)
+	if early := a.Slots.Minus(c.loaded); !early.Empty() {
+		w.violate("not loaded", "slots %v are opened by %s at epoch %d, and were not loaded", early, c.n.ID, a.Epoch)
 	}
 	for _, s := range a.Slots.Slots() {
 		h := &w.slots[s]
 		for _, other := range w.Nodes {
-			if until := other.outlives[s]; other != n && w.now < until {
+			if until := other.checks.outlives[s]; other != c.n && w.now < until {
 				w.violateAtGate("outlived", "slot %v is opened by %s at epoch %d, and work that %s has begun may go on for %v",
-					s, n.ID, a.Epoch, other.ID, until-w.now)
+					s, c.n.ID, a.Epoch, other.ID, until-w.now)
 			}
 		}
-		delete(n.outlives, s) // it knows of that work, and waits for it
-		if h.owners[a.Epoch] != n.ID {
-			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's", s, n.ID, a.Epoch, h.owners[a.Epoch])
+		delete(c.outlives, s) // it knows of that work, and waits for it
+		if h.owners[a.Epoch] != c.n.ID {
+			w.violate("open unowned", "slot %v is opened by %s at epoch %d, which is %q's",
+				s, c.n.ID, a.Epoch, h.owners[a.Epoch])
 		}
 		if a.Epoch < h.epoch {
-			w.violateAtGate("epoch falls", "slot %v is opened by %s at epoch %d, after epoch %d", s, n.ID, a.Epoch, h.epoch)
+			w.violateAtGate("epoch falls", "slot %v is opened by %s at epoch %d, after epoch %d", s, c.n.ID, a.Epoch, h.epoch)
 		}
-		if a.Epoch == h.epoch && h.opener != n {
-			w.violateAtGate("epoch twice", "slot %v is opened by %s at epoch %d, as by %s before", s, n.ID, a.Epoch, h.opener.ID)
+		if a.Epoch == h.epoch && h.opener != c.n {
+			w.violateAtGate("epoch twice", "slot %v is opened by %s at epoch %d, as by %s before",
+				s, c.n.ID, a.Epoch, h.opener.ID)
 		}
-		if h.opener != nil && h.opener != n {
+		if h.opener != nil && h.opener != c.n {
 			w.Coverage.Rules[12]++
 		}
-		h.epoch, h.opener = a.Epoch, n
+		h.epoch, h.opener = a.Epoch, c.n
 		if w.isDuty(s) {
-			n.checkDuty(s, a.Epoch)
+			c.n.Duties.checkDuty(s, a.Epoch)
 		}
 	}
 	if w.wild {
 		a.Slots, _ = w.split(a.Slots)
-		n.checkComplete(a)
+		c.checkComplete(a)
 	}
 }
 
 // checkAdmitted looks at a key that was just admitted.
-func (n *Node) checkAdmitted(f *flight) {
-	w := n.w
+func (c *checks) checkAdmitted(f *flight) {
+	w := c.w
 	for _, other := range w.Nodes {
-		if other == n || other.Dead {
+		if other == c.n || other.Dead {
 			continue
 		}
-		at := other.work.flights[f.key]
-		if at != nil && other.valid(at) || slices.ContainsFunc(other.work.tasks, func(t *flight) bool {
+		at := other.Work.flights[f.key]
+		if at != nil && other.valid(at) || slices.ContainsFunc(other.Work.tasks, func(t *flight) bool {
 			return t.key == f.key && other.valid(t)
 		}) {
-			w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, n.ID, other.ID)
+			w.violateAtGate("two in flight", "key %v is reconciled by %s and %s", f.key, c.n.ID, other.ID)
 		}
 	}
-	if h := w.slots[f.key.slot]; h.opener != n || h.epoch != f.epoch {
+	if h := w.slots[f.key.slot]; h.opener != c.n || h.epoch != f.epoch {
 		w.violateAtGate("admitted unowned", "key %v is admitted by %s at epoch %d, but epoch %d was opened since",
-			f.key, n.ID, f.epoch, h.epoch)
+			f.key, c.n.ID, f.epoch, h.epoch)
 	}
 }
 
 // begun are the flights and tasks of a node.
-func (n *Node) begun() []*flight {
-	return slices.AppendSeq(slices.Clone(n.work.tasks), maps.Values(n.work.flights))
+func (ws *workers) begun() []*flight {
+	return slices.AppendSeq(slices.Clone(ws.tasks), maps.Values(ws.flights))
 }
 
 // valid says that something may still be written for a flight, as far as its process knows, or would if it ran.
-func (n *Node) valid(f *flight) bool { return gate.Ended(f.ctx) == nil && n.late() < n.deadline }
+func (n *Node) valid(f *flight) bool { return gate.Ended(f.ctx) == nil && n.clock.late() < n.deadline }
 
 // fenced says that the API server refuses the node's writes: no table within the fence's lag named it.
 func (w *World) fenced(n *Node) bool { return !w.names(n, true, w.named) }
@@ -336,81 +354,81 @@ func (w *World) checkWrite(n *Node, f *flight, excuse string) {
 
 // checkLoad looks at what a new owner is to wait for. One that was paused in between, and has lost the slots, will not
 // open them.
-func (n *Node) checkLoad(a member.Load) {
-	if a.Cause != table.CauseHanded || a.Held || n.w.wild {
+func (c *checks) checkLoad(a member.Load) {
+	if a.Cause != table.CauseHanded || a.Held || c.w.wild {
 		return // in lives checkOpen looks at what it knows
 	}
-	t := n.w.Objects.Table().Table
+	t := c.w.Objects.Table().Table
 	if t == nil {
 		return
 	}
-	owned := t.Owned(n.ID).Intersect(a.Slots)
+	owned := t.Owned(c.n.ID).Intersect(a.Slots)
 	for _, s := range owned.Slots() {
-		want := n.w.slots[s].version
+		want := c.w.slots[s].version
 		if got := a.Versions[website.Kind]; want > 0 && resourceversion.Compare(got, strconv.FormatUint(want, 10)) < 0 {
-			n.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, n.ID, got, want)
+			c.w.violate("stale load", "slot %v is loaded by %s up to version %q, but %d was written", s, c.n.ID, got, want)
 		}
 	}
 }
 
 // checkDrain counts drains that have to wait.
-func (n *Node) checkDrain(a member.Drain) {
+func (c *checks) checkDrain(a member.Drain) {
 	held := false
 	for _, s := range a.Slots.Slots() {
-		pending := n.pending(s)
-		if pending || n.gate.InFlightIn(s) > 0 {
-			n.w.Counts.HeldBack++
+		pending := c.n.Work.pending(s)
+		if pending || c.n.gate.InFlightIn(s) > 0 {
+			c.w.Counts.HeldBack++
 			held = true
 		}
 		if pending {
-			n.w.Coverage.Rules[15]++
+			c.w.Coverage.Rules[15]++
 		}
 	}
 	if held {
-		n.w.logf("%s's drain is held back", n.ID)
+		c.w.logf("%s's drain is held back", c.n.ID)
 	}
 }
 
 // beginLoad notes that the stores are to load slots; endLoad that they have, if no later Load is under way. They have
 // them until Release, whether the gate is open or not.
-func (n *Node) beginLoad(a member.Load) {
-	n.loaded = n.loaded.Minus(a.Slots)
+func (c *checks) beginLoad(a member.Load) {
+	c.loaded = c.loaded.Minus(a.Slots)
 	for _, s := range a.Slots.Slots() {
-		n.loading[s] = a.Round
-		delete(n.present, s)
+		c.loading[s] = a.Round
+		delete(c.present, s)
 		switch handed := number(a.Versions[website.Kind]); {
 		case a.Held:
 		case a.Cause == table.CauseHanded && handed > 0:
-			n.present[s] = handed
+			c.present[s] = handed
 		default:
-			n.present[s] = n.w.version
+			c.present[s] = c.w.version
 		}
 	}
 }
 
-func (n *Node) endLoad(set slot.Set, round uint64) {
+func (c *checks) endLoad(set slot.Set, round uint64) {
 	for _, s := range set.Slots() {
-		if n.loading[s] == round {
-			n.loaded.Add(s)
+		if c.loading[s] == round {
+			c.loaded.Add(s)
 		}
 	}
 }
 
 // checkStop looks at what a member leaves behind.
-func (n *Node) checkStop(a member.Stop) {
-	t := n.w.Objects.Table().Table
-	if a.Err != nil || t == nil || n.w.edited {
+func (c *checks) checkStop(a member.Stop) {
+	t := c.w.Objects.Table().Table
+	if a.Err != nil || t == nil || c.w.edited {
 		return
 	}
-	if owned := t.Owned(n.ID); !owned.Empty() {
-		n.w.violate("left owning", "%s has left, and the table says that it owns slots %v", n.ID, owned)
+	if owned := t.Owned(c.n.ID); !owned.Empty() {
+		c.w.violate("left owning", "%s has left, and the table says that it owns slots %v", c.n.ID, owned)
 	}
 }
 
 // checkDeadline looks at until when a member is about to work.
-func (n *Node) checkDeadline(a member.Deadline) {
-	if latest := n.renewed + n.cfg.RenewDeadline; a.At > latest {
-		n.w.violate("deadline", "%s means to work until %v, but its last renewal began at %v", n.ID, a.At, n.renewed)
+func (c *checks) checkDeadline(a member.Deadline) {
+	if latest := c.renewed + c.n.cfg.RenewDeadline; a.At > latest {
+		c.w.violate("deadline", "%s means to work until %v, but its last renewal began at %v", c.n.ID, a.At, c.renewed)
 	}
 }
 
@@ -421,21 +439,21 @@ type lapse struct {
 }
 
 // heard notes what the member is about to be told.
-func (n *Node) heard(e member.Event) {
+func (c *checks) heard(e member.Event) {
 	switch e := e.(type) {
 	case member.Loaded:
-		n.endLoad(e.Slots, e.Round)
+		c.endLoad(e.Slots, e.Round)
 	case member.Renewed:
 		if e.Outcome != member.OutcomeDone {
 			return
 		}
-		n.renewed = e.Start
-		if n.lapse.on && !n.lapse.renewed {
-			n.lapse.renewed, n.lapse.at = true, n.mono()
+		c.renewed = e.Start
+		if c.lapse.on && !c.lapse.renewed {
+			c.lapse.renewed, c.lapse.at = true, c.n.clock.mono()
 		}
 	case member.TableSeen:
-		if e.Consistent && n.lapse.renewed && e.Begun >= n.lapse.at {
-			n.lapse = lapse{}
+		if e.Consistent && c.lapse.renewed && e.Begun >= c.lapse.at {
+			c.lapse = lapse{}
 		}
 	}
 }

@@ -57,35 +57,35 @@ func (in *informer) checkReached() {
 }
 
 // checkComplete looks at the store of a node that opens slots (rule R8).
-func (n *Node) checkComplete(a member.Open) {
-	in, o := &n.informer, &n.w.objects
+func (c *checks) checkComplete(a member.Open) {
+	in, o := &c.n.informer, &c.w.objects
 	for _, s := range a.Slots.Slots() {
 		if !in.wanted.Has(s) || !in.core.Ready(s) {
-			n.w.violate("incomplete", "%s opens slot %v, whose objects it has not listed", n.ID, s)
+			c.w.violate("incomplete", "%s opens slot %v, whose objects it has not listed", c.n.ID, s)
 			continue
 		}
 		for i := range keysPerSlot {
 			k := key{s, i}
 			of, sees := &o.of[k.index()], in.sees(k)
-			if of.seen > sees && of.seenBy != n {
-				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s has reconciled version %d",
-					n.ID, s, sees, k, of.seenBy.ID, of.seen)
+			if of.seen > sees && of.seenBy != c.n {
+				c.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s has reconciled version %d",
+					c.n.ID, s, sees, k, of.seenBy.ID, of.seen)
 			}
-			if was := o.asOf(k.index(), n.present[s]).Version; was > sees {
-				n.w.violate("stale open", "%s opens slot %v and sees version %d of %v; it was at %d when that was to be loaded",
-					n.ID, s, sees, k, was)
+			if was := o.asOf(k.index(), c.present[s]).Version; was > sees {
+				c.w.violate("stale open", "%s opens slot %v and sees version %d of %v; it was at %d when that was to be loaded",
+					c.n.ID, s, sees, k, was)
 			}
-			if of.wrote > sees && of.wroteBy != n {
-				n.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d",
-					n.ID, s, sees, k, of.wroteBy.ID, of.wrote)
+			if of.wrote > sees && of.wroteBy != c.n {
+				c.w.violateAtGate("stale open", "%s opens slot %v and sees version %d of %v; %s wrote version %d",
+					c.n.ID, s, sees, k, of.wroteBy.ID, of.wrote)
 			}
 		}
 		for _, was := range o.removed {
 			has := in.Has[was.Name]
-			if was.by != nil && was.by != n && was.Slot == s && has.Exists && has.UID == was.UID && has.Slot == s {
-				n.w.violateAtGate("stale open", "%s opens slot %v with %v, which %s has deleted", n.ID, s, has, was.by.ID)
+			if was.by != nil && was.by != c.n && was.Slot == s && has.Exists && has.UID == was.UID && has.Slot == s {
+				c.w.violateAtGate("stale open", "%s opens slot %v with %v, which %s has deleted", c.n.ID, s, has, was.by.ID)
 			}
 		}
-		in.checkShown(s, n.present[s], "opens")
+		in.checkShown(s, c.present[s], "opens")
 	}
 }

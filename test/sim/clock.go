@@ -2,7 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"time"
+
+	"github.com/rota-dev/rota/internal/protocol/member"
 )
 
 // clocks are the lowest and the highest rate of the members' monotonic clocks. The API servers' is 1.
@@ -26,11 +30,42 @@ func (c clocks) rate(rng *rand.Rand) float64 { return c.low + (c.high-c.low)*rng
 // nor that all is well in the end.
 func (c clocks) beyond() bool { return c.high >= bound*c.low }
 
+// nodeClock is the clock of a node's machine.
+type nodeClock struct {
+	w    *World
+	rate float64 // the API servers' being 1
+	// zero is what it showed at since: the world's beginning, or when its rate changed.
+	zero, since time.Duration
+	skew        int64 // of the wall clock, in seconds
+	// asleep: the machine has been asleep since sleptFrom, by now. slept is for how long it was before.
+	asleep           bool
+	slept, sleptFrom time.Duration
+}
+
+// now is the node's own clock, which counts while its machine sleeps; mono is its monotonic one, which does not.
+func (c *nodeClock) now() time.Duration {
+	return c.zero + time.Duration(math.Floor(float64(c.w.now-c.since)*c.rate))
+}
+
+func (c *nodeClock) mono() time.Duration { return c.now() - c.sleeps() }
+
+// late is the clock by which the node's deadlines are measured.
+func (c *nodeClock) late() time.Duration { return c.time().Late() }
+
+// real is when the node's clock will show the given time.
+func (c *nodeClock) real(clock time.Duration) time.Duration {
+	return c.since + time.Duration(math.Ceil(float64(clock-c.zero)/c.rate)) + 1
+}
+
+func (c *nodeClock) time() member.Time {
+	return member.Time{Mono: c.mono(), Ahead: c.sleeps(), Wall: c.w.Wall() + c.skew}
+}
+
 // setRate changes the rate of the node's clock from now on.
 func (n *Node) setRate(rate float64) {
 	n.w.logf("the clock of %s has rate %.2f", n.ID, rate)
-	n.zero, n.since, n.rate = n.clock(), n.w.now, rate
-	n.w.at(n.real(n.deadline), func() { n.local(n.expire) })
+	n.clock.zero, n.clock.since, n.clock.rate = n.clock.now(), n.w.now, rate
+	n.w.at(n.clock.real(n.deadline), func() { n.local(n.expire) })
 	if !n.Paused && !n.Dead {
 		n.planTick()
 	}

@@ -44,6 +44,8 @@ func (w *World) split(set slot.Set) (hash, duties slot.Set) {
 
 // duties are the duties of a node.
 type duties struct {
+	w *World
+	n *Node
 	*duty.Duties
 	// names are those that a Load told of.
 	names map[slot.Slot]string
@@ -71,23 +73,23 @@ type lastRun struct {
 var errFailed = errors.New("the duty has failed")
 
 // takeDuties declares what a node can do.
-func (n *Node) takeDuties() {
-	n.duties = duties{names: map[slot.Slot]string{}, last: map[string]lastRun{}}
-	n.duties.Duties = duty.New(duty.Env{
-		Gate: n.gate, Log: logr.Discard(), Now: n.mono,
+func (ds *duties) takeDuties() {
+	ds.names, ds.last = map[slot.Slot]string{}, map[string]lastRun{}
+	ds.Duties = duty.New(duty.Env{
+		Gate: ds.n.gate, Log: logr.Discard(), Now: ds.n.clock.mono,
 		After: func(wait time.Duration, do func()) {
-			n.w.after(wait, func() { n.local(func() { n.answered(do) }) })
+			ds.w.after(wait, func() { ds.n.local(func() { ds.n.answered(do) }) })
 		},
 		AfterFunc: func(ctx context.Context, do func()) {
-			n.duties.awaited = append(n.duties.awaited, awaited{ctx, do})
+			ds.awaited = append(ds.awaited, awaited{ctx, do})
 		},
 		Caches: noCaches{}, HeldBack: func(slot.Set) []string { return nil },
 	})
-	for name := range strings.SplitSeq(n.cfg.Self.Duties, ",") {
+	for name := range strings.SplitSeq(ds.n.cfg.Self.Duties, ",") {
 		if name == "" {
 			continue
 		}
-		err := n.duties.Declare(name, func(ctx context.Context, done func(error)) { n.beginDuty(ctx, name, done) })
+		err := ds.Declare(name, func(ctx context.Context, done func(error)) { ds.beginDuty(ctx, name, done) })
 		if err != nil {
 			panic(err)
 		}
@@ -110,42 +112,42 @@ type dutyHolder struct {
 var _ replica.Holder = dutyHolder{}
 
 func (h dutyHolder) Warm(set slot.Set, done func(held slot.Set)) {
-	h.n.answers(Warm, func() { done(set) })
+	h.n.Link.answers(Warm, func() { done(set) })
 }
 
 func (h dutyHolder) Expect(a member.Load, later bool) {
-	maps.Copy(h.n.duties.names, a.Duties)
+	maps.Copy(h.n.Duties.names, a.Duties)
 	h.Duties.Expect(a, later)
 }
 
 // Load answers after a while. There is nothing to list, but caches of other kinds have to catch up.
 func (h dutyHolder) Load(a member.Load, done func(held slot.Set)) {
-	h.n.answers(Load, func() { done(a.Slots) })
+	h.n.Link.answers(Load, func() { done(a.Slots) })
 }
 
 func (h dutyHolder) Open(set slot.Set, epoch uint64) {
 	h.Duties.Open(context.Background(), set, epoch)
-	h.n.cancelled()
+	h.n.Work.cancelled()
 }
 
-func (h dutyHolder) CatchUp(_ slot.Set, done func()) { h.n.whenReleased(Drain, done) }
+func (h dutyHolder) CatchUp(_ slot.Set, done func()) { h.n.Link.whenReleased(Drain, done) }
 
 func (h dutyHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	reviews := h.Duties.Drain(d)
-	h.n.cancelled()
+	h.n.Work.cancelled()
 	return func() bool {
 		if !h.n.w.wild {
 			return false // a script says what happens
 		}
 		more := reviews()
-		h.n.cancelled() // a leaver may have cut some short
+		h.n.Work.cancelled() // a leaver may have cut some short
 		return more
 	}
 }
 
 func (h dutyHolder) Shut(set slot.Set) {
 	h.Duties.Shut(set)
-	h.n.cancelled()
+	h.n.Work.cancelled()
 }
 
 // dutyHistory is what is known of a duty, whatever its slot.
@@ -156,66 +158,66 @@ type dutyHistory struct {
 }
 
 // beginDuty begins a run of a duty.
-func (n *Node) beginDuty(ctx context.Context, name string, done func(error)) {
-	by, _ := work.AdmittedBy(ctx, n.gate)
+func (ds *duties) beginDuty(ctx context.Context, name string, done func(error)) {
+	by, _ := work.AdmittedBy(ctx, ds.n.gate)
 	epoch, _ := gate.EpochFrom(ctx)
 	f := &flight{key: key{by.Slot, 0}, epoch: epoch, ctx: ctx, duty: name, done: done}
-	for _, k := range n.flying() {
-		if n.work.flights[k].duty == name {
-			n.w.violate("duty twice", "%s begins duty %s in slot %v, and does it in slot %v", n.ID, name, by.Slot, k.slot)
+	for _, k := range ds.n.Work.flying() {
+		if ds.n.Work.flights[k].duty == name {
+			ds.w.violate("duty twice", "%s begins duty %s in slot %v, and does it in slot %v", ds.n.ID, name, by.Slot, k.slot)
 		}
 	}
-	if last := n.duties.last[name]; last.epoch == epoch && last.err == nil && last.at > 0 {
-		n.w.violate("duty again", "%s begins duty %s at epoch %d, at which it has finished", n.ID, name, epoch)
+	if last := ds.last[name]; last.epoch == epoch && last.err == nil && last.at > 0 {
+		ds.w.violate("duty again", "%s begins duty %s at epoch %d, at which it has finished", ds.n.ID, name, epoch)
 	}
-	n.checkAdmitted(f)
-	n.work.flights[f.key] = f
-	n.w.Counts.Duties++
-	runs := n.w.Counts.Duties
-	f.slow = n.w.wild && runs%20 == 0 // it takes long to return
-	n.dutyWrites(f)
-	if n.w.wild && runs%3 == 1 { // it returns by itself
+	ds.n.checks.checkAdmitted(f)
+	ds.n.Work.flights[f.key] = f
+	ds.w.Counts.Duties++
+	runs := ds.w.Counts.Duties
+	f.slow = ds.w.wild && runs%20 == 0 // it takes long to return
+	ds.dutyWrites(f)
+	if ds.w.wild && runs%3 == 1 { // it returns by itself
 		if runs%2 > 0 {
 			f.err = errFailed
 		}
-		n.w.after(n.w.between(time.Second, 30*time.Second), func() { n.local(func() { n.finish(f) }) })
+		ds.w.after(ds.w.between(time.Second, 30*time.Second), func() { ds.n.local(func() { ds.n.Work.finish(f) }) })
 	}
 }
 
 // dutyWrites has a duty write now and then.
-func (n *Node) dutyWrites(f *flight) {
-	n.w.after(n.w.delay(500*time.Millisecond, 3*time.Second), func() {
-		n.local(func() {
+func (ds *duties) dutyWrites(f *flight) {
+	ds.w.after(ds.w.delay(500*time.Millisecond, 3*time.Second), func() {
+		ds.n.local(func() {
 			if !f.over && f.ctx.Err() == nil {
-				n.write(f)
-				n.dutyWrites(f)
+				ds.n.Work.write(f)
+				ds.dutyWrites(f)
 			}
 		})
 	})
 }
 
 // dutyEnded tells production that a run has returned.
-func (n *Node) dutyEnded(f *flight) {
+func (ds *duties) dutyEnded(f *flight) {
 	if f.ctx.Err() == nil {
-		last := lastRun{epoch: f.epoch, at: n.w.now, err: f.err}
+		last := lastRun{epoch: f.epoch, at: ds.w.now, err: f.err}
 		if f.err == nil {
-			n.w.Counts.Finished++
+			ds.w.Counts.Finished++
 		} else {
-			n.w.Counts.Failed++
+			ds.w.Counts.Failed++
 			last.failures = 1
-			if before := n.duties.last[f.duty]; before.epoch == f.epoch {
+			if before := ds.last[f.duty]; before.epoch == f.epoch {
 				last.failures += before.failures
 			}
 		}
-		n.duties.last[f.duty] = last
+		ds.last[f.duty] = last
 	}
-	n.answered(func() { f.done(f.err) })
+	ds.n.answered(func() { f.done(f.err) })
 }
 
 // dutiesEnd looks for contexts of duties that have ended.
-func (n *Node) dutiesEnd() {
+func (ds *duties) dutiesEnd() {
 	var ended []func()
-	n.duties.awaited = slices.DeleteFunc(n.duties.awaited, func(a awaited) bool {
+	ds.awaited = slices.DeleteFunc(ds.awaited, func(a awaited) bool {
 		over := a.ctx.Err() != nil
 		if over {
 			ended = append(ended, a.do)
@@ -228,22 +230,22 @@ func (n *Node) dutiesEnd() {
 }
 
 // returns has a duty return a moment after its context has ended.
-func (n *Node) returns(f *flight) {
+func (ds *duties) returns(f *flight) {
 	if f.returning {
 		return
 	}
 	f.returning = true
-	wait := n.w.delay(time.Millisecond, 300*time.Millisecond)
+	wait := ds.w.delay(time.Millisecond, 300*time.Millisecond)
 	if f.slow {
-		wait = n.w.between(time.Second, 20*time.Second)
+		wait = ds.w.between(time.Second, 20*time.Second)
 	}
-	n.w.after(wait, func() { n.local(func() { n.finish(f) }) })
+	ds.w.after(wait, func() { ds.n.local(func() { ds.n.Work.finish(f) }) })
 }
 
 // Does says whether the node does the duty of that name now.
-func (n *Node) Does(name string) bool {
-	for s, is := range n.duties.names {
-		if f := n.work.flights[key{s, 0}]; is == name && n.has(s) && f != nil && f.ctx.Err() == nil {
+func (ds *duties) Does(name string) bool {
+	for s, is := range ds.names {
+		if f := ds.n.Work.flights[key{s, 0}]; is == name && ds.has(s) && f != nil && f.ctx.Err() == nil {
 			return true
 		}
 	}
@@ -251,46 +253,46 @@ func (n *Node) Does(name string) bool {
 }
 
 // Stick has the duty of a slot go on until Land, whatever its context says. It says whether the node does it.
-func (n *Node) Stick(s slot.Slot) bool {
-	f := n.work.flights[key{s, 0}]
+func (ds *duties) Stick(s slot.Slot) bool {
+	f := ds.n.Work.flights[key{s, 0}]
 	if f != nil {
-		f.stuck, f.table = true, n.w.Objects.Table().UID
+		f.stuck, f.table = true, ds.w.Objects.Table().UID
 	}
 	return f != nil
 }
 
 // checkDuty looks at a duty that is about to be opened: it may have had another slot before.
-func (n *Node) checkDuty(s slot.Slot, epoch uint64) {
-	w, name := n.w, n.duties.names[s]
+func (ds *duties) checkDuty(s slot.Slot, epoch uint64) {
+	w, name := ds.w, ds.names[s]
 	if name == "" {
-		w.violate("nameless duty", "%s opens slot %v, and was not told of which duty", n.ID, s)
+		w.violate("nameless duty", "%s opens slot %v, and was not told of which duty", ds.n.ID, s)
 		return
 	}
-	if !strings.Contains(","+n.cfg.Self.Duties+",", ","+name+",") {
-		w.violate("unable", "%s opens slot %v of duty %s, which it cannot do", n.ID, s, name)
+	if !strings.Contains(","+ds.n.cfg.Self.Duties+",", ","+name+",") {
+		w.violate("unable", "%s opens slot %v of duty %s, which it cannot do", ds.n.ID, s, name)
 	}
 	h := w.duties[name]
 	if h == nil {
 		h = &dutyHistory{}
 		w.duties[name] = h
 	}
-	if h.opener != nil && h.slot != s && h.opener != n && h.opener.has(h.slot) &&
-		h.opener.duties.names[h.slot] == name {
+	if h.opener != nil && h.slot != s && h.opener != ds.n && h.opener.Duties.has(h.slot) &&
+		h.opener.Duties.names[h.slot] == name {
 		w.violateAtGate("two open", "duty %s is opened by %s in slot %v, and is open in %s in slot %v",
-			name, n.ID, s, h.opener.ID, h.slot)
+			name, ds.n.ID, s, h.opener.ID, h.slot)
 	}
 	if epoch < h.epoch {
-		w.violateAtGate("epoch falls", "duty %s is opened by %s at epoch %d, after epoch %d", name, n.ID, epoch, h.epoch)
+		w.violateAtGate("epoch falls", "duty %s is opened by %s at epoch %d, after epoch %d", name, ds.n.ID, epoch, h.epoch)
 	}
-	if h.opener != nil && h.opener != n {
+	if h.opener != nil && h.opener != ds.n {
 		w.Coverage.Rules[18]++
 	}
-	*h = dutyHistory{epoch: epoch, opener: n, slot: s}
+	*h = dutyHistory{epoch: epoch, opener: ds.n, slot: s}
 }
 
 // has says whether the slot is open.
-func (n *Node) has(s slot.Slot) bool {
-	open := n.Open()
+func (ds *duties) has(s slot.Slot) bool {
+	open := ds.n.Open()
 	return open.Has(s)
 }
 
@@ -336,8 +338,8 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 			return fmt.Sprintf("nobody has duty %s", name)
 		}
 		n := w.live(owner)
-		f := n.work.flights[key{s, 0}]
-		if does := f != nil && f.duty == name && f.ctx.Err() == nil; !does && !n.rests(name, t.At(s).Epoch) {
+		f := n.Work.flights[key{s, 0}]
+		if does := f != nil && f.duty == name && f.ctx.Err() == nil; !does && !n.Duties.rests(name, t.At(s).Epoch) {
 			return fmt.Sprintf("%s does not do its duty %s", owner, name)
 		}
 		for _, m := range t.Members {
@@ -351,10 +353,10 @@ func (w *World) dutiesUnsettled(t *table.Table, fair bool) string {
 
 // rests says that a duty has finished, or may still wait to be run again: production waits for a second, and twice as
 // long with each failure, and may be late by as much here.
-func (n *Node) rests(name string, epoch uint64) bool {
-	last := n.duties.last[name]
+func (ds *duties) rests(name string, epoch uint64) bool {
+	last := ds.last[name]
 	if last.at == 0 || last.epoch != epoch {
 		return false
 	}
-	return last.err == nil || n.w.now-last.at < 2*time.Second<<min(last.failures-1, 8)+time.Second
+	return last.err == nil || ds.w.now-last.at < 2*time.Second<<min(last.failures-1, 8)+time.Second
 }

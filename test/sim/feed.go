@@ -30,8 +30,8 @@ type Feed struct {
 }
 
 // follow replaces a feed by a new one.
-func (n *Node) follow(f *Feed) *Feed {
-	f.n = n
+func (l *link) follow(f *Feed) *Feed {
+	f.n = l.n
 	f.relist()
 	return f
 }
@@ -129,7 +129,7 @@ func (f *Feed) forward(version uint64, shown time.Duration, event func() member.
 	f.last = max(f.last, f.until, shown, w.now+w.delay(time.Millisecond, 30*time.Millisecond))
 	w.at(f.last, func() {
 		switch {
-		case f.breaks != mine || f.n.Dead || f != f.n.tables && f != f.n.leases:
+		case f.breaks != mine || f.n.Dead || f != f.n.Link.tables && f != f.n.Link.leases:
 		case f.blocked:
 			f.keep(event)
 		default:
@@ -158,40 +158,40 @@ func (f *Feed) Unblock() {
 }
 
 // Tables and Leases are the node's watches.
-func (n *Node) Tables() *Feed { return n.tables }
+func (l *link) Tables() *Feed { return l.tables }
 
 // Leases is the node's watch of Leases, nil before there is one.
-func (n *Node) Leases() *Feed { return n.leases }
+func (l *link) Leases() *Feed { return l.leases }
 
-func (n *Node) followTable() {
-	n.w.Messages.Requests["watch table"]++
-	n.tables = n.follow(&Feed{
-		server: n.server,
+func (l *link) followTable() {
+	l.w.Messages.Requests["watch table"]++
+	l.tables = l.follow(&Feed{
+		server: l.server,
 		wanted: func(c memory.Change) bool { return c.Table != nil },
 		list: func() member.Event {
-			n.w.Messages.Listed++
-			return member.TableSeen{Snapshot: n.reads(n.w.Objects.Table()), Listed: true}
+			l.w.Messages.Listed++
+			return member.TableSeen{Snapshot: l.n.reads(l.w.Objects.Table()), Listed: true}
 		},
-		change: func(c memory.Change) member.Event { return member.TableSeen{Snapshot: n.reads(*c.Table)} },
+		change: func(c memory.Change) member.Event { return member.TableSeen{Snapshot: l.n.reads(*c.Table)} },
 	})
 }
 
-func (n *Node) followLeases(a member.WatchLeases) {
-	n.w.Messages.Requests["watch leases"]++
+func (l *link) followLeases(a member.WatchLeases) {
+	l.w.Messages.Requests["watch leases"]++
 	wanted := func(id string) bool { return a.All || slices.Contains(a.IDs, id) }
-	old := n.leases
+	old := l.leases
 	f := &Feed{
 		wanted: func(c memory.Change) bool {
 			return c.Gone != "" && wanted(c.Gone) || c.Lease != nil && wanted(c.Lease.ID)
 		},
 		list: func() member.Event {
 			seen := member.LeasesSeen{Complete: true, Watch: a.Serial}
-			for _, l := range n.w.Objects.Leases() {
-				if wanted(l.ID) {
-					seen.Leases = append(seen.Leases, l)
+			for _, lease := range l.w.Objects.Leases() {
+				if wanted(lease.ID) {
+					seen.Leases = append(seen.Leases, lease)
 				}
 			}
-			n.w.Messages.Listed += len(seen.Leases)
+			l.w.Messages.Listed += len(seen.Leases)
 			return seen
 		},
 		change: func(c memory.Change) member.Event {
@@ -204,9 +204,9 @@ func (n *Node) followLeases(a member.WatchLeases) {
 	if old != nil {
 		f.blocked, f.until = old.blocked, old.until
 	}
-	f.server = n.server
-	n.leases = f
-	n.follow(f)
+	f.server = l.server
+	l.leases = f
+	l.follow(f)
 }
 
 // Sync tells the watches, and those who check, what changed in the objects.
@@ -220,9 +220,9 @@ func (w *World) Sync() {
 			if n.Dead {
 				continue
 			}
-			n.tables.offer(c)
-			if n.leases != nil {
-				n.leases.offer(c)
+			n.Link.tables.offer(c)
+			if n.Link.leases != nil {
+				n.Link.leases.offer(c)
 			}
 		}
 	}

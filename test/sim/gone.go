@@ -34,44 +34,44 @@ var nobody = &Node{}
 const goneKind = "Website"
 
 // remove makes a key one whose object is gone, known to the node.
-func (n *Node) remove(k key) { n.removeFor(k, 0) }
+func (ws *workers) remove(k key) { ws.removeFor(k, 0) }
 
 // removeFor has the key wait for a while before a worker gets it.
-func (n *Node) removeFor(k key, wait time.Duration) {
-	n.work.gone[k] = true
-	n.w.logf("%s learns that %v is gone, a worker gets it after %v", n.ID, k, wait)
-	if n.gate.AdmitsGone(k.slot) { // else it comes too late for a drain that has ended: the next owner sees it by itself
-		n.w.tombstones[k] = &tombstone{holder: n}
+func (ws *workers) removeFor(k key, wait time.Duration) {
+	ws.gone[k] = true
+	ws.w.logf("%s learns that %v is gone, a worker gets it after %v", ws.n.ID, k, wait)
+	if ws.n.gate.AdmitsGone(k.slot) { // else a drain has ended before, and the next owner sees it
+		ws.w.tombstones[k] = &tombstone{holder: ws.n}
 	}
-	if mix := n.w.now/time.Millisecond + time.Duration(7*int(k.slot)+k.n); wait == 0 && n.w.wild && mix%4 == 0 {
+	if mix := ws.w.now/time.Millisecond + time.Duration(7*int(k.slot)+k.n); wait == 0 && ws.w.wild && mix%4 == 0 {
 		wait = mix % 8 * time.Second
 	}
 	if wait > 0 {
-		n.addAfter(k, wait)
+		ws.addAfter(k, wait)
 	} else {
-		n.add(k)
+		ws.add(k)
 	}
 }
 
 // removeSome removes objects of slots that are about to drain, of which workers come to none for long.
-func (n *Node) removeSome(set slot.Set) {
-	if !n.w.wild || n.w.over {
+func (ws *workers) removeSome(set slot.Set) {
+	if !ws.w.wild || ws.w.over {
 		return
 	}
 	for _, s := range set.Slots() {
-		mix := int(n.w.now/time.Millisecond) + 5*int(s)
+		mix := int(ws.w.now/time.Millisecond) + 5*int(s)
 		k := key{s, mix % keysPerSlot}
-		if mix%3 == 0 && n.gate.AdmitsGone(s) && n.work.flights[k] == nil && !n.work.gone[k] {
-			n.removeFor(k, 10*time.Second)
+		if mix%3 == 0 && ws.n.gate.AdmitsGone(s) && ws.flights[k] == nil && !ws.gone[k] {
+			ws.removeFor(k, 10*time.Second)
 		}
 	}
 }
 
 // mourned returns the keys in a slot whose deletions the node has to reconcile.
-func (n *Node) mourned(s slot.Slot) (keys []key) {
+func (ws *workers) mourned(s slot.Slot) (keys []key) {
 	for i := range keysPerSlot {
 		k := key{s, i}
-		if t := n.w.tombstones[k]; t != nil && t.holder == n {
+		if t := ws.w.tombstones[k]; t != nil && t.holder == ws.n {
 			keys = append(keys, k)
 		}
 	}
@@ -79,52 +79,52 @@ func (n *Node) mourned(s slot.Slot) (keys []key) {
 }
 
 // pending says that a key of the slot waits whose object is gone (rule R15).
-func (n *Node) pending(s slot.Slot) bool { return n.work.controller.Waits(s) }
+func (ws *workers) pending(s slot.Slot) bool { return ws.controller.Waits(s) }
 
 // leaveGone has drains leave their deletions to the next owners.
-func (n *Node) leaveGone(set slot.Set) {
-	n.work.left = n.work.left.Union(set)
-	n.gate.LeaveGone(set)
+func (ws *workers) leaveGone(set slot.Set) {
+	ws.left = ws.left.Union(set)
+	ws.n.gate.LeaveGone(set)
 }
 
 // leavesGone returns the deletions in a drained slot that its next owner will reconcile, and looks at what is given up.
 // anew says that the slot was open when the drain began: else a leaver finds that nobody can be told of what it left.
-func (n *Node) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
-	fits, _ := work.Fit(n.work.controller.Undone(s), room)
+func (ws *workers) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
+	fits, _ := work.Fit(ws.controller.Undone(s), room)
 	left := map[key]bool{}
 	for _, g := range fits {
 		left[keyOf(work.NameOf(g))] = true
 	}
-	for _, k := range n.mourned(s) {
+	for _, k := range ws.mourned(s) {
 		switch {
 		case left[k]:
-		case room == 0 && (n.work.left.Has(s) || !anew):
-			delete(n.w.tombstones, k) // it is given up, and told
+		case room == 0 && (ws.left.Has(s) || !anew):
+			delete(ws.w.tombstones, k) // it is given up, and told
 		default:
-			n.w.violate("deletion missed",
-				"%s has drained slot %v, and knows of the deletion of %v that is not reconciled", n.ID, s, k)
+			ws.w.violate("deletion missed",
+				"%s has drained slot %v, and knows of the deletion of %v that is not reconciled", ws.n.ID, s, k)
 		}
 	}
-	if n.w.opts.LeavesGone != nil {
-		return n.w.opts.LeavesGone(s)
+	if ws.w.opts.LeavesGone != nil {
+		return ws.w.opts.LeavesGone(s)
 	}
 	return fits
 }
 
 // inherit takes over what the former owners of slots left.
-func (n *Node) inherit(a member.Load) {
-	n.work.held = n.work.held.Union(a.Slots)
+func (ws *workers) inherit(a member.Load) {
+	ws.held = ws.held.Union(a.Slots)
 	for _, g := range a.Gone {
-		n.w.Counts.Inherited++
-		if n.w.opts.LeavesGone != nil {
+		ws.w.Counts.Inherited++
+		if ws.w.opts.LeavesGone != nil {
 			continue
 		}
 		k := keyOf(work.NameOf(g))
-		if t := n.w.tombstones[k]; t != nil && !n.w.ownerHolds(k, t) {
-			t.holder = n
+		if t := ws.w.tombstones[k]; t != nil && !ws.w.ownerHolds(k, t) {
+			t.holder = ws.n
 		}
-		n.work.gone[k] = true
-		n.work.controller.Inherit(g)
+		ws.gone[k] = true
+		ws.controller.Inherit(g)
 	}
 }
 
@@ -137,43 +137,43 @@ func (w *World) ownerHolds(k key, t *tombstone) bool {
 
 // finished notes that the deletion of a key was reconciled: from now on there is an object again. A reconcile that was
 // cut short is repeated, here or by the slot's next owner.
-func (n *Node) finished(f *flight) {
+func (ws *workers) finished(f *flight) {
 	if !f.gone || gate.CutShort(f.ctx) {
 		return
 	}
-	delete(n.work.gone, f.key)
-	if t := n.w.tombstones[f.key]; t != nil && t.holder == n {
-		delete(n.w.tombstones, f.key)
+	delete(ws.gone, f.key)
+	if t := ws.w.tombstones[f.key]; t != nil && t.holder == ws.n {
+		delete(ws.w.tombstones, f.key)
 	}
 }
 
 // bereft notes that the node does not know of a deletion any more, after the controller was told that its reconcile has
 // ended.
-func (n *Node) bereft(f *flight) {
-	if !f.gone || n.work.held.Has(f.key.slot) {
+func (ws *workers) bereft(f *flight) {
+	if !f.gone || ws.held.Has(f.key.slot) {
 		return
 	}
-	if t := n.w.tombstones[f.key]; t != nil && t.holder == n && !t.named {
-		delete(n.w.tombstones, f.key)
+	if t := ws.w.tombstones[f.key]; t != nil && t.holder == ws.n && !t.named {
+		delete(ws.w.tombstones, f.key)
 	}
 }
 
 // forget drops the keys of slots that were released. A table that hands deletions over has been looked at before.
-func (n *Node) forget(set slot.Set) {
-	n.work.held = n.work.held.Minus(set)
-	n.work.controller.Forget(set)
-	for k := range n.work.gone {
+func (ws *workers) forget(set slot.Set) {
+	ws.held = ws.held.Minus(set)
+	ws.controller.Forget(set)
+	for k := range ws.gone {
 		if set.Has(k.slot) {
-			delete(n.work.gone, k)
+			delete(ws.gone, k)
 		}
 	}
-	for k, t := range n.w.tombstones {
+	for k, t := range ws.w.tombstones {
 		switch {
-		case t.holder != n || !set.Has(k.slot):
+		case t.holder != ws.n || !set.Has(k.slot):
 		case t.named:
 			t.holder = nobody
 		default:
-			delete(n.w.tombstones, k)
+			delete(ws.w.tombstones, k)
 		}
 	}
 }

@@ -81,16 +81,16 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 		return d
 	},
 	FaultWatchBreak: func(_ *Chaos, n *Node) time.Duration {
-		n.tables.cut()
-		if n.leases != nil {
-			n.leases.cut()
+		n.Link.tables.cut()
+		if n.Link.leases != nil {
+			n.Link.leases.cut()
 		}
 		n.informer.cut()
 		return 0
 	},
 	FaultCompaction: func(c *Chaos, n *Node) time.Duration {
 		if c.rng.IntN(2) == 0 {
-			n.tables.cut()
+			n.Link.tables.cut()
 			n.informer.cut()
 		}
 		c.compact()
@@ -109,7 +109,7 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 	FaultLateSwaps: func(c *Chaos, n *Node) time.Duration {
 		d := c.spell(n, Swap, true)
 		if c.rng.IntN(2) == 0 {
-			n.tables.until = c.now + c.between(0, 15*time.Second)
+			n.Link.tables.until = c.now + c.between(0, 15*time.Second)
 		}
 		return d
 	},
@@ -121,18 +121,18 @@ var faults = map[Fault]func(c *Chaos, n *Node) time.Duration{
 	},
 	FaultDeaf: func(c *Chaos, n *Node) time.Duration {
 		d := c.between(time.Second, 30*time.Second)
-		n.deaf = c.now + d
+		n.Link.deaf = c.now + d
 		c.silence(n, d)
 		return d
 	},
 	FaultMute: func(c *Chaos, n *Node) time.Duration {
 		d := c.between(time.Second, 30*time.Second)
-		n.mute = c.now + d
+		n.Link.mute = c.now + d
 		return d
 	},
 	FaultClock: func(c *Chaos, n *Node) time.Duration { n.setRate(c.clocks.rate(c.rng)); return 0 },
 	FaultSlowStores: func(c *Chaos, n *Node) time.Duration {
-		n.slow = c.between(0, 10*time.Second)
+		n.Link.slow = c.between(0, 10*time.Second)
 		return c.between(5*time.Second, 30*time.Second)
 	},
 	FaultLeaseDeleted: func(c *Chaos, n *Node) time.Duration {
@@ -244,9 +244,9 @@ func (c *Chaos) net(p float64, of func(*Net) *float64) time.Duration {
 
 // silence keeps back what servers send to a node.
 func (c *Chaos) silence(n *Node, d time.Duration) {
-	n.tables.until, n.informer.until = c.now+d, c.now+d
-	if n.leases != nil {
-		n.leases.until = c.now + d
+	n.Link.tables.until, n.informer.until = c.now+d, c.now+d
+	if n.Link.leases != nil {
+		n.Link.leases.until = c.now + d
 	}
 }
 

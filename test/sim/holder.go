@@ -16,11 +16,11 @@ type objectHolder struct{ n *Node }
 // parts are as in production: duties come first.
 func (n *Node) parts() []replica.Part {
 	hash, duties := n.w.split(n.w.all())
-	return []replica.Part{{Holder: dutyHolder{n.duties.Duties, n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
+	return []replica.Part{{Holder: dutyHolder{n.Duties.Duties, n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
 }
 
 func (o objectHolder) Hold(set slot.Set) {
-	o.n.work.held = o.n.work.held.Union(set)
+	o.n.Work.held = o.n.Work.held.Union(set)
 	if o.n.w.wild {
 		o.n.informer.hold(set)
 	}
@@ -31,11 +31,11 @@ func (o objectHolder) Warm(set slot.Set, done func(held slot.Set)) {
 		o.n.informer.settled(set, o.n.hands(done))
 		return
 	}
-	o.n.answers(Warm, func() { done(set) })
+	o.n.Link.answers(Warm, func() { done(set) })
 }
 
 func (o objectHolder) Expect(a member.Load, _ bool) {
-	o.n.inherit(a)
+	o.n.Work.inherit(a)
 	if o.n.w.wild {
 		o.n.informer.expect(a)
 	}
@@ -46,36 +46,36 @@ func (o objectHolder) Load(a member.Load, done func(held slot.Set)) {
 		o.n.informer.load(a, o.n.hands(done))
 		return
 	}
-	o.n.answers(Load, func() { done(a.Slots) })
+	o.n.Link.answers(Load, func() { done(a.Slots) })
 }
 
 // Open opens the gate. What the slots have is enqueued later.
 func (o objectHolder) Open(set slot.Set, epoch uint64) {
 	n := o.n
 	parked := n.gate.Open(set, epoch)
-	n.cancelled()
-	n.work.opened = set.Slots()
-	n.gather(set, parked)
+	n.Work.cancelled()
+	n.Work.opened = set.Slots()
+	n.Work.gather(set, parked)
 }
 
 func (o objectHolder) CatchUp(set slot.Set, done func()) {
 	if o.n.w.wild {
-		o.n.informer.catchUp(set, func() { o.n.whenGathered(done) })
+		o.n.informer.catchUp(set, func() { o.n.Work.whenGathered(done) })
 		return
 	}
-	o.n.whenReleased(Drain, done)
+	o.n.Link.whenReleased(Drain, done)
 }
 
 func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	n := o.n
-	n.work.left = n.work.left.Minus(d.Slots)
-	n.removeSome(d.Slots)
+	n.Work.left = n.Work.left.Minus(d.Slots)
+	n.Work.removeSome(d.Slots)
 	if !n.w.handsOver() {
 		d.Room = 0
 	}
-	all := []*work.Controller{n.work.controller}
+	all := []*work.Controller{n.Work.controller}
 	left := &work.Leftover{
-		Of: func() []*work.Controller { return all }, Begun: n.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+		Of: func() []*work.Controller { return all }, Begun: n.clock.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
 		Hopeless: func(slot.Slot) bool { return false },
 	}
 	var open slot.Set
@@ -85,33 +85,33 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 		}
 	}
 	n.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(all, s) },
-		func(s slot.Slot) { d.Idle(s, n.leavesGone(s, d.Room, open.Has(s))) })
-	n.work.controller.Hurry(d.Slots)
+		func(s slot.Slot) { d.Idle(s, n.Work.leavesGone(s, d.Room, open.Has(s))) })
+	n.Work.controller.Hurry(d.Slots)
 	return func() bool {
 		if !n.w.wild {
 			return false // a script says what happens
 		}
-		if leave := left.Look(n.mono()); !leave.Empty() {
-			n.leaveGone(leave)
+		if leave := left.Look(n.clock.mono()); !leave.Empty() {
+			n.Work.leaveGone(leave)
 		}
 		parked, more := n.reviews(d)
-		n.work.controller.Resume(parked)
+		n.Work.controller.Resume(parked)
 		return more
 	}
 }
 
 func (o objectHolder) Shut(set slot.Set) {
 	o.n.gate.Shut(set)
-	o.n.work.controller.Silence(set)
-	o.n.cancelled()
+	o.n.Work.controller.Silence(set)
+	o.n.Work.cancelled()
 }
 
 func (o objectHolder) Release(set slot.Set) {
 	if o.n.w.wild {
 		o.n.informer.release(set)
-		o.n.record.Forget(set)
+		o.n.Work.record.Forget(set)
 	}
-	o.n.forget(set)
+	o.n.Work.forget(set)
 }
 
 func (objectHolder) HeldBack(slot.Set) []string { return nil }
@@ -120,9 +120,9 @@ func (objectHolder) Abandon(slot.Set) {}
 
 // reviews looks at a drain.
 func (n *Node) reviews(d replica.Drain) (parked []gate.Key, more bool) {
-	parked, more = d.Review(n.gate, n.mono())
+	parked, more = d.Review(n.gate, n.clock.mono())
 	if n.Leaving {
-		n.cancelled() // some were cut short
+		n.Work.cancelled() // some were cut short
 	}
 	return parked, more
 }
@@ -133,20 +133,20 @@ func (n *Node) hands(done func(slot.Set)) func(slot.Set) {
 }
 
 // answers does something after a moment, once the node's requests of that name are not held back.
-func (n *Node) answers(name string, do func()) {
-	n.whenReleased(name, func() {
+func (l *link) answers(name string, do func()) {
+	l.whenReleased(name, func() {
 		wait := quick
-		if n.w.wild {
-			wait = n.w.between(time.Millisecond, 100*time.Millisecond)
+		if l.w.wild {
+			wait = l.w.between(time.Millisecond, 100*time.Millisecond)
 		}
-		n.w.after(wait, func() { n.local(func() { n.answered(do) }) })
+		l.w.after(wait, func() { l.n.local(func() { l.n.answered(do) }) })
 	})
 }
 
 // whenReleased does something once the node's requests of a name are not held back.
-func (n *Node) whenReleased(name string, do func()) {
-	if waiting, ok := n.held[name]; ok {
-		n.held[name] = append(waiting, func() { n.answered(do) })
+func (l *link) whenReleased(name string, do func()) {
+	if waiting, ok := l.held[name]; ok {
+		l.held[name] = append(waiting, func() { l.n.answered(do) })
 		return
 	}
 	do()

@@ -40,7 +40,7 @@ type informer struct {
 func (in *informer) start(n *Node) {
 	o := &n.w.objects
 	core := stream.New(o.kind)
-	*in = informer{n: n, server: n.server, core: core, Store: streamtest.NewStore(o.kind, core, len(o.history))}
+	*in = informer{n: n, server: n.Link.server, core: core, Store: streamtest.NewStore(o.kind, core, len(o.history))}
 	in.relist()
 }
 
@@ -63,7 +63,7 @@ func (in *informer) relist() {
 	in.breaks++
 	in.cutOff, in.whole = true, true
 	list := in.core.Begin(in.wanted)
-	in.list(in.n.slow, func() bool { return false }, func(version uint64) { in.replace(list, version) })
+	in.list(in.n.Link.slow, func() bool { return false }, func(version uint64) { in.replace(list, version) })
 }
 
 // replace puts a list of the whole in the place of the store.
@@ -195,7 +195,7 @@ func (in *informer) heed(v stream.Verdict) {
 // notify is the event handler.
 func (in *informer) notify(k key) {
 	if in.wanted.Has(k.slot) {
-		in.n.add(k)
+		in.n.Work.add(k)
 	}
 }
 
@@ -284,6 +284,6 @@ func (in *informer) shown() uint64 {
 
 // silent says that no API server answers the node.
 func (in *informer) silent() bool {
-	w := in.n.w
-	return w.Net.Down || in.n.mute > w.now || in.n.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now
+	w, l := in.n.w, &in.n.Link
+	return w.Net.Down || l.mute > w.now || l.deaf > w.now || w.servers[0].down > w.now && w.servers[1].down > w.now
 }

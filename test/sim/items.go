@@ -46,19 +46,19 @@ func (q *items) done(k key) {
 }
 
 // add has a key reconciled, if it is the node's.
-func (n *Node) add(k key) {
-	if n.work.controller.Add(k.name()) && n.work.items.add(k) {
-		n.hire()
+func (ws *workers) add(k key) {
+	if ws.controller.Add(k.name()) && ws.items.add(k) {
+		ws.hire()
 	}
 }
 
 // addAfter adds it after a delay, such as a backoff.
-func (n *Node) addAfter(k key, d time.Duration) {
-	if n.work.controller.AddLater(k.name()) {
-		n.w.after(d, func() {
-			n.local(func() {
-				if n.work.items.add(k) {
-					n.hire()
+func (ws *workers) addAfter(k key, d time.Duration) {
+	if ws.controller.AddLater(k.name()) {
+		ws.w.after(d, func() {
+			ws.n.local(func() {
+				if ws.items.add(k) {
+					ws.hire()
 				}
 			})
 		})
@@ -66,29 +66,29 @@ func (n *Node) addAfter(k key, d time.Duration) {
 }
 
 // enqueue is for the controller, of which the order of keys that come together is random.
-func (n *Node) enqueue(keys []types.NamespacedName, _ work.Priority) {
+func (ws *workers) enqueue(keys []types.NamespacedName, _ work.Priority) {
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return keyOf(a).index() - keyOf(b).index() })
 	for _, name := range keys {
-		n.add(keyOf(name))
+		ws.add(keyOf(name))
 	}
 }
 
 // hire has a worker take a key after a moment.
-func (n *Node) hire() {
-	if !n.w.wild {
+func (ws *workers) hire() {
+	if !ws.w.wild {
 		return // a script says when
 	}
-	n.w.after(n.w.delay(time.Millisecond, 50*time.Millisecond), func() {
-		n.local(func() {
-			if n.work.busy == crew || len(n.work.items.ready) == 0 {
+	ws.w.after(ws.w.delay(time.Millisecond, 50*time.Millisecond), func() {
+		ws.n.local(func() {
+			if ws.busy == crew || len(ws.items.ready) == 0 {
 				return
 			}
-			n.work.busy++
-			k := n.work.items.get()
-			n.w.after(n.moment(), func() {
-				n.local(func() {
-					n.work.controller.Take(k.name())
-					n.w.after(n.moment(), func() { n.local(func() { n.reconcile(k) }) })
+			ws.busy++
+			k := ws.items.get()
+			ws.w.after(ws.moment(), func() {
+				ws.n.local(func() {
+					ws.controller.Take(k.name())
+					ws.w.after(ws.moment(), func() { ws.n.local(func() { ws.reconcile(k) }) })
 				})
 			})
 		})
@@ -96,33 +96,33 @@ func (n *Node) hire() {
 }
 
 // done ends a worker's turn with a key, which the controller hears of before the queue.
-func (n *Node) done(k key) {
-	f := n.work.flights[k]
-	delete(n.work.flights, k)
-	n.work.controller.Done(k.name(), false, func(work.Flight[work.Flying]) {})
+func (ws *workers) done(k key) {
+	f := ws.flights[k]
+	delete(ws.flights, k)
+	ws.controller.Done(k.name(), false, func(work.Flight[work.Flying]) {})
 	if f != nil {
-		n.bereft(f)
+		ws.bereft(f)
 	}
-	n.run()
-	if !n.w.wild {
+	ws.n.run()
+	if !ws.w.wild {
 		return
 	}
-	n.w.after(n.moment(), func() {
-		n.local(func() {
-			n.work.busy--
-			n.work.items.done(k)
-			n.hire()
+	ws.w.after(ws.moment(), func() {
+		ws.n.local(func() {
+			ws.busy--
+			ws.items.done(k)
+			ws.hire()
 		})
 	})
 }
 
 // moment is how long a worker takes from one thing to the next.
-func (n *Node) moment() time.Duration {
+func (ws *workers) moment() time.Duration {
 	switch {
-	case !n.w.paced:
+	case !ws.w.paced:
 		return 0
-	case n.w.rng.IntN(100) == 0:
-		return n.w.between(0, 300*time.Millisecond)
+	case ws.w.rng.IntN(100) == 0:
+		return ws.w.between(0, 300*time.Millisecond)
 	}
-	return n.w.between(0, 2*time.Millisecond)
+	return ws.w.between(0, 2*time.Millisecond)
 }

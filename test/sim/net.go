@@ -24,6 +24,21 @@ type spell struct {
 	late  bool
 }
 
+// link is a node's connection to the API servers.
+type link struct {
+	w              *World
+	n              *Node
+	tables, leases *Feed
+	// held are requests that wait for Release, astray those that wait for Admit, both by name. lose counts the requests
+	// that are to be lost.
+	held, astray map[string][]func()
+	lose         map[string]int
+	bad          map[string]spell
+	slow         time.Duration // how long a page of a list takes
+	server       int           // that answers it, in lives
+	deaf, mute   time.Duration // until then no answers reach it, or no requests of it arrive
+}
+
 // transit is the longest way from a client to the server.
 const transit = 300 * time.Millisecond
 
@@ -40,40 +55,40 @@ type request struct {
 }
 
 // send sends the request, unless it is held.
-func (n *Node) send(r request) {
-	r.n = n
-	n.w.Messages.Requests[r.name]++
-	if n.lost(r) {
+func (l *link) send(r request) {
+	r.n = l.n
+	l.w.Messages.Requests[r.name]++
+	if l.lost(r) {
 		return
 	}
-	if waiting, ok := n.held[r.name]; ok {
-		n.held[r.name] = append(waiting, func() { n.deliver(r) })
+	if waiting, ok := l.held[r.name]; ok {
+		l.held[r.name] = append(waiting, func() { l.deliver(r) })
 		return
 	}
-	if r.timeout > 0 && n.w.chance(n.w.Net.Stall) {
+	if r.timeout > 0 && l.w.chance(l.w.Net.Stall) {
 		// The process stops in the middle of the write, and sends the rest of it when it goes on.
-		n.w.Counts.Split++
-		n.Pause(n.w.between(0, 30*time.Second))
-		n.local(func() { n.deliver(r) })
+		l.w.Counts.Split++
+		l.n.Pause(l.w.between(0, 30*time.Second))
+		l.n.local(func() { l.deliver(r) })
 		return
 	}
-	n.deliver(r)
+	l.deliver(r)
 }
 
-func (n *Node) deliver(r request) {
-	w := n.w
+func (l *link) deliver(r request) {
+	w := l.w
 	answered := false
 	answer := func(do func()) {
 		if !answered {
 			answered = true
-			n.answered(do)
+			l.n.answered(do)
 		}
 	}
 	limit := r.timeout
 	if limit == 0 {
 		limit = 5 * time.Second
 	}
-	patience := time.Duration(float64(limit)/n.rate) + 20*time.Millisecond
+	patience := time.Duration(float64(limit)/l.n.clock.rate) + 20*time.Millisecond
 	unknown := func(after time.Duration) {
 		w.after(after, func() {
 			if !answered {
@@ -85,7 +100,7 @@ func (n *Node) deliver(r request) {
 	there := w.delay(time.Millisecond, 30*time.Millisecond)
 	there = min(there, transit)
 	net := w.Net
-	if s := n.bad[r.name]; w.now < s.until {
+	if s := l.bad[r.name]; w.now < s.until {
 		if s.late && r.timeout > 0 {
 			net.Late = 1
 		} else {
@@ -93,7 +108,7 @@ func (n *Node) deliver(r request) {
 		}
 	}
 	limitLate := there + limit
-	net = n.obstacles(net)
+	net = l.obstacles(net)
 	if w.wild && r.timeout > 0 && w.chance(0.3) {
 		limitLate += time.Minute // etcd hung: the API server gave up, and the write was made nevertheless
 	}
@@ -107,7 +122,7 @@ func (n *Node) deliver(r request) {
 		unknown(gaveUp)
 		w.at(w.now+w.between(gaveUp, max(gaveUp, limitLate)), func() {
 			w.Counts.LateWrites++
-			w.logf("%s's %s is admitted late", n.ID, r.name)
+			w.logf("%s's %s is admitted late", l.n.ID, r.name)
 			r.effect(true)
 			w.Sync()
 		})
@@ -128,36 +143,36 @@ func (n *Node) deliver(r request) {
 }
 
 // obstacles are the world's and those of the way from this node to its server.
-func (n *Node) obstacles(net Net) Net {
-	w := n.w
-	if n.mute > w.now {
+func (l *link) obstacles(net Net) Net {
+	w := l.w
+	if l.mute > w.now {
 		net.LoseRequest = 1
 	}
-	if n.deaf > w.now {
+	if l.deaf > w.now {
 		net.LoseResponse = 1
 	}
-	if w.servers[n.server].down > w.now {
+	if w.servers[l.server].down > w.now {
 		if w.chance(0.5) {
 			net.LoseRequest = 1
 		} else {
 			net.LoseRequest, net.Refuse = 0, 1
 		}
-		n.server = w.other(n.server)
+		l.server = w.other(l.server)
 	}
 	return net
 }
 
 // Hold keeps back the node's requests of a name until Release.
-func (n *Node) Hold(name string) {
-	if _, ok := n.held[name]; !ok {
-		n.held[name] = nil
+func (l *link) Hold(name string) {
+	if _, ok := l.held[name]; !ok {
+		l.held[name] = nil
 	}
 }
 
 // Release lets the node's requests of a name go.
-func (n *Node) Release(name string) {
-	waiting := n.held[name]
-	delete(n.held, name)
+func (l *link) Release(name string) {
+	waiting := l.held[name]
+	delete(l.held, name)
 	for _, do := range waiting {
 		do()
 	}

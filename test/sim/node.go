@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -44,52 +43,31 @@ type Node struct {
 	// Paused: nothing runs in the process; Leaving: it got SIGTERM.
 	Paused, Leaving bool
 
-	cfg    member.Config
-	member *member.Member
-	gate   *gate.Gate
-	long   gate.LongWrites
-	rate   float64       // of its monotonic clock
-	zero   time.Duration // its monotonic clock at since: the world's beginning, or when its rate changed
-	since  time.Duration
-	skew   int64 // of its wall clock, in seconds
+	clock nodeClock
+	// Link is its connection to the API servers, and Work its workers and their keys.
+	Link     link
+	Work     workers
+	Duties   duties
+	informer informer
+	checks   checks
 
+	cfg     member.Config
+	member  *member.Member
+	gate    *gate.Gate
 	driver  *replica.Driver
 	state   *replica.State
-	later   []func() // of the process, while it is paused
+	later   []func() // what the process does when it goes on after a pause
 	running bool
 	lapsed  bool                     // the last event was Lapsed
 	halt    func(member.Action) bool // see HaltBefore
-	// In paced worlds: busy until it goes on with what it has paid for in time; crowded is until when that takes long.
+	// In paced worlds the node is busy until the time for which it has paid is over. Until crowded that takes long.
 	busy, paid bool
 	crowded    time.Duration
-	// asleep: the machine sleeps since sleptFrom, by clock; slept is for how long it did before.
-	asleep           bool
-	slept, sleptFrom time.Duration
-	wake             uint64
-	deadline         time.Duration // of the gate, by its own clock
-	renewed          time.Duration // the start of the last successful renewal that the member was told of
-	lapse            lapse
-	planner          bool
-
-	tables, leases *Feed
-	held, astray   map[string][]func()
-	lose           map[string]int
-	bad            map[string]spell
-	slow           time.Duration // how long a page of a list takes
-	work           workers
-	duties         duties
-	informer       informer
-	// outlives is until when work that it has begun may go on in a slot that it has lost, with Config.Outlives.
-	outlives   map[slot.Slot]time.Duration
-	record     *ledger.Record
+	wake       uint64
+	deadline   time.Duration // of the gate, by its own clock
+	planner    bool
 	reported   reporting
-	server     int           // that answers it, in lives
-	deaf, mute time.Duration // until then no answers reach it, or no requests of it arrive
-	// loading are the rounds of the Loads under way, loaded the slots that none is needed for.
-	loading map[slot.Slot]uint64
-	loaded  slot.Set
-	// present are the versions at which Loads began of slots that no owner had handed over.
-	present map[slot.Slot]uint64
+
 	// Notes are the reasons of its Notify actions.
 	Notes []string
 	// Holds, Warms and Releases are the slots of such actions, Loads those of the Load ones that were not held.
@@ -110,15 +88,22 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 		}
 	}
 	r.incarnations++
-	n := &Node{
-		w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), rate: 1, held: map[string][]func(){},
-		astray: map[string][]func(){}, lose: map[string]int{}, bad: map[string]spell{}, slow: quick, state: state,
+	n := &Node{w: w, Replica: r, ID: fmt.Sprintf("%s-%d", r.Pod, r.incarnations), state: state}
+	n.clock = nodeClock{w: w, rate: 1}
+	n.Link = link{
+		w: w, n: n, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{},
+		bad: map[string]spell{}, slow: quick,
+	}
+	n.Work = workers{w: w, n: n}
+	n.Duties = duties{w: w, n: n}
+	n.checks = checks{
+		w: w, n: n, outlives: map[slot.Slot]time.Duration{}, loading: map[slot.Slot]uint64{}, present: map[slot.Slot]uint64{},
 	}
 	if w.wild {
-		n.rate = w.clocks.rate(w.rng)
-		n.server = w.rng.IntN(len(w.servers))
-		n.zero = w.between(0, time.Hour)
-		n.skew = int64(w.rng.IntN(3)) - 1
+		n.clock.rate = w.clocks.rate(w.rng)
+		n.Link.server = w.rng.IntN(len(w.servers))
+		n.clock.zero = w.between(0, time.Hour)
+		n.clock.skew = int64(w.rng.IntN(3)) - 1
 	}
 	n.cfg = member.Config{
 		Self: table.Member{ID: n.ID, Pod: r.Pod, PodUID: r.PodUID, Container: r.Container, Build: r.Build, Weight: r.Weight,
@@ -136,18 +121,16 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 		panic(err)
 	}
 	n.member = member.New(n.cfg)
-	n.gate = gate.New(w.opts.everything(), n.late)
-	n.employ()
-	n.record, n.outlives = n.recorded(), map[slot.Slot]time.Duration{}
-	n.takeDuties()
+	n.gate = gate.New(w.opts.everything(), n.clock.late)
+	n.Work.employ()
+	n.Duties.takeDuties()
 	n.drive()
-	n.loading, n.present = map[slot.Slot]uint64{}, map[slot.Slot]uint64{}
 	w.Nodes = append(w.Nodes, n)
-	w.logf("%s starts, clock rate %.2f", n.ID, n.rate)
-	n.followTable()
+	w.logf("%s starts, clock rate %.2f", n.ID, n.clock.rate)
+	n.Link.followTable()
 	if w.wild {
 		n.informer.start(n)
-		n.startWork()
+		n.Work.startWork()
 	}
 	n.post(member.Tick{})
 	return n
@@ -155,11 +138,11 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 
 // drive makes the node's driver.
 func (n *Node) drive() {
-	n.state.Begin(n.ID, n.late())
+	n.state.Begin(n.ID, n.clock.late())
 	n.driver = replica.NewDriver(replica.DriverEnv{
 		Config: n.cfg, Member: n.member, Clock: ownClock{n}, State: n.state, Parts: n.parts(),
 		Turns: turns{replica.Always{Set: n.setDeadline}, n}, Send: requests{n}, Watch: observer{n}, Expire: n.expires,
-		Long: &n.long, Versions: n.leaves, Settle: n.settle,
+		Long: &n.Work.long, Versions: n.Work.leaves, Settle: n.Work.settle,
 		After: func(wait time.Duration, do func()) {
 			n.w.after(wait, func() {
 				n.local(func() {
@@ -190,7 +173,7 @@ type observer struct{ n *Node }
 func (o observer) Event(e member.Event) {
 	n := o.n
 	n.w.Counts.Steps++
-	n.heard(e)
+	n.checks.heard(e)
 	if _, tick := e.(member.Tick); !tick {
 		n.w.logf("%s ← %v", n.ID, e)
 	}
@@ -204,30 +187,11 @@ func (observer) Seen(member.Snapshot) {}
 // ownClock is the node's clock, for its driver.
 type ownClock struct{ n *Node }
 
-func (c ownClock) Now() member.Time { return c.n.time() }
+func (c ownClock) Now() member.Time { return c.n.clock.time() }
 
-func (c ownClock) Mono() time.Duration { return c.n.mono() }
+func (c ownClock) Mono() time.Duration { return c.n.clock.mono() }
 
-func (c ownClock) Late() time.Duration { return c.n.late() }
-
-// clock is the node's own clock, which counts while its machine sleeps; mono is its monotonic one, which does not.
-func (n *Node) clock() time.Duration {
-	return n.zero + time.Duration(math.Floor(float64(n.w.now-n.since)*n.rate))
-}
-
-func (n *Node) mono() time.Duration { return n.clock() - n.sleeps() }
-
-// late is the clock by which the node's deadlines are measured.
-func (n *Node) late() time.Duration { return n.time().Late() }
-
-// real is when the node's clock will show the given time.
-func (n *Node) real(clock time.Duration) time.Duration {
-	return n.since + time.Duration(math.Ceil(float64(clock-n.zero)/n.rate)) + 1
-}
-
-func (n *Node) time() member.Time {
-	return member.Time{Mono: n.mono(), Ahead: n.sleeps(), Wall: n.w.Wall() + n.skew}
-}
+func (c ownClock) Late() time.Duration { return c.n.clock.late() }
 
 // local runs do in the process: once it is not paused, never if it has ended.
 func (n *Node) local(do func()) {
@@ -288,7 +252,7 @@ func (n *Node) run() {
 		}
 	}
 	n.running = false
-	n.tasksEnd()
+	n.Work.tasksEnd()
 	if !n.Paused && !n.Dead && !n.busy {
 		n.planTick()
 	}
@@ -300,7 +264,7 @@ func (n *Node) expires() bool {
 		return false
 	}
 	n.w.Counts.Untold++
-	n.cancelled()
+	n.Work.cancelled()
 	return true
 }
 
@@ -318,8 +282,8 @@ func (n *Node) checkTold() {
 func (n *Node) setDeadline(at, _ time.Duration) {
 	n.gate.SetDeadline(at)
 	n.deadline = at
-	n.cancelled()
-	n.w.at(n.real(at), func() { n.local(n.expire) })
+	n.Work.cancelled()
+	n.w.at(n.clock.real(at), func() { n.local(n.expire) })
 }
 
 func (n *Node) planTick() {
@@ -328,7 +292,7 @@ func (n *Node) planTick() {
 		return
 	}
 	if wake, mine := n.member.Wake(), n.wake; wake < math.MaxInt64 {
-		n.w.at(n.real(wake+n.sleeps()), func() {
+		n.w.at(n.clock.real(wake+n.clock.sleeps()), func() {
 			if n.wake == mine && !n.Paused {
 				n.answered(func() { n.driver.Tick() })
 			}
@@ -382,9 +346,9 @@ func (n *Node) Crash() {
 }
 
 func (n *Node) end() {
-	n.outlive(n.w.all())
+	n.checks.outlive(n.w.all())
 	n.Dead = true
-	n.tables, n.leases, n.later = nil, nil, nil
+	n.Link.tables, n.Link.leases, n.later = nil, nil, nil
 }
 
 // Leave sends SIGTERM.

@@ -54,25 +54,25 @@ func (n *Node) Sleep(d time.Duration) {
 	}
 	n.w.logf("the machine of %s sleeps", n.ID)
 	n.w.Counts.Sleeps++
-	n.asleep, n.sleptFrom = true, n.clock()
+	n.clock.asleep, n.clock.sleptFrom = true, n.clock.now()
 	n.Pause(d)
 }
 
 // awake ends a sleep.
 func (n *Node) awake() {
-	if !n.asleep {
+	if !n.clock.asleep {
 		return
 	}
-	n.slept = n.sleeps()
-	n.asleep = false
+	n.clock.slept = n.clock.sleeps()
+	n.clock.asleep = false
 	// What would have expired meanwhile waits for a timer of a clock that stood still.
 	n.w.after(n.w.between(0, wakeWithin), func() { n.local(n.expire) })
 }
 
 // sleeps is for how long the machine slept until now, by its own clock.
-func (n *Node) sleeps() time.Duration {
-	if n.asleep {
-		return n.slept + n.clock() - n.sleptFrom
+func (c *nodeClock) sleeps() time.Duration {
+	if c.asleep {
+		return c.slept + c.now() - c.sleptFrom
 	}
-	return n.slept
+	return c.slept
 }

@@ -38,7 +38,7 @@ func (r requests) RenewLease(l member.Lease, timeout time.Duration, answer func(
 func (r requests) lease(name string, l member.Lease, timeout time.Duration, answer func(member.Lease, member.Outcome),
 	put func(late bool) (member.Lease, member.Outcome),
 ) {
-	r.n.send(request{
+	r.n.Link.send(request{
 		name: name, timeout: timeout,
 		effect: func(late bool) func() {
 			out, outcome := put(late)
@@ -50,7 +50,7 @@ func (r requests) lease(name string, l member.Lease, timeout time.Duration, answ
 
 func (r requests) DeleteLease(a member.DeleteLease, answer func(member.Outcome)) {
 	w := r.n.w
-	r.n.send(request{
+	r.n.Link.send(request{
 		name: DeleteLease, timeout: a.Timeout,
 		effect: func(bool) func() {
 			was, _ := w.Objects.Lease(a.ID)
@@ -65,7 +65,7 @@ func (r requests) DeleteLease(a member.DeleteLease, answer func(member.Outcome))
 }
 
 func (r requests) ReadTable(answer func(s member.Snapshot, ok bool)) {
-	r.n.send(request{
+	r.n.Link.send(request{
 		name: ReadTable,
 		effect: func(bool) func() {
 			s := r.n.w.Objects.Table()
@@ -95,7 +95,7 @@ func (r requests) table(name string, serial uint64, t *table.Table, timeout time
 	if w.checkWritten(r.n, t) && (!w.wild || serial%4 == 0) {
 		t, _ = table.Decode(table.Encode(t)) // what does not survive the text must not work here; to do so takes long
 	}
-	r.n.send(request{
+	r.n.Link.send(request{
 		name: name, timeout: timeout,
 		effect: func(bool) func() {
 			s, outcome := put(t)
@@ -112,4 +112,4 @@ func (r requests) table(name string, serial uint64, t *table.Table, timeout time
 	})
 }
 
-func (r requests) WatchLeases(a member.WatchLeases) { r.n.followLeases(a) }
+func (r requests) WatchLeases(a member.WatchLeases) { r.n.Link.followLeases(a) }

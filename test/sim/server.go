@@ -36,10 +36,10 @@ func (w *World) other(s int) int {
 func (w *World) breakServer(s int, d time.Duration) {
 	w.servers[s].down = w.now + d
 	for _, n := range w.Live() {
-		if n.server == s && w.chance(0.7) {
-			n.server = w.other(s)
+		if n.Link.server == s && w.chance(0.7) {
+			n.Link.server = w.other(s)
 		}
-		for _, f := range []*Feed{n.tables, n.leases} {
+		for _, f := range []*Feed{n.Link.tables, n.Link.leases} {
 			if f != nil && f.server == s {
 				f.cut()
 			}

@@ -20,21 +20,21 @@ func (c *Chaos) drawTasks() {
 }
 
 // startTask has a reconcile start a task, now and then.
-func (n *Node) startTask(f *flight) {
-	if n.w.tasks == nil || f.gone || n.w.tasks.IntN(4) > 0 {
+func (ws *workers) startTask(f *flight) {
+	if ws.w.tasks == nil || f.gone || ws.w.tasks.IntN(4) > 0 {
 		return
 	}
 	ctx, returned, err := work.Extend(f.ctx)
 	if err != nil {
-		n.w.violate("no task", "%s reconciles %v, and cannot start a task: %v", n.ID, f.key, err)
+		ws.w.violate("no task", "%s reconciles %v, and cannot start a task: %v", ws.n.ID, f.key, err)
 		return
 	}
 	t := &flight{key: f.key, epoch: f.epoch, ctx: ctx, returned: returned}
-	n.work.tasks = append(n.work.tasks, t)
-	n.w.Counts.Tasks++
-	n.w.after(n.w.span(time.Second, time.Minute), func() { n.local(func() { n.finish(t) }) })
-	n.taskWrites(t)
-	n.tasksEnd()
+	ws.tasks = append(ws.tasks, t)
+	ws.w.Counts.Tasks++
+	ws.w.after(ws.w.span(time.Second, time.Minute), func() { ws.n.local(func() { ws.finish(t) }) })
+	ws.taskWrites(t)
+	ws.tasksEnd()
 }
 
 // span is a time between two, drawn for tasks.
@@ -43,34 +43,34 @@ func (w *World) span(least, most time.Duration) time.Duration {
 }
 
 // taskWrites has a task write now and then.
-func (n *Node) taskWrites(t *flight) {
-	n.w.after(n.w.span(100*time.Millisecond, 3*time.Second), func() {
-		n.local(func() {
+func (ws *workers) taskWrites(t *flight) {
+	ws.w.after(ws.w.span(100*time.Millisecond, 3*time.Second), func() {
+		ws.n.local(func() {
 			if !t.over && t.ctx.Err() == nil {
-				n.write(t)
-				n.taskWrites(t)
+				ws.write(t)
+				ws.taskWrites(t)
 			}
 		})
 	})
 }
 
 // tasksEnd has tasks return whose contexts have ended: after a moment, or now and then after seconds.
-func (n *Node) tasksEnd() {
-	for _, t := range n.work.tasks {
+func (ws *workers) tasksEnd() {
+	for _, t := range ws.tasks {
 		if t.returning || t.ctx.Err() == nil {
 			continue
 		}
 		t.returning = true
-		wait := n.w.span(0, 100*time.Millisecond)
-		if n.w.tasks.IntN(20) == 0 {
-			wait = n.w.span(time.Second, 10*time.Second)
+		wait := ws.w.span(0, 100*time.Millisecond)
+		if ws.w.tasks.IntN(20) == 0 {
+			wait = ws.w.span(time.Second, 10*time.Second)
 		}
-		n.w.after(wait, func() { n.local(func() { n.finish(t) }) })
+		ws.w.after(wait, func() { ws.n.local(func() { ws.finish(t) }) })
 	}
 }
 
 // taskEnded tells production that a task has returned.
-func (n *Node) taskEnded(t *flight) {
-	n.work.tasks = slices.DeleteFunc(n.work.tasks, func(one *flight) bool { return one == t })
-	n.answered(t.returned)
+func (ws *workers) taskEnded(t *flight) {
+	ws.tasks = slices.DeleteFunc(ws.tasks, func(one *flight) bool { return one == t })
+	ws.n.answered(t.returned)
 }

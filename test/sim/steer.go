@@ -12,30 +12,30 @@ import (
 
 // Lose makes the next request of a name one of unknown outcome: the client is told so at once, and the request
 // takes effect only when Admit says so.
-func (n *Node) Lose(name string) { n.lose[name]++ }
+func (l *link) Lose(name string) { l.lose[name]++ }
 
 // lost says whether a request is to be lost, and keeps it.
-func (n *Node) lost(r request) bool {
-	if n.lose[r.name] == 0 {
+func (l *link) lost(r request) bool {
+	if l.lose[r.name] == 0 {
 		return false
 	}
-	n.lose[r.name]--
-	n.w.logf("%s's %s is lost on its way", n.ID, r.name)
-	n.w.Counts.Unknown++
-	n.astray[r.name] = append(n.astray[r.name], func() {
-		n.w.logf("%s's %s is admitted late", n.ID, r.name)
-		n.w.Counts.LateWrites++
+	l.lose[r.name]--
+	l.w.logf("%s's %s is lost on its way", l.n.ID, r.name)
+	l.w.Counts.Unknown++
+	l.astray[r.name] = append(l.astray[r.name], func() {
+		l.w.logf("%s's %s is admitted late", l.n.ID, r.name)
+		l.w.Counts.LateWrites++
 		r.effect(true)
-		n.w.Sync()
+		l.w.Sync()
 	})
-	n.w.after(100*time.Millisecond, func() { n.answered(func() { r.fail(member.OutcomeUnknown) }) })
+	l.w.after(100*time.Millisecond, func() { l.n.answered(func() { r.fail(member.OutcomeUnknown) }) })
 	return true
 }
 
 // Admit lets the requests lost before take effect. It says whether there were any.
-func (n *Node) Admit(name string) bool {
-	astray := n.astray[name]
-	delete(n.astray, name)
+func (l *link) Admit(name string) bool {
+	astray := l.astray[name]
+	delete(l.astray, name)
 	for _, do := range astray {
 		do()
 	}
@@ -43,34 +43,34 @@ func (n *Node) Admit(name string) bool {
 }
 
 // Astray says that a request of a name is lost and not admitted yet.
-func (n *Node) Astray(name string) bool { return len(n.astray[name]) > 0 }
+func (l *link) Astray(name string) bool { return len(l.astray[name]) > 0 }
 
 // Fly starts to reconcile the first key of a slot, until Land, whatever its context says. It says whether the gate
 // admitted it.
-func (n *Node) Fly(s slot.Slot) bool {
-	f := n.take(key{s, 0})
+func (ws *workers) Fly(s slot.Slot) bool {
+	f := ws.take(key{s, 0})
 	if f == nil {
 		return false
 	}
-	f.stuck, f.table = true, n.w.Objects.Table().UID
+	f.stuck, f.table = true, ws.w.Objects.Table().UID
 	return true
 }
 
 // Land ends what Fly began.
-func (n *Node) Land(s slot.Slot) {
-	if f := n.work.flights[key{s, 0}]; f != nil {
-		n.local(func() { n.finish(f) })
+func (ws *workers) Land(s slot.Slot) {
+	if f := ws.flights[key{s, 0}]; f != nil {
+		ws.n.local(func() { ws.finish(f) })
 	}
 }
 
 // WantLong has the node ask for writes that take longer than the write timeout, until d from now.
 func (n *Node) WantLong(d time.Duration) {
-	n.local(func() { n.driver.Post(member.LongWrites{Until: n.mono() + d}) })
+	n.local(func() { n.driver.Post(member.LongWrites{Until: n.clock.mono() + d}) })
 }
 
 // MayLong says whether its writes may take longer than the write timeout now.
-func (n *Node) MayLong() bool {
-	end, _ := n.long.Begin()
+func (ws *workers) MayLong() bool {
+	end, _ := ws.long.Begin()
 	if end != nil {
 		end()
 	}
@@ -79,33 +79,33 @@ func (n *Node) MayLong() bool {
 
 // Write sends a write for the key that is in flight, whatever its context says by now: it was looked at before. The
 // write commits after d, at most what it may take, if the fence, where there is one, lets it pass now.
-func (n *Node) Write(s slot.Slot, d time.Duration, fence bool) bool {
-	f := n.work.flights[key{s, 0}]
+func (ws *workers) Write(s slot.Slot, d time.Duration, fence bool) bool {
+	f := ws.flights[key{s, 0}]
 	if f == nil {
 		return false
 	}
-	if t := n.w.Objects.Table(); !n.Paused && f.table != t.UID && t.Table != nil && f.ctx.Err() != nil {
-		if _, again := t.Table.Member(n.ID); again {
+	if t := ws.w.Objects.Table(); !ws.n.Paused && f.table != t.UID && t.Table != nil && f.ctx.Err() != nil {
+		if _, again := t.Table.Member(ws.n.ID); again {
 			// Its process has gone on and joined a new table. No safety is promised when only the sender of a write stands
 			// still for so long.
 			return false
 		}
 	}
-	if fence && n.w.fenced(n) {
-		n.w.logf("%s's write for %v is refused by the fence", n.ID, f.key)
+	if fence && ws.w.fenced(ws.n) {
+		ws.w.logf("%s's write for %v is refused by the fence", ws.n.ID, f.key)
 		return true
 	}
-	f.unknown = max(f.unknown, n.w.now+d+time.Millisecond)
+	f.unknown = max(f.unknown, ws.w.now+d+time.Millisecond)
 	excuse := ""
-	if fence && n.w.deceived(n) {
+	if fence && ws.w.deceived(ws.n) {
 		excuse = oldCopy
 	}
-	timeout := n.cfg.WriteTimeout
-	if end, _ := n.long.Begin(); end != nil {
-		timeout = n.cfg.LongestWrite() // as if it had been looked at just after a renewal
-		n.w.after(min(d, timeout), func() { n.local(end) })
+	timeout := ws.n.cfg.WriteTimeout
+	if end, _ := ws.long.Begin(); end != nil {
+		timeout = ws.n.cfg.LongestWrite() // as if it had been looked at just after a renewal
+		ws.w.after(min(d, timeout), func() { ws.n.local(end) })
 	}
-	n.w.after(min(d, timeout), func() { n.w.checkWrite(n, f, excuse) })
+	ws.w.after(min(d, timeout), func() { ws.w.checkWrite(ws.n, f, excuse) })
 	return true
 }
 
@@ -119,21 +119,21 @@ func (w *World) Told() bool {
 }
 
 // Delete makes the second key of a slot one whose object is gone, known to the node and not reconciled (rule R15).
-func (n *Node) Delete(s slot.Slot) { n.remove(key{s, 1}) }
+func (ws *workers) Delete(s slot.Slot) { ws.remove(key{s, 1}) }
 
 // LeaveGone has the drain of a slot leave its deletions to the next owner.
-func (n *Node) LeaveGone(s slot.Slot) {
+func (ws *workers) LeaveGone(s slot.Slot) {
 	var set slot.Set
 	set.Add(s)
-	n.leaveGone(set)
-	n.run()
+	ws.leaveGone(set)
+	ws.n.run()
 }
 
 // Knows says that the node knows of the deletion of a slot's second key, and has not reconciled it.
-func (n *Node) Knows(s slot.Slot) bool { return len(n.work.controller.Undone(s)) > 0 }
+func (ws *workers) Knows(s slot.Slot) bool { return len(ws.controller.Undone(s)) > 0 }
 
 // Reconcile tries the second key of a slot.
-func (n *Node) Reconcile(s slot.Slot) bool { return n.Try(s, 1) }
+func (ws *workers) Reconcile(s slot.Slot) bool { return ws.Try(s, 1) }
 
 // Table and Lease watches of the node, for scripts.
 

@@ -64,7 +64,7 @@ func (in *informer) grow(t stream.Task) {
 			in.reopen(w.delay(time.Millisecond, 30*time.Millisecond))
 		}
 	}, func() {
-		in.list(in.n.slow, func() bool { return !in.core.Valid(t) }, func(version uint64) {
+		in.list(in.n.Link.slow, func() bool { return !in.core.Valid(t) }, func(version uint64) {
 			if version == 0 {
 				end()
 				return

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -34,6 +35,9 @@ func keyOf(name types.NamespacedName) key {
 
 // workers are the workers of a node, whose keys a production controller has.
 type workers struct {
+	w *World
+	n *Node
+
 	controller *work.Controller
 	items      items
 	flights    map[key]*flight
@@ -46,6 +50,8 @@ type workers struct {
 	busy       int // workers that have a key
 	// gathering are slots that were opened whose objects are not enqueued.
 	gathering []*gathering
+	record    *ledger.Record
+	long      gate.LongWrites
 }
 
 // crew is how many workers a node has.
@@ -55,22 +61,23 @@ const crew = 4
 const controllerName = "sim"
 
 // employ gives a node its workers.
-func (n *Node) employ() {
-	n.work = workers{flights: map[key]*flight{}, gone: map[key]bool{}}
-	n.work.items.init()
-	n.work.controller = work.New(work.Env{
-		Name: controllerName, Kind: goneKind, Gate: n.gate, Objects: ownObjects{n}, Enqueue: n.enqueue,
-		Now:  n.mono,
-		Wall: func() time.Time { return time.Unix(n.time().Wall, 0) },
+func (ws *workers) employ() {
+	ws.flights, ws.gone = map[key]*flight{}, map[key]bool{}
+	ws.items.init()
+	ws.record = ws.recorded()
+	ws.controller = work.New(work.Env{
+		Name: controllerName, Kind: goneKind, Gate: ws.n.gate, Objects: ownObjects{ws.n}, Enqueue: ws.enqueue,
+		Now:  ws.n.clock.mono,
+		Wall: func() time.Time { return time.Unix(ws.n.clock.time().Wall, 0) },
 		After: func(wait time.Duration, do func()) {
-			n.w.after(wait, func() { n.local(do) })
+			ws.w.after(wait, func() { ws.n.local(do) })
 		},
 		Asked: func(v gate.Verdict) {
 			switch v {
 			case gate.Refused:
-				n.w.Coverage.Rules[11]++
+				ws.w.Coverage.Rules[11]++
 			case gate.Parked, gate.Expired:
-				n.w.Coverage.Rules[5]++
+				ws.w.Coverage.Rules[5]++
 			case gate.Unknown, gate.Admitted:
 			}
 		},
@@ -88,10 +95,10 @@ func (o ownObjects) Stored(name types.NamespacedName) (slot.Slot, bool) { return
 
 func (o ownObjects) UID(name types.NamespacedName) (types.UID, bool) {
 	k := keyOf(name)
-	return "", !o.n.work.gone[k] && (!o.n.w.wild || o.n.informer.Has[k.index()].Exists)
+	return "", !o.n.Work.gone[k] && (!o.n.w.wild || o.n.informer.Has[k.index()].Exists)
 }
 
-func (o ownObjects) Holds(s slot.Slot) bool { return o.n.work.held.Has(s) }
+func (o ownObjects) Holds(s slot.Slot) bool { return o.n.Work.held.Has(s) }
 
 func (o ownObjects) Incomplete(slot.Slot) bool { return false }
 
@@ -128,46 +135,46 @@ type flight struct {
 
 // startWork adds a key now and then, as handlers of other kinds do, and now and then one that the queue kept from
 // before its slot was lost.
-func (n *Node) startWork() {
+func (ws *workers) startWork() {
 	pace := 300 * time.Millisecond // there are users, too
-	if n.w.over {
+	if ws.w.over {
 		pace = 500 * time.Millisecond
 	}
-	n.w.after(n.w.delay(pace, 3*pace), func() {
-		if n.Dead {
+	ws.w.after(ws.w.delay(pace, 3*pace), func() {
+		if ws.n.Dead {
 			return
 		}
-		n.local(func() {
-			k := key{slot.Slot(n.w.rng.IntN(int(n.w.opts.Slots))), n.w.rng.IntN(keysPerSlot)}
-			if len(n.work.opened) > 0 && n.w.rng.IntN(5) > 0 {
-				k.slot = n.work.opened[n.w.rng.IntN(len(n.work.opened))]
+		ws.n.local(func() {
+			k := key{slot.Slot(ws.w.rng.IntN(int(ws.w.opts.Slots))), ws.w.rng.IntN(keysPerSlot)}
+			if len(ws.opened) > 0 && ws.w.rng.IntN(5) > 0 {
+				k.slot = ws.opened[ws.w.rng.IntN(len(ws.opened))]
 			}
 			switch {
-			case n.w.rng.IntN(30) == 0 && n.gate.Owns(k.slot) && n.work.flights[k] == nil && !n.work.gone[k]:
-				n.remove(k)
-			case n.w.rng.IntN(10) > 0:
-				n.add(k)
-			case n.work.items.add(k):
-				n.hire()
+			case ws.w.rng.IntN(30) == 0 && ws.n.gate.Owns(k.slot) && ws.flights[k] == nil && !ws.gone[k]:
+				ws.remove(k)
+			case ws.w.rng.IntN(10) > 0:
+				ws.add(k)
+			case ws.items.add(k):
+				ws.hire()
 			}
 		})
-		n.startWork()
+		ws.startWork()
 	})
 }
 
 // gather enqueues, after a while, what slots that were opened have.
-func (n *Node) gather(set slot.Set, parked []gate.Key) {
-	if !n.w.wild {
+func (ws *workers) gather(set slot.Set, parked []gate.Key) {
+	if !ws.w.wild {
 		return // nobody works
 	}
 	g := &gathering{}
-	n.work.gathering = append(n.work.gathering, g)
-	n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() {
-		n.local(func() {
-			n.work.controller.Opened(set, n.unreconciledIn(set), parked)
-			n.work.gathering = slices.DeleteFunc(n.work.gathering, func(one *gathering) bool { return one == g })
+	ws.gathering = append(ws.gathering, g)
+	ws.w.after(ws.w.delay(time.Millisecond, 100*time.Millisecond), func() {
+		ws.n.local(func() {
+			ws.controller.Opened(set, ws.unreconciledIn(set), parked)
+			ws.gathering = slices.DeleteFunc(ws.gathering, func(one *gathering) bool { return one == g })
 			for _, do := range g.then {
-				n.answered(do)
+				ws.n.answered(do)
 			}
 		})
 	})
@@ -178,13 +185,13 @@ type gathering struct{ then []func() }
 
 // whenGathered calls do once the objects of all slots that were opened before are enqueued: a drain has to know of the
 // deletions that the next owner's list does not show (rule R15).
-func (n *Node) whenGathered(do func()) {
-	left := len(n.work.gathering)
+func (ws *workers) whenGathered(do func()) {
+	left := len(ws.gathering)
 	if left == 0 {
 		do()
 		return
 	}
-	for _, g := range n.work.gathering {
+	for _, g := range ws.gathering {
 		g.then = append(g.then, func() {
 			if left--; left == 0 {
 				do()
@@ -194,14 +201,14 @@ func (n *Node) whenGathered(do func()) {
 }
 
 // unreconciledIn returns the objects of slots of which something is to be done. The others are left out, to save time.
-func (n *Node) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
-	if n.w.spoiled.forgotten {
+func (ws *workers) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
+	if ws.w.spoiled.forgotten {
 		return nil
 	}
 	for _, s := range set.Slots() {
 		for i := range keysPerSlot {
 			k := key{s, i}
-			if of := &n.w.objects.of[k.index()]; of.asked > of.reconciled {
+			if of := &ws.w.objects.of[k.index()]; of.asked > of.reconciled {
 				keys = append(keys, k.name())
 			}
 		}
@@ -210,136 +217,136 @@ func (n *Node) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
 }
 
 // Try has a worker take a key, and ask the gate for it, at once; it says whether it was admitted.
-func (n *Node) Try(s slot.Slot, i int) bool {
-	f := n.take(key{s, i})
+func (ws *workers) Try(s slot.Slot, i int) bool {
+	f := ws.take(key{s, i})
 	if f == nil {
 		return false
 	}
-	n.write(f)
-	n.w.after(20*time.Millisecond, func() { n.local(func() { n.finish(f) }) })
+	ws.write(f)
+	ws.w.after(20*time.Millisecond, func() { ws.n.local(func() { ws.finish(f) }) })
 	return true
 }
 
 // take has a worker take a key, and ask the gate for it at once; nil: it is in flight, or was not admitted.
-func (n *Node) take(k key) *flight {
-	if n.Dead || n.work.flights[k] != nil {
+func (ws *workers) take(k key) *flight {
+	if ws.n.Dead || ws.flights[k] != nil {
 		return nil
 	}
-	n.work.controller.Take(k.name())
-	f := n.admit(k)
+	ws.controller.Take(k.name())
+	f := ws.admit(k)
 	if f == nil {
-		n.done(k)
+		ws.done(k)
 	}
 	return f
 }
 
 // admit asks the gate for a key; nil: it was not admitted.
-func (n *Node) admit(k key) *flight {
-	a, ok := n.work.controller.Admit(context.Background(), k.name())
+func (ws *workers) admit(k key) *flight {
+	a, ok := ws.controller.Admit(context.Background(), k.name())
 	if !ok {
 		return nil
 	}
-	n.w.Counts.Admissions++
+	ws.w.Counts.Admissions++
 	epoch, _ := gate.EpochFrom(a.Context)
-	by := work.Admitted{Gate: n.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, CutShort: func() { n.add(k) }}
+	by := work.Admitted{Gate: ws.n.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, CutShort: func() { ws.add(k) }}
 	f := &flight{key: k, epoch: epoch, ctx: by.In(a.Context), gone: a.Gone}
 	if f.gone {
-		n.w.logf("%s begins the deletion of %v", n.ID, k)
+		ws.w.logf("%s begins the deletion of %v", ws.n.ID, k)
 	}
-	n.checkAdmitted(f)
-	n.work.flights[k] = f
+	ws.n.checks.checkAdmitted(f)
+	ws.flights[k] = f
 	return f
 }
 
 // reconcile has a worker reconcile a key that it took.
-func (n *Node) reconcile(k key) {
-	f := n.admit(k)
+func (ws *workers) reconcile(k key) {
+	f := ws.admit(k)
 	if f == nil {
-		n.done(k)
+		ws.done(k)
 		return
 	}
-	n.begin(f)
-	n.startTask(f)
-	lasts := n.w.between(time.Millisecond, 500*time.Millisecond)
-	if n.w.rng.IntN(50) == 0 {
-		lasts = n.w.between(time.Second, 20*time.Second) // stuck
+	ws.begin(f)
+	ws.startTask(f)
+	lasts := ws.w.between(time.Millisecond, 500*time.Millisecond)
+	if ws.w.rng.IntN(50) == 0 {
+		lasts = ws.w.between(time.Second, 20*time.Second) // stuck
 	}
-	n.w.after(n.w.between(0, lasts), func() { n.local(func() { n.write(f) }) })
-	n.w.after(lasts, func() { n.local(func() { n.finish(f) }) })
+	ws.w.after(ws.w.between(0, lasts), func() { ws.n.local(func() { ws.write(f) }) })
+	ws.w.after(lasts, func() { ws.n.local(func() { ws.finish(f) }) })
 }
 
 // finish ends a flight, once none of its writes can be admitted any more.
-func (n *Node) finish(f *flight) {
+func (ws *workers) finish(f *flight) {
 	if f.over {
 		return
 	}
-	if f.sending || f.awaits > 0 || f.unknown > n.w.now {
-		n.w.at(max(f.unknown, n.w.now+time.Millisecond), func() { n.local(func() { n.finish(f) }) })
+	if f.sending || f.awaits > 0 || f.unknown > ws.w.now {
+		ws.w.at(max(f.unknown, ws.w.now+time.Millisecond), func() { ws.n.local(func() { ws.finish(f) }) })
 		return
 	}
 	f.over = true
 	if f.returned != nil {
-		n.taskEnded(f)
+		ws.taskEnded(f)
 		return
 	}
 	if f.duty != "" {
-		delete(n.work.flights, f.key)
-		n.dutyEnded(f)
+		delete(ws.flights, f.key)
+		ws.n.Duties.dutyEnded(f)
 		return
 	}
 	switch {
-	case !n.w.wild:
-		n.finished(f)
-	case f.ctx.Err() == nil && n.w.rng.IntN(20) == 0: // it failed
-		n.addAfter(f.key, n.w.between(10*time.Millisecond, 5*time.Second))
+	case !ws.w.wild:
+		ws.finished(f)
+	case f.ctx.Err() == nil && ws.w.rng.IntN(20) == 0: // it failed
+		ws.addAfter(f.key, ws.w.between(10*time.Millisecond, 5*time.Second))
 	default:
-		n.complete(f)
-		n.finished(f)
-		if f.ctx.Err() == nil && n.w.rng.IntN(20) == 0 { // it asks to be called again
-			n.addAfter(f.key, n.w.between(10*time.Millisecond, 20*time.Second))
+		ws.complete(f)
+		ws.finished(f)
+		if f.ctx.Err() == nil && ws.w.rng.IntN(20) == 0 { // it asks to be called again
+			ws.addAfter(f.key, ws.w.between(10*time.Millisecond, 20*time.Second))
 		}
 	}
-	n.done(f.key)
+	ws.done(f.key)
 }
 
 // begin notes what a reconcile sees.
-func (n *Node) begin(f *flight) {
-	f.seen = n.informer.sees(f.key)
-	if of := &n.w.objects.of[f.key.index()]; f.seen > of.seen {
-		of.seen, of.seenBy = f.seen, n
+func (ws *workers) begin(f *flight) {
+	f.seen = ws.n.informer.sees(f.key)
+	if of := &ws.w.objects.of[f.key.index()]; f.seen > of.seen {
+		of.seen, of.seenBy = f.seen, ws.n
 	}
 }
 
 // complete notes what was reconciled, unless it was cut short.
-func (n *Node) complete(f *flight) {
-	of := &n.w.objects.of[f.key.index()]
+func (ws *workers) complete(f *flight) {
+	of := &ws.w.objects.of[f.key.index()]
 	if f.ctx.Err() == nil && f.seen > of.reconciled {
 		if of.asked > of.reconciled && of.asked <= f.seen {
-			n.w.Counts.Reconciled++
+			ws.w.Counts.Reconciled++
 		}
 		of.reconciled = f.seen
 	}
 }
 
 // cancelled ends the flights whose context is cancelled: soon, as those reconcilers do that look at it.
-func (n *Node) cancelled() {
-	n.dutiesEnd()
-	for _, k := range n.flying() {
-		f := n.work.flights[k]
+func (ws *workers) cancelled() {
+	ws.n.Duties.dutiesEnd()
+	for _, k := range ws.flying() {
+		f := ws.flights[k]
 		switch {
 		case f.ctx.Err() == nil || f.stuck:
 		case f.duty != "":
-			n.returns(f)
+			ws.n.Duties.returns(f)
 		default:
-			n.w.after(n.w.delay(time.Millisecond, 100*time.Millisecond), func() { n.local(func() { n.finish(f) }) })
+			ws.w.after(ws.w.delay(time.Millisecond, 100*time.Millisecond), func() { ws.n.local(func() { ws.finish(f) }) })
 		}
 	}
 }
 
 // flying returns the keys in flight in a fixed order.
-func (n *Node) flying() []key {
-	keys := make([]key, 0, len(n.work.flights))
-	for k := range n.work.flights {
+func (ws *workers) flying() []key {
+	keys := make([]key, 0, len(ws.flights))
+	for k := range ws.flights {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b key) int { return (int(a.slot)-int(b.slot))*keysPerSlot + a.n - b.n })

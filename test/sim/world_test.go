@@ -84,11 +84,11 @@ func TestCutWatches(t *testing.T) {
 		n := w.Start(&Replica{Pod: "a", Container: "main", Weight: 1})
 		w.Run(30 * time.Second)
 		before := w.Objects.Table()
-		if before.Table == nil || n.tables.pos == 0 {
-			t.Fatal("no table", n.tables.pos)
+		if before.Table == nil || n.Link.tables.pos == 0 {
+			t.Fatal("no table", n.Link.tables.pos)
 		}
 		listed := w.Messages.Listed
-		n.tables.cut()
+		n.Link.tables.cut()
 		if compacted {
 			w.Objects.EditTable(func(map[string]string) {}) // nobody's position yet
 			w.compact()
@@ -116,10 +116,10 @@ func TestFastClocksShortenTheFenceWait(t *testing.T) {
 		n := w.Start(pod)
 		n.setRate(c.rate)
 		w.Settle(time.Minute)
-		if !n.Fly(0) {
+		if !n.Work.Fly(0) {
 			t.Fatal("not admitted")
 		}
-		n.Write(0, n.cfg.WriteTimeout, false)
+		n.Work.Write(0, n.cfg.WriteTimeout, false)
 		n.Crash()
 		w.Start(pod).setRate(c.rate)
 		w.Settle(time.Minute)

@@ -21,8 +21,8 @@ import (
 func place(s slot.Slot) ledger.Place { return ledger.Place{Key: website.Kind, Slot: s} }
 
 // recorded makes the record of a node that has written nothing.
-func (n *Node) recorded() *ledger.Record {
-	return ledger.NewRecord(n.w.opts.Slots, func(string) []ledger.View { return []ledger.View{view{n}} })
+func (ws *workers) recorded() *ledger.Record {
+	return ledger.NewRecord(ws.w.opts.Slots, func(string) []ledger.View { return []ledger.View{view{ws.n}} })
 }
 
 // view is the informer of a node. It notes the versions that it sees.
@@ -50,42 +50,42 @@ type sent struct {
 
 // write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
 // context.WithoutCancel.
-func (n *Node) write(f *flight) {
-	left := n.deadline - n.late()
+func (ws *workers) write(f *flight) {
+	left := ws.n.deadline - ws.n.clock.late()
 	if f.over || gate.Ended(f.ctx) != nil || left <= 0 {
 		return
 	}
-	w := n.w
-	if n.mute > w.now {
+	w := ws.w
+	if ws.n.Link.mute > w.now {
 		return // it does not get there
 	}
-	timeout := min(n.cfg.WriteTimeout, left)
-	one := sent{of: f, gone: n.target(f), end: func() {}}
+	timeout := min(ws.n.cfg.WriteTimeout, left)
+	one := sent{of: f, gone: ws.target(f), end: func() {}}
 	if w.longWrites && w.chance(0.1) {
-		n.driver.Post(member.LongWrites{Until: n.mono() + w.between(0, 20*time.Second)})
+		ws.n.driver.Post(member.LongWrites{Until: ws.n.clock.mono() + w.between(0, 20*time.Second)})
 	}
 	if w.longWrites {
-		if end, _ := n.long.Begin(); end != nil {
-			one.end, one.long, timeout = end, true, n.cfg.LongTimeout(left)
+		if end, _ := ws.long.Begin(); end != nil {
+			one.end, one.long, timeout = end, true, ws.n.cfg.LongTimeout(left)
 			w.Counts.LongWrites++
 		}
 	}
 	if w.chance(w.Net.Stall * 3) {
 		// The process stops between the check and the sending.
 		f.sending, one.stalled = true, true
-		n.Pause(w.between(0, 30*time.Second))
-		n.local(func() { n.sendWrite(one, timeout) })
+		ws.n.Pause(w.between(0, 30*time.Second))
+		ws.n.local(func() { ws.sendWrite(one, timeout) })
 		return
 	}
-	n.sendWrite(one, timeout)
+	ws.sendWrite(one, timeout)
 }
 
 // target is a wanderer for a flight to delete; nil: it writes its own object.
-func (n *Node) target(f *flight) *streamtest.State {
-	if !n.w.wild || f.duty != "" || f.returned != nil || n.w.rng.IntN(3) > 0 {
+func (ws *workers) target(f *flight) *streamtest.State {
+	if !ws.w.wild || f.duty != "" || f.returned != nil || ws.w.rng.IntN(3) > 0 {
 		return nil
 	}
-	for _, has := range n.informer.Has[len(n.w.objects.of):] {
+	for _, has := range ws.n.informer.Has[len(ws.w.objects.of):] {
 		if has.Exists && has.Slot == f.key.slot {
 			return &has
 		}
@@ -94,8 +94,8 @@ func (n *Node) target(f *flight) *streamtest.State {
 }
 
 // sendWrite sends a write, which the API server may take so long for.
-func (n *Node) sendWrite(one sent, timeout time.Duration) {
-	w, f := n.w, one.of
+func (ws *workers) sendWrite(one sent, timeout time.Duration) {
+	w, f := ws.w, one.of
 	f.sending = false
 	w.Counts.Writes++
 	arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
@@ -106,33 +106,33 @@ func (n *Node) sendWrite(one sent, timeout time.Duration) {
 	}
 	f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
 	answer := func(do func()) {
-		n.local(func() {
+		ws.n.local(func() {
 			one.end()
 			f.awaits--
 			do()
 		})
 	}
-	if w.chance(w.Net.LoseResponse+w.Net.Late) || n.deaf > w.now {
+	if w.chance(w.Net.LoseResponse+w.Net.Late) || ws.n.Link.deaf > w.now {
 		// Of unknown outcome: in flight until it cannot be admitted any more.
-		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) / n.rate) }
+		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) / ws.n.clock.rate) }
 		f.unknown = w.now + own(timeout+unknownMargin)
-		w.after(own(timeout), func() { n.local(func() { n.noteLost(one) }) })
-		w.at(f.unknown, func() { n.local(one.end) })
+		w.after(own(timeout), func() { ws.n.local(func() { ws.noteLost(one) }) })
+		w.at(f.unknown, func() { ws.n.local(one.end) })
 		answer = func(func()) {}
 	} else {
 		f.awaits++
 	}
 	w.after(arrives, func() {
-		if w.fenced(n) {
+		if w.fenced(ws.n) {
 			w.Counts.Fenced++
 			answer(func() {})
 			return
 		}
-		deceived := w.deceived(n)
+		deceived := w.deceived(ws.n)
 		w.at(w.now+commits-arrives, func() {
-			done := w.commit(n, one, deceived)
+			done := w.commit(ws.n, one, deceived)
 			version := w.version
-			answer(func() { n.noteAnswer(one, done, version) })
+			answer(func() { ws.noteAnswer(one, done, version) })
 		})
 	})
 }
@@ -177,21 +177,21 @@ type removed struct {
 }
 
 // noteAnswer notes the answer to a write. Those to deletions tell no version.
-func (n *Node) noteAnswer(one sent, done bool, version uint64) {
+func (ws *workers) noteAnswer(one sent, done bool, version uint64) {
 	k := one.of.key
 	switch {
-	case !n.w.wild || one.of.duty != "" || !done:
+	case !ws.w.wild || one.of.duty != "" || !done:
 	case one.gone == nil:
-		n.record.Note(place(k.slot), text(version))
+		ws.record.Note(place(k.slot), text(version))
 	default:
-		n.record.Deleted(place(k.slot), types.NamespacedName{Name: strconv.Itoa(one.gone.Name)}, wandererUID(*one.gone))
+		ws.record.Deleted(place(k.slot), types.NamespacedName{Name: strconv.Itoa(one.gone.Name)}, wandererUID(*one.gone))
 	}
 }
 
 // noteLost notes that nobody will tell the outcome of a write.
-func (n *Node) noteLost(one sent) {
-	if n.w.wild && one.of.duty == "" {
-		n.record.Lost(place(one.of.key.slot))
+func (ws *workers) noteLost(one sent) {
+	if ws.w.wild && one.of.duty == "" {
+		ws.record.Lost(place(one.of.key.slot))
 	}
 }
 
@@ -202,61 +202,61 @@ const (
 )
 
 // settle finds the versions of what was written in a slot, and calls then. See delivery.Share.Settle.
-func (n *Node) settle(s slot.Slot, then func()) {
-	if !n.record.Owes(s) {
+func (ws *workers) settle(s slot.Slot, then func()) {
+	if !ws.record.Owes(s) {
 		then()
 		return
 	}
-	w, set := n.w, slot.SetOf(slot.Range{First: s, Last: s})
+	w, set := ws.w, slot.SetOf(slot.Range{First: s, Last: s})
 	w.Counts.Settled++
 	wait := time.Duration(0)
-	if n.record.Awaits(set) {
+	if ws.record.Awaits(set) {
 		wait = settlePatience
 	}
 	w.after(wait, func() {
-		n.local(func() {
-			n.record.Awaits(set)
-			proofs := n.record.Unproved(set)[website.Kind]
+		ws.n.local(func() {
+			ws.record.Awaits(set)
+			proofs := ws.record.Unproved(set)[website.Kind]
 			if len(proofs) == 0 {
-				n.answered(then)
+				ws.n.answered(then)
 				return
 			}
-			n.readVersion(func(version string) {
+			ws.readVersion(func(version string) {
 				for _, p := range proofs {
 					if version == "" {
-						n.record.Unread(p)
+						ws.record.Unread(p)
 					} else {
-						n.record.Prove(p, version)
+						ws.record.Prove(p, version)
 					}
 				}
-				n.answered(then)
+				ws.n.answered(then)
 			})
 		})
 	})
 }
 
 // readVersion reads the version of all objects. It is "" where nobody answers in time.
-func (n *Node) readVersion(then func(version string)) {
-	w := n.w
+func (ws *workers) readVersion(then func(version string)) {
+	w := ws.w
 	w.after(w.delay(time.Millisecond, 30*time.Millisecond), func() {
 		version, wait := text(w.version), w.delay(time.Millisecond, 30*time.Millisecond)
-		if n.informer.silent() || w.chance(w.Net.LoseResponse) {
+		if ws.n.informer.silent() || w.chance(w.Net.LoseResponse) {
 			version, wait = "", settleTimeout
 		}
-		w.after(wait, func() { n.local(func() { then(version) }) })
+		w.after(wait, func() { ws.n.local(func() { then(version) }) })
 	})
 }
 
 // leaves are the versions that the next owner of drained slots has to reach.
-func (n *Node) leaves(set slot.Set) table.Versions {
-	w := n.w
+func (ws *workers) leaves(set slot.Set) table.Versions {
+	w := ws.w
 	if w.opts.Leaves != nil {
 		return w.opts.Leaves()
 	}
 	hash, duties := w.split(set)
 	if w.wild && !hash.Empty() {
-		out := n.record.Versions(hash)
-		ledger.Raise(out, website.Kind, n.informer.core.Highest(hash.Slots()))
+		out := ws.record.Versions(hash)
+		ledger.Raise(out, website.Kind, ws.n.informer.core.Highest(hash.Slots()))
 		return out
 	}
 	latest := uint64(0)

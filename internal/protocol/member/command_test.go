@@ -67,15 +67,15 @@ func (r *run) command(words []string) error {
 	case "settle":
 		r.w.Settle(duration(arg(1)))
 	case "hold":
-		r.node(arg(1)).Hold(rest(2))
+		r.node(arg(1)).Link.Hold(rest(2))
 	case "release":
-		r.node(arg(1)).Release(rest(2))
+		r.node(arg(1)).Link.Release(rest(2))
 	case "stale":
 		r.node(arg(1)).Stale = true
 	case "lose":
-		r.node(arg(1)).Lose(rest(2))
+		r.node(arg(1)).Link.Lose(rest(2))
 	case "admit":
-		if !r.node(arg(1)).Admit(rest(2)) {
+		if !r.node(arg(1)).Link.Admit(rest(2)) {
 			return errors.New("no such request was lost")
 		}
 	case "block", "unblock", "relist", "deliver":
@@ -83,7 +83,7 @@ func (r *run) command(words []string) error {
 	case "down", "up":
 		r.w.Net.Down = words[0] == "down"
 		for _, n := range r.w.Live() {
-			for _, f := range []*sim.Feed{n.Tables(), n.Leases()} {
+			for _, f := range []*sim.Feed{n.Link.Tables(), n.Link.Leases()} {
 				switch {
 				case f == nil: // it starts, and does not watch Leases yet
 				case r.w.Net.Down:
@@ -114,7 +114,7 @@ func (r *run) command(words []string) error {
 		}
 		r.tamper(words)
 	case "fly":
-		if !r.node(arg(1)).Fly(slot.Slot(number(arg(2)))) {
+		if !r.node(arg(1)).Work.Fly(slot.Slot(number(arg(2)))) {
 			return errors.New("not admitted")
 		}
 	case "busy":
@@ -131,23 +131,23 @@ func (r *run) command(words []string) error {
 	case "mute", "unmute":
 		r.node(arg(1)).Mute = words[0] == "mute"
 	case "stick":
-		if !r.node(arg(1)).Stick(r.slot(arg(2))) {
+		if !r.node(arg(1)).Duties.Stick(r.slot(arg(2))) {
 			return errors.New("it does not do the duty")
 		}
 	case "land":
-		r.node(arg(1)).Land(r.slot(arg(2)))
+		r.node(arg(1)).Work.Land(r.slot(arg(2)))
 	case "write":
-		if !r.node(arg(1)).Write(r.slot(arg(2)), duration(arg(3)), rest(4) != "unfenced") {
+		if !r.node(arg(1)).Work.Write(r.slot(arg(2)), duration(arg(3)), rest(4) != "unfenced") {
 			return errors.New("nothing in flight")
 		}
 	case "long":
 		r.node(arg(1)).WantLong(duration(arg(2)))
 	case "remove":
-		r.node(arg(1)).Delete(slot.Slot(number(arg(2))))
+		r.node(arg(1)).Work.Delete(slot.Slot(number(arg(2))))
 	case "hand":
-		r.node(arg(1)).LeaveGone(slot.Slot(number(arg(2))))
+		r.node(arg(1)).Work.LeaveGone(slot.Slot(number(arg(2))))
 	case "reconcile":
-		if !r.node(arg(1)).Reconcile(slot.Slot(number(arg(2)))) {
+		if !r.node(arg(1)).Work.Reconcile(slot.Slot(number(arg(2)))) {
 			return errors.New("not admitted")
 		}
 	case "expect":
@@ -290,9 +290,9 @@ func objectIn(t *table.Table, s int) string {
 
 func (r *run) feed(words []string) error {
 	n := r.node(words[1])
-	f := n.Tables()
+	f := n.Link.Tables()
 	if words[2] == "leases" {
-		f = n.Leases()
+		f = n.Link.Leases()
 	}
 	switch words[0] {
 	case "block":
@@ -361,7 +361,7 @@ func (r *run) holds(words []string) bool {
 		set := slots(2)
 		return set.Minus(r.node(words[1]).Open()) == slot.Set{}
 	case "long": // long POD: its writes may take longer than the write timeout
-		return r.node(words[1]).MayLong()
+		return r.node(words[1]).Work.MayLong()
 	case "shut": // shut POD: no slot is open
 		return r.node(words[1]).Open() == slot.Set{}
 	case "owns": // owns POD SLOTS
@@ -401,7 +401,7 @@ func (r *run) holds(words []string) bool {
 	case "ready": // some slot that moves to POD is ready
 		return slices.ContainsFunc(t.Runs, func(run table.Run) bool { return run.Ready && run.Next == r.node(words[1]).ID })
 	case "does": // does POD DUTY...: it does them now
-		return !slices.ContainsFunc(words[2:], func(name string) bool { return !r.node(words[1]).Does(name) })
+		return !slices.ContainsFunc(words[2:], func(name string) bool { return !r.node(words[1]).Duties.Does(name) })
 	case "duties": // duties POD N: it owns that many; duties none: the table has none
 		if words[1] == "none" {
 			return t != nil && len(t.Duties) == 0
@@ -442,7 +442,7 @@ func (r *run) holds(words []string) bool {
 	case "told": // told REASON: some member has noted it
 		return slices.ContainsFunc(r.w.Nodes, func(n *sim.Node) bool { return slices.Contains(n.Notes, words[1]) })
 	case "knows": // knows POD SLOT: of a deletion that is not reconciled
-		return r.node(words[1]).Knows(slot.Slot(number(words[2])))
+		return r.node(words[1]).Work.Knows(slot.Slot(number(words[2])))
 	case "planner":
 		return r.node(words[1]).Planner()
 	case "text": // text FIELD WORDS: the table's text
@@ -466,7 +466,7 @@ func (r *run) holds(words []string) bool {
 	case "fewer": // fewer N REQUEST: all members together have sent fewer
 		return r.w.Messages.Requests[strings.Join(words[2:], " ")] < number(words[1])
 	case "astray": // astray POD REQUEST: one was lost
-		return r.node(words[1]).Astray(strings.Join(words[2:], " "))
+		return r.node(words[1]).Link.Astray(strings.Join(words[2:], " "))
 	default:
 		panic("no condition " + words[0])
 	}
