@@ -241,7 +241,7 @@ func (s *Show) judgeTrial(t *trial) error {
 		good = t.state == table.CanaryBack && part < met
 	}
 	s.Log("%s. %s; killed meanwhile: %s", text, t.verdict, strings.Join(t.killed, ", "))
-	s.told = append(s.told, judge.ClaimOf(good, text, text))
+	s.claims = append(s.claims, judge.ClaimOf(good, text, text))
 	return nil
 }
 
@@ -262,7 +262,7 @@ func meetings(all []*rig.Replica, from, until time.Duration) (int, error) {
 	return len(seen), nil
 }
 
-// running are the replicas among them that run and were not told to end.
+// running returns the replicas that run and were not asked to stop.
 func running(all []*rig.Replica) []*rig.Replica {
 	return slices.DeleteFunc(slices.Clone(all), func(p *rig.Replica) bool { return !p.Live() })
 }

@@ -60,7 +60,7 @@ func (s *Show) finish(ctx context.Context) (*Report, error) {
 	return r, s.judgePhases(r, rec)
 }
 
-// judgeOwners counts the slots and duties that nobody has.
+// judgeOwners counts the slots and duties without an owner.
 func (s *Show) judgeOwners(r *Report) {
 	r.Duties, r.DutiesUndone = len(rig.DutyNames), len(rig.DutyNames)
 	t := s.Table()
@@ -154,7 +154,7 @@ func (s *Show) judgePhases(r *Report, rec *judge.Records) error {
 	for _, p := range s.Kills { // another one may have been killed meanwhile, so there is no bound
 		s.takenOver(p, rec)
 	}
-	r.Story = s.told
+	r.Story = s.claims
 	return nil
 }
 

@@ -21,7 +21,7 @@ type Options struct {
 	// Delivery is how the objects of their slots reach the replicas. Default sharding.Filter. With sharding.ShardSelector
 	// the rota's key is slot.KeyUID, otherwise slot.KeyName.
 	Delivery sharding.Mode
-	// RenewDeadline and the following are those of rota.Options; zero is its default.
+	// RenewDeadline, RetryPeriod and WriteTimeout mean the same as in rota.Options. Zero selects the default.
 	RenewDeadline, RetryPeriod, WriteTimeout time.Duration
 	// Baseline is how long the replicas work undisturbed before the first phase. Default 20 s.
 	Baseline time.Duration

@@ -67,8 +67,9 @@ type Phase struct {
 	// ObjectWrites are writes made only in order to move objects.
 	ObjectWrites *int `json:"object_writes"`
 	TableWrites  int  `json:"table_writes"`
-	// ListedObjects are the Websites and children in the lists that members made: those of the phase's start that the
-	// request selects, also for labellers, which look through the metadata of all objects of a kind when they begin.
+	// ListedObjects counts the Websites and children in the lists that members made: the objects at the phase's start that
+	// the request selects. It includes lists by labellers, which list the metadata of all objects of a kind when they
+	// begin.
 	ListedObjects *int `json:"listed_objects"`
 	// Stall is how much longer than usual a change to a Website on the move waited for its reconcile.
 	Stall   judge.Spread `json:"stall_ms"`

@@ -27,8 +27,8 @@ type Show struct {
 	o *Options
 	// migrates is true if replicas without Rota also work. The judge has no table for them.
 	migrates bool
-	// told are the verdicts of the story itself.
-	told []judge.Claim
+	// claims are the story's own verdicts.
+	claims []judge.Claim
 }
 
 // Run runs the demo. When it returns, all processes are gone, and so is every folder unless Options.Keep is set. When

@@ -39,7 +39,7 @@ func Policy(o Options) (
 			ParamRef: &admissionregistrationv1.ParamRef{
 				Namespace: o.Rota.Namespace, Name: o.Rota.Name,
 				// Params are looked up before match conditions. So without a table, Deny would refuse all writes to these kinds,
-				// not only those of members. Allow is safe: without a table no gate is open (rule R5).
+				// not only writes by members. Allow is safe: without a table no gate is open (rule R5).
 				ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 			},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},

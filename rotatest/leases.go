@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/names"
 )
 
-// ownLeases returns the Leases of this rota: those of its members and those of their reports.
+// ownLeases returns the Leases of this rota: its members' Leases, and the Leases of their reports.
 func ownLeases(ctx context.Context, c client.Client) ([]coordinationv1.Lease, error) {
 	var list coordinationv1.LeaseList
 	if err := c.List(ctx, &list, client.InNamespace(rotaName)); err != nil {

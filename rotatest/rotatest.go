@@ -57,7 +57,7 @@ type kit struct {
 	started int
 	// sorts are the sorts of writes of one member, by phase.
 	sorts map[string]sorts
-	// workload are the objects on which one member works. The slots and key of its rota are those of the members.
+	// workload are the objects on which one member works. Its rota has the same slots and key as the members.
 	workload map[object]bool
 	slots    slot.Count
 	key      slot.Key

@@ -192,7 +192,7 @@ type LeaseState struct {
 
 func (s LeaseState) led() bool { return s.Holder != "" && s.Holder != Holder && s.Age <= s.Duration }
 
-// CompareLeases returns where a cluster's Leases, by name, differ from those of a cluster that has migrated to the
+// CompareLeases returns where a cluster's Leases, by name, differ from the Leases of a cluster that has migrated to the
 // plan: every group has a leader, and the undivided kube-controller-manager cannot have one.
 func CompareLeases(p *Plan, leases map[string]LeaseState) []string {
 	var findings []string

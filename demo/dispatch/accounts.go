@@ -27,7 +27,7 @@ import (
 const (
 	tierName      = "website"
 	tierNamespace = "rota-dispatch-demo"
-	// Accounts are those of dispatchers and of workers.
+	// The ServiceAccounts of dispatchers and of workers.
 	dispatcherAccount, workerAccount = "dispatcher", "worker"
 	audience                         = "rota.dev/dispatch"
 	serverName                       = "rota-dispatch." + tierNamespace + ".svc"
@@ -35,7 +35,7 @@ const (
 	tokenLife = 3600
 )
 
-// Files that processes read; those of an account follow its name.
+// Files that processes read. The first two are suffixes of file names that begin with the account's name.
 const (
 	apiToken      = "-api.token"
 	dispatchToken = "-dispatch.token"

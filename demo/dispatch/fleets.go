@@ -22,7 +22,7 @@ import (
 const (
 	// ports is how many dispatchers there may be at a time. Workers know the addresses of all, as if of a Service.
 	ports = 6
-	// kind is that of the Websites.
+	// kind is the kind of a Website.
 	kind = "Website.web.example.com"
 	// concurrency is how many Websites a worker reconciles at a time.
 	concurrency = 8
@@ -53,7 +53,7 @@ func (e *engine) configure(ctx context.Context) error {
 
 func url(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
 
-// dispatcher is the configuration of a dispatcher. Its port was that of one that ended long ago.
+// dispatcher returns the configuration of a dispatcher. It reuses the port of a dispatcher that ended long ago.
 func (e *engine) dispatcher(r *rig.Replica, o *rig.Operator) (string, any) {
 	port := e.ports[r.Number%ports]
 	path := e.path(r.Pod + ".yaml")

@@ -22,14 +22,15 @@ type Report struct {
 	// TakeSeconds is how long a take lasts.
 	TakeSeconds   float64 `json:"take_seconds"`
 	RememberNames bool    `json:"remember_names"`
-	// Takes are those that workers began to work on. Overlaps are pairs of takes of one key that overlap in time: a take
-	// lasts until its worker was done, or until its deadline.
+	// Takes counts the takes that workers began to work on. Overlaps counts pairs of takes of one key that overlap in
+	// time: a take lasts until its worker was done, or until its deadline.
 	Takes    int `json:"takes"`
 	Overlaps int `json:"overlaps"`
-	// OverdueSeconds is how long a worker that nobody had stopped went on with a key at most after its take had expired.
+	// OverdueSeconds is the longest time for which a worker that was not stopped went on with a key after its take had
+	// expired.
 	OverdueSeconds      float64 `json:"overdue_seconds"`
 	OverdueBoundSeconds float64 `json:"overdue_bound_seconds"`
-	// KeysLost are Websites whose last change no take has seen.
+	// KeysLost counts the Websites whose last change no take has seen.
 	KeysLost int `json:"keys_lost"`
 	// WorkersKilled and WorkersStopped are how many workers were, and TakesLost what they had in hand then. RetakenSeconds
 	// is how long it took at most until such a key was taken again; KeysNotRetaken are those that never were.
@@ -40,7 +41,7 @@ type Report struct {
 	RetakenSeconds      float64 `json:"retaken_seconds"`
 	RetakenBoundSeconds float64 `json:"retaken_bound_seconds"`
 	// FirstTakenOverSeconds is how long after the kill the first key of the killed dispatcher's slots was taken from
-	// another one. TakenOverSeconds is that of the slot that was last; TakeOverBoundSeconds is how long it may take
+	// another one. TakenOverSeconds is the same for the last of these slots. TakeOverBoundSeconds is its bound
 	// (docs/guarantees.md).
 	FirstTakenOverSeconds float64 `json:"first_taken_over_seconds"`
 	TakenOverSeconds      float64 `json:"taken_over_seconds"`
@@ -58,12 +59,12 @@ type Report struct {
 // Phase is what one phase showed.
 type Phase struct {
 	Name string `json:"name"`
-	// MovedSlots are the slots that changed their owner.
+	// MovedSlots counts the slots that changed their owner.
 	MovedSlots int `json:"moved_slots"`
-	// Takes began in the phase. Again are those of keys that an earlier take had not brought to an end.
+	// Takes counts the takes that began in the phase. Again counts the ones whose key an earlier take had not finished.
 	Takes int `json:"takes"`
 	Again int `json:"again"`
-	// Changes are those of Websites in the phase. Wait is how long they waited until a worker had read them.
+	// Changes counts the changes to Websites in the phase. Wait is how long they waited until a worker had read them.
 	Changes int          `json:"changes"`
 	Wait    judge.Spread `json:"wait_ms"`
 	Seconds float64      `json:"seconds"`

@@ -19,7 +19,7 @@ type engine struct {
 	losses  []loss
 }
 
-// loss is that of a worker: it was killed, or stopped for longer than its takes.
+// loss is the loss of a worker, which was killed, or stopped for longer than its takes.
 type loss struct {
 	worker  string
 	stopped bool

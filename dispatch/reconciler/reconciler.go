@@ -48,12 +48,12 @@ func (r *Runnable) Start(ctx context.Context) error { return client.Run(ctx, r.w
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *Runnable) NeedLeaderElection() bool { return false }
 
-// Handler returns what a worker calls to have r reconcile the object of a key, for programs without a manager. For a
-// deleted object r gets the same request, and finds that it does not exist.
+// Handler returns a handler for workers that has r reconcile the object of a key. It is for programs without a manager.
+// For a deleted object r gets the same request, and finds that the object does not exist.
 //
-// Results mean what they mean in controller-runtime. An error has the key come again, unless it is a TerminalError;
-// RequeueAfter does so after that time, and Requeue after the delay for failures. With an error they are ignored.
-// Priority has no meaning.
+// Results mean the same as in controller-runtime. After an error the key is retried, unless the error is a
+// TerminalError. RequeueAfter has the key come again after that time, and Requeue after the delay for failures. With an
+// error they are ignored. Priority has no meaning.
 func Handler(r reconcile.Reconciler) client.Handler {
 	return func(ctx context.Context, t *client.Take) (client.Result, error) {
 		values := []any{"kind", t.Kind, "namespace", t.Namespace, "name", t.Name, "reconcileID", uuid.NewUUID()}

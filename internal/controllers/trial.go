@@ -15,8 +15,8 @@ type step struct {
 	trial.Objects[types.NamespacedName]
 }
 
-// at returns the results for the current step of a canary and drops those of another step. It returns nil if no canary
-// runs. A step includes its handovers, so slots may still be moving.
+// at returns the results for the current step of a canary and drops results of another step. It returns nil if no
+// canary runs. A step includes its handovers, so slots may still be moving.
 func (s *step) at(canary *table.Canary) *step {
 	if !s.of.SameStep(canary) {
 		*s = step{of: *canary}

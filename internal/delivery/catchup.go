@@ -20,8 +20,8 @@ const (
 )
 
 // CatchUp returns when the informers of primary kinds that have objects in the slots have seen everything that happened
-// before the call, and their handlers have been told. An owner that is about to give the slots up thereby learns of
-// every deletion that its successor's lists cannot show. On a kind without traffic it takes seconds, since only a
+// before the call, and have notified their handlers. So an owner that is about to give the slots up learns of every
+// deletion that its successor's lists cannot show. On a kind without traffic it takes seconds, since only a
 // bookmark shows that there was nothing; see Reached. A kind without objects in the slots has no deletion to miss. For
 // such a kind CatchUp only waits until the handlers have heard of what the store shows.
 //
@@ -107,8 +107,8 @@ func (s *Share) follow(ctx context.Context, set slot.Set, informers []*feed.Info
 	return s.barrier(ctx, set)
 }
 
-// Reached returns when the informers of the kinds have seen everything up to the versions, and their handlers have been
-// told. An owner that waits for the versions of its successor's warm lists thereby knows of every deletion that those
+// Reached returns when the informers of the kinds have seen everything up to the versions, and have notified their
+// handlers. So an owner that waits for the versions of its successor's warm lists learns of every deletion that these
 // lists do not show. On a kind without traffic it takes about two seconds, since the API server has to be asked for a
 // bookmark. The error is ctx's cause, if ctx ends.
 func (s *Share) Reached(ctx context.Context, versions table.Versions) error {

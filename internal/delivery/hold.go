@@ -46,8 +46,8 @@ func (s *Share) HoldAnew(set slot.Set) {
 // more, or ctx's cause.
 func (s *Share) Warm(ctx context.Context, set slot.Set) error { return s.awaitStores(ctx, set, false) }
 
-// awaitStores waits until the informers' stores hold the slots. final says that the slots are this member's, whatever
-// kinds it lacks.
+// awaitStores waits until the informers' stores hold the slots. final is true if the slots are this member's even if it
+// lacks kinds.
 func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error {
 	begun := time.Now()
 	for _, inf := range s.Active() {
@@ -72,8 +72,8 @@ func (s *Share) awaitStores(ctx context.Context, set slot.Set, final bool) error
 //   - Other causes: the stores show everything that was written before the call. Slots that HoldAnew brought are
 //     listed; slots that were held before reach a version that is read now.
 //
-// held says that the slots were this member's all along; the stores are complete then. Load does not wait for kinds
-// that cannot be listed; see Lacks. Its errors are those of Warm.
+// held is true if this member held the slots all along; the stores are complete then. Load does not wait for kinds that
+// cannot be listed; see Lacks. It returns the same errors as Warm.
 func (s *Share) Load(ctx context.Context, set slot.Set, cause table.Cause, versions table.Versions, held bool) error {
 	if held {
 		return s.awaitStores(ctx, set, true)
@@ -136,8 +136,8 @@ func (s *Share) Shut(set slot.Set) {
 	s.WakeReads()
 }
 
-// Release drops the slots' objects from the stores, without telling handlers, some time after it returns (rule R10). A
-// later Hold of the slots comes after that, or finds the objects still there.
+// Release drops the slots' objects from the stores, without notifying handlers, some time after it returns (rule R10).
+// A later Hold of the slots comes after that, or finds the objects still there.
 func (s *Share) Release(set slot.Set) {
 	s.Shut(set)
 	s.Drop(set)

@@ -22,9 +22,9 @@ type Opened struct {
 	Changed []types.NamespacedName
 	// Recent were written shortly before, the latest first. The former owner may not have reconciled the change.
 	Recent []types.NamespacedName
-	// Others are the rest, those written last first. After an expel, objects that changed while nobody owned the slot are
-	// among them, and should come before those that did not change. The last are owners that do not exist and still have
-	// children: nobody may have reconciled their deletion. Such owners are in Recent if a child was written shortly
+	// Others are the rest, the latest first. After an expel, they include objects that changed while the slot had no
+	// owner. These should come before objects that did not change. The last are owners that do not exist and still have
+	// children: their deletion may not have been reconciled. Such owners are in Recent if a child was written shortly
 	// before.
 	Others []types.NamespacedName
 }

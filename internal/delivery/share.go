@@ -20,38 +20,39 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Options say what to share. The zero value works.
+// Options configure a Share. The zero value works.
 type Options struct {
-	// Slots, Key, Mode and Label are those of sharding.Options.
+	// Slots, Key, Mode and Label mean the same as in sharding.Options.
 	Slots slot.Count
 	Key   slot.Key
 	Mode  sharding.Mode
 	Label bool
 	// Logger is used sparingly: lost connections and retries. The zero value discards.
 	Logger logr.Logger
-	// Plain says that clients are fakes, whose watches do not begin with what there is.
+	// Plain is true if clients are fakes, whose watches do not begin with the existing objects.
 	Plain bool
 	// Patience is how long Load waits for a version in the stream before it lists, and Reached before it asks the API
 	// server for a bookmark. 0 is 200 ms.
 	Patience time.Duration
 	// Excuse is how long the lists of a kind must have failed before slots open without it; see Lacks. 0 is 5 s.
 	Excuse time.Duration
-	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. nil: none does.
+	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. If it is nil, no
+	// owner counts as leaving.
 	Leaves func(slot.Slot) bool
 	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
 	// returned because of it, by primary kind. By then Lacks allows work on the slots. It is also called with deletions
-	// that only a list of open slots showed. It must not block. nil: not called.
+	// that only a list of open slots showed. It must not block. It may be nil.
 	Completed func(map[schema.GroupKind]Opened)
-	// Mislabelled is called for objects of kinds selected by a label: those that came although their label is wrong, and
-	// those in a store that have lost it. It is called again and again until the label is right. Whoever writes labels
-	// should set it to what Share.Stamp returns for the object as it is by then. It is called concurrently. It must not
-	// block, since deliveries wait for it, and must not change or keep the object. nil: not called.
+	// Mislabelled is called for objects of kinds selected by a label: objects that came although their label is wrong, and
+	// objects in a store that have lost it. It is called repeatedly until the label is right. The writer of labels should
+	// set it to the value that Share.Stamp returns for the object's current state. It is called concurrently. It must not
+	// block, since deliveries wait for it, and must not change or keep the object. It may be nil.
 	Mislabelled func(kind schema.GroupKind, obj metav1.Object)
 	// Unseen is called after each answered request of an informer if no transport asked KindFrom about the request. It is
-	// called concurrently and must not block. nil: not called.
+	// called concurrently and must not block. It may be nil.
 	Unseen func(kind schema.GroupKind)
 	// Stopped is called when an informer that held a share of the kind has stopped; see Share.Ended. It is called
-	// concurrently. nil: not called.
+	// concurrently. It may be nil.
 	Stopped func(kind schema.GroupKind)
 }
 
@@ -62,11 +63,11 @@ type Share struct {
 	*feed.Reports
 	*feed.OwnReads
 	options Options
-	// lacking is what Lacks reports, by primary kind; nil: nothing. counting is held while it is computed.
+	// lacking is what Lacks reports, by primary kind, or nil if nothing is lacking. counting is held while it is computed.
 	lacking  atomic.Pointer[map[schema.GroupKind]slot.Set]
 	counting sync.Mutex
 
-	toldBehind sync.Map // whole kinds whose lag was logged
+	loggedBehind sync.Map // whole kinds whose lag was logged
 }
 
 // New returns a Share that holds no slots. It panics if the options contradict each other.
@@ -114,7 +115,7 @@ func (s *Share) NewWholeInformer(kind schema.GroupKind, lw cache.ListerWatcher, 
 	return s.Add(inf)
 }
 
-// AddOrphans is that of sharding.Roles. It logs if the kind cannot be delivered as others are because of it.
+// AddOrphans calls sharding.Roles.AddOrphans. It logs if, as a result, the kind is not delivered like other kinds.
 func (s *Share) AddOrphans(kind schema.GroupKind) error {
 	had := s.Role(kind).Orphans
 	if err := s.Roles.AddOrphans(kind); err != nil || had || s.Delivery() == sharding.Filter {

@@ -56,7 +56,7 @@ func (s *Share) compareShared(ctx context.Context, versions table.Versions) {
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			if _, told := s.toldBehind.LoadOrStore(inf.Kind, true); !told {
+			if _, logged := s.loggedBehind.LoadOrStore(inf.Kind, true); !logged {
 				s.Log.Error(err,
 					"Slots are opened although the cache of a kind that is whole may not show what was written in them: "+
 						"a reconcile may see what was before", "kind", inf.Kind.String(), "version", version)
@@ -80,17 +80,17 @@ func (s *Share) behindShared(versions table.Versions) []*feed.Informer {
 	})
 }
 
-// Duties have slots beyond the slots of hashes. They have no objects, so a Share does not hold them. It only knows what
-// was written in them: Write, Versions, Unsettled and Settle also take slots of duties.
+// Duties have slots beyond the slots of hashes. They have no objects, so a Share does not hold them. It only
+// keeps what was written in them: Write, Versions, Unsettled and Settle also take slots of duties.
 
 // hashes returns the slots of the set that have objects.
 func (s *Share) hashes(set slot.Set) slot.Set {
 	return set.Intersect(s.SlotCount().All())
 }
 
-// LoadDuties returns when the stores of whole kinds show what a duty may have to see before it begins (rule R8). With
-// CauseHanded that is what its former owner wrote: the versions. With other causes it is all that was written before
-// the call. A kind that lags by more than half a minute is logged and not waited for. It returns early if ctx ends.
+// LoadDuties returns when the stores of whole kinds show all writes that a duty may depend on when it begins (rule R8).
+// With CauseHanded these are its former owner's writes: the versions. With other causes they are all writes before the
+// call. A kind that lags by more than half a minute is logged and not waited for. It returns early if ctx ends.
 func (s *Share) LoadDuties(ctx context.Context, cause table.Cause, versions table.Versions) {
 	if cause == table.CauseHanded {
 		s.reachShared(ctx, versions)

@@ -3,8 +3,8 @@ package resourceversion
 
 import "strings"
 
-// List replaces a version that is not a decimal number, such as those of some aggregated API servers, because it is
-// impossible to compare it. It is above every version.
+// List replaces a version that is not a decimal number, because such a version cannot be compared. Some aggregated API
+// servers use such versions. List is above every version.
 const List = "list"
 
 // Compare compares two resourceVersions as Kubernetes defines it since 1.35: as decimal numbers of any length without

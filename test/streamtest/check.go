@@ -100,13 +100,13 @@ func (w *world) rests() error {
 			return fmt.Errorf("at rest the store has %v, not %v", w.Has[n], want)
 		}
 	}
-	known, ended, doubted := w.core.Size()
+	size, ended, doubted := w.core.Size()
 	if !w.cfg.Moves {
 		here = 0
 	}
-	if known != here || ended != 0 || doubted != 0 {
+	if size != here || ended != 0 || doubted != 0 {
 		return fmt.Errorf("at rest the ledger has %d names, want %d; %d have ended, %d are in doubt",
-			known, here, ended, doubted)
+			size, here, ended, doubted)
 	}
 	return nil
 }

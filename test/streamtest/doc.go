@@ -6,12 +6,12 @@
 //
 // After every step:
 //
-//   - Nothing comes back: the store gets no state of a name older than one that it had, and nothing that it was told is
-//     deleted.
+//   - Nothing comes back: the store gets no state of a name older than one that it had, and no object that it was sent
+//     the deletion of.
 //   - Reached is true: where the stream says that a slot shows everything up to a version, it does.
 //
 // At the end of a life the watch catches up and labels become right. Then the store is the server's share, and the
-// ledger knows no more than it has to.
+// ledger holds no more than it has to.
 //
 // The simulator (package sim) uses the same model of a kind, State and Change, and the same Store with its checks.
 package streamtest

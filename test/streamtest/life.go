@@ -26,10 +26,10 @@ func Run(seed uint64, cfg stream.Config, steps int) error {
 	return fmt.Errorf("seed %d, %+v: %w\n  %s", seed, cfg, err, strings.Join(tail, "\n  "))
 }
 
-func live(seed uint64, cfg stream.Config, steps int, tell func(string, ...any)) error {
+func live(seed uint64, cfg stream.Config, steps int, logf func(string, ...any)) error {
 	cfg.Slots = slots
 	w := newWorld(cfg, rand.New(rand.NewPCG(seed, 0)))
-	w.tell = tell
+	w.logf = logf
 	for range 3 {
 		w.change(w.draw())
 	}

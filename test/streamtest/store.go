@@ -7,14 +7,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Store is what a stream fills, with what is known of that for the checks.
+// Store is the store that a stream fills, with a record of what it got for the checks.
 type Store struct {
 	cfg  stream.Config
 	core *stream.Stream
 	// Has is what the store has, by name.
 	Has []State
-	// put is the highest version of a name that the store got, left that of one that went on from a slot that the stream
-	// carries, gone are those it was told to be gone, by UID.
+	// put is the highest version of each name that the store got. left is the highest version at which an object of the
+	// name had moved on from a slot that the stream carries. gone are the UIDs of the objects whose deletion it got.
 	put, left []uint64
 	gone      map[int]bool
 }

@@ -16,8 +16,8 @@ type world struct {
 	cfg stream.Config
 	rng *rand.Rand
 	*Store
-	// tell, if not nil, is told what happens.
-	tell func(format string, args ...any)
+	// logf, if not nil, logs what happens.
+	logf func(format string, args ...any)
 
 	// server is what the API server has, by name; log is all that happened, with the change of version empty+1+i at i.
 	server  []State
@@ -27,7 +27,7 @@ type world struct {
 	// wrong: the name's label is not right, or was not when it was deleted.
 	wrong []bool
 
-	// next is the version up to which the watch has told, asked are its slots.
+	// next is the version up to which the watch has sent events. asked are its slots.
 	next  uint64
 	asked slot.Set
 	held  slot.Set
@@ -63,8 +63,8 @@ func newWorld(cfg stream.Config, rng *rand.Rand) *world {
 }
 
 func (w *world) say(format string, args ...any) {
-	if w.tell != nil {
-		w.tell(format, args...)
+	if w.logf != nil {
+		w.logf(format, args...)
 	}
 }
 
@@ -166,7 +166,7 @@ func (w *world) reopen() {
 	w.say("watch of %v from %d", &w.asked, w.next)
 }
 
-// deliver has the watch tell of the next change that it selects.
+// deliver sends the watch's event of the next change that it selects.
 func (w *world) deliver() error {
 	for w.next < w.version {
 		e, ok := w.log[w.next-empty].Event(&w.cfg, w.asked)
@@ -184,7 +184,7 @@ func (w *world) deliver() error {
 	return nil
 }
 
-// bookmark tells how far the watch is.
+// bookmark sends the watch's position.
 func (w *world) bookmark() {
 	if w.next > empty {
 		w.say("bookmark %d", w.next)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Table parses an answer in CSV, such as that of `show stat`. It returns a map from column names to values for each
-// row.
+// Table parses an answer in CSV, such as the answer to `show stat`. It returns a map from column names to values for
+// each row.
 func Table(text []byte) ([]map[string]string, error) {
 	all, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("# ")))).ReadAll()
 	if err != nil || len(all) == 0 {

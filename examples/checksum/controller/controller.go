@@ -29,7 +29,7 @@ import (
 const (
 	// Annotation "true" on a Secret asks for its checksum.
 	Annotation = "checksum.example.com/publish"
-	// Suffix is what a Secret's name gets for that of its ConfigMap.
+	// Suffix is appended to a Secret's name to get its ConfigMap's name.
 	Suffix = "-checksum"
 	// DataKey is the ConfigMap's only key.
 	DataKey = "sha256"
@@ -117,7 +117,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 func (c *Controller) publish(ctx context.Context, secret *corev1.Secret) error {
 	configMaps := c.client.CoreV1().ConfigMaps(secret.Namespace)
 	want := map[string]string{DataKey: Checksum(secret.Data)}
-	// The garbage collector takes the ConfigMap where nobody saw the Secret go.
+	// If no replica sees the Secret's deletion, the garbage collector deletes the ConfigMap.
 	owner := *metav1.NewControllerRef(secret, corev1.SchemeGroupVersion.WithKind("Secret"))
 	old, err := configMaps.Get(ctx, secret.Name+Suffix, metav1.GetOptions{})
 	switch {
@@ -132,7 +132,7 @@ func (c *Controller) publish(ctx context.Context, secret *corev1.Secret) error {
 		return fmt.Errorf("configmap %s/%s is not a checksum of ours: rename it, or the secret", old.Namespace, old.Name)
 	case !maps.Equal(old.Data, want) || !metav1.IsControlledBy(old, secret):
 		cm := old.DeepCopy()
-		cm.OwnerReferences, cm.Data = []metav1.OwnerReference{owner}, want // also that of an earlier namesake
+		cm.OwnerReferences, cm.Data = []metav1.OwnerReference{owner}, want // the owner may be an earlier namesake
 		_, err = configMaps.Update(ctx, cm, metav1.UpdateOptions{})
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func main() {
 	defer stop()
 
 	cfg := must(clientcmd.BuildConfigFromFlags("", *kubeconfig))
-	cfg.QPS = -1 // the API server is fair by itself; the default is 5 requests per second
+	cfg.QPS = -1 // the API server limits clients itself; the default is 5 requests per second
 	r := must(rota.New(cfg, rota.Options{Name: "checksum", Logger: klog.Background()}))
 	client := must(kubernetes.NewForConfig(r.WrapConfig(cfg)))
 	factory := informers.NewSharedInformerFactory(client, 0)

@@ -31,7 +31,7 @@ func main() {
 	defer stop()
 
 	cfg := must(clientcmd.BuildConfigFromFlags("", *kubeconfig))
-	cfg.QPS = -1 // the API server is fair by itself; the default is 5 requests per second
+	cfg.QPS = -1 // the API server limits clients itself; the default is 5 requests per second
 	client := must(kubernetes.NewForConfig(cfg))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	limiter := workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()

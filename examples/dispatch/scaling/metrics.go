@@ -40,7 +40,7 @@ type value struct {
 	Value     resource.Quantity `json:"value"`
 }
 
-// stats tells how many keys wait at the dispatchers; client.Client implements it.
+// stats returns how many keys wait at the dispatchers; client.Client implements it.
 type stats interface {
 	Stats(ctx context.Context) (client.Stats, error)
 }
@@ -74,7 +74,7 @@ func newHandler(from stats) http.Handler {
 		defer cancel()
 		s, err := from.Stats(ctx)
 		if err == nil && s.Silent > 0 {
-			// The figures of some are not those of all: too few workers would be left.
+			// Figures from only some dispatchers are too low: too few workers would be left.
 			err = fmt.Errorf("%d of %d dispatchers do not answer", s.Silent, s.Dispatchers)
 		}
 		if err != nil {

@@ -72,5 +72,5 @@ func (r *Replica) Leave() error {
 	return errors.Join(r.cmd.Process.Signal(syscall.SIGTERM), r.cmd.Wait())
 }
 
-// Log returns what a replica that has ended logged.
+// Log returns the log of a replica that has ended.
 func (r *Replica) Log() string { return r.log.String() }

@@ -44,16 +44,16 @@ func (r *WebsiteReconciler) SitesOf(ctx context.Context, secret client.Object) [
 	return requests
 }
 
-// certificate is what the Website's Secret has for it.
+// certificate is the state of the certificate in the Website's Secret.
 type certificate struct {
 	// checksum changes whenever the certificate or its key does; "" without spec.secretName.
 	checksum string
-	// missing says what is missing; "" is nothing.
+	// missing says what is missing, or is "".
 	missing string
 }
 
-// certificate reads the Website's Secret. One that is missing is no error: that would be tried again and again, while
-// the event of its creation comes by itself.
+// certificate reads the Website's Secret. A missing Secret is not an error: the reconcile would be retried again and
+// again, although the event of the Secret's creation triggers one anyway.
 func (r *WebsiteReconciler) certificate(ctx context.Context, site *webv1.Website) (certificate, error) {
 	if site.Spec.SecretName == "" {
 		return certificate{}, nil

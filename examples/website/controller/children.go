@@ -41,9 +41,9 @@ func labels(site *webv1.Website) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "website", "app.kubernetes.io/instance": site.Name}
 }
 
-// The three children are written in three ways, all in common use. Each compares with what the cache has and writes
-// only what differs, on condition that it is still like that. With each, a child of a deleted namesake that the garbage
-// collector has not reached yet becomes this Website's.
+// The three children are written in three ways, all in common use. Each way compares with the cached object and writes
+// only the differences, on condition that the object has not changed since. In each way, a child of a deleted namesake
+// that the garbage collector has not deleted yet becomes this Website's child.
 
 // writeConfigMap creates or updates the ConfigMap with the page.
 func (r *WebsiteReconciler) writeConfigMap(ctx context.Context, site *webv1.Website, page []byte) error {
@@ -78,7 +78,7 @@ func (r *WebsiteReconciler) writeService(ctx context.Context, site *webv1.Websit
 	if getErr == nil {
 		return r.patch(ctx, before, s)
 	}
-	// Headless: whoever routes to thousands of Websites finds their Pods by itself. It cannot be changed later.
+	// Headless: a router for thousands of Websites looks up their Pods itself. This cannot be changed later.
 	s.Spec.ClusterIP = corev1.ClusterIPNone
 	if err := r.Create(ctx, s); err != nil {
 		return fmt.Errorf("create service %s: %w", s.Name, err)

@@ -29,7 +29,7 @@ type WebsiteReconciler struct {
 	Pages    Pages
 }
 
-// conflictDelay is how long to wait for the cache to catch up with whoever wrote the object meanwhile.
+// conflictDelay is how long to wait for the cache to catch up with a concurrent write.
 const conflictDelay = 200 * time.Millisecond
 
 // +kubebuilder:rbac:groups=web.example.com,resources=websites,verbs=get;list;watch;update;patch
@@ -53,10 +53,10 @@ func (r *WebsiteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	err := r.reconcile(ctx, &site)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		// The cache was behind; there is nothing wrong that anybody would want to read about.
+		// The cache was behind. That is normal, so it is not reported as an error.
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err) // deleted meanwhile: that event comes by itself
+	return ctrl.Result{}, client.IgnoreNotFound(err) // deleted meanwhile: the deletion has its own event
 }
 
 func (r *WebsiteReconciler) reconcile(ctx context.Context, site *webv1.Website) error {
@@ -77,8 +77,8 @@ func (r *WebsiteReconciler) reconcile(ctx context.Context, site *webv1.Website) 
 	if err != nil {
 		return err
 	}
-	// Without its certificate the page is not served anew, and above all not without HTTPS. The Secret's event, once there
-	// is one, comes by itself.
+	// Without its certificate the page is not served anew, and above all not without HTTPS. The event of the Secret's
+	// creation triggers the next reconcile.
 	if certificate.missing == "" {
 		if err := r.applyDeployment(ctx, site, certificate.checksum); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (r *WebsiteReconciler) protect(ctx context.Context, site *webv1.Website) er
 	return r.patch(ctx, before, site)
 }
 
-// patch writes what differs, if anything does, on condition that nobody else wrote the object meanwhile.
+// patch writes the differences, if there are any, on condition that the object was not written meanwhile.
 func (r *WebsiteReconciler) patch(ctx context.Context, before, after client.Object) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota"
 )
 
-// options are those of the rota. Deployments set what differs between them by flags such as --rota-delivery.
+// options configure the rota. Deployments set the options that differ by flags such as --rota-delivery.
 var options = rota.Options{Name: "website", Logger: ctrl.Log}
 
 func init() { options.BindFlags(flag.CommandLine) }

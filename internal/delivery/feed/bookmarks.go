@@ -57,7 +57,7 @@ func (b *bookmarks) absent() bool { return b.missing.Load() > 0 }
 // dropped reports whether none came twice. Once may be by chance: see chase.
 func (b *bookmarks) dropped() bool { return b.missing.Load() > 1 }
 
-// errNoBookmarks says that a version can be reached only by a list.
+// errNoBookmarks is returned if a version can be reached only by a list.
 var errNoBookmarks = errors.New("no bookmarks come")
 
 // noBookmark notes that a watch that was opened for a bookmark ended without one. After the first time it asks again,

@@ -10,7 +10,7 @@
 //
 // The real SharedIndexInformer is embedded; its ListerWatcher, handlers and transform are wrapped. The wrapper owns the
 // watch of the API server and the position in it. The reflector gets a watch of ours. That watch survives lost
-// connections; only what a list has to repair reaches the reflector (pump.failed). Objects can be injected into it:
+// connections; the reflector only gets errors that require a new list (pump.failed). Objects can be injected into it:
 // objects of slots gained as ADDED, objects of slots lost as DELETED with a mark. The handlers' wrappers do not pass
 // marked deletions on (rule R10).
 //

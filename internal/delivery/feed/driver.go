@@ -142,7 +142,8 @@ func (p *pump) use(t stream.Task, l *listing) bool {
 	return p.endWarming(t, l.version, l.Strays())
 }
 
-// unverified returns what the store may have in the slots of a task although neither the list nor a look-up showed it.
+// unverified returns the objects that the store may have in a task's slots although neither the list nor a look-up
+// showed them.
 func (d *driver) unverified(t stream.Task, l *listing) map[stream.Name]stream.Place {
 	rest := d.unlisted(t.Carried, l.version, l.Listed)
 	maps.DeleteFunc(rest, func(name stream.Name, is stream.Place) bool {

@@ -42,7 +42,7 @@ func (r Request) String() string {
 // Failure is a kind of request of an informer that has failed and not succeeded since.
 type Failure struct {
 	Kind schema.GroupKind
-	// Owned says that the informer holds the kind's objects by their owners.
+	// Owned is true if the informer holds the kind's objects by their owners.
 	Owned   bool
 	Request Request
 	// Since is when it first failed.
@@ -75,8 +75,8 @@ func (s *Reports) Failing() []Failure {
 	return out
 }
 
-// ListError returns why the last list of an informer of the kind failed, or nil. Informers of kinds that are not
-// sharded count, too.
+// ListError returns why the last list of an informer of the kind failed, or nil. This includes informers of kinds
+// that are not sharded.
 func (s *Reports) ListError(kind schema.GroupKind) error {
 	for _, inf := range s.Where(func(i *Informer) bool { return i.Kind == kind }) {
 		if err := inf.Source.listError(); err != nil {

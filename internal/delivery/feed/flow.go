@@ -93,7 +93,7 @@ func (f *flow) observe() (end func()) {
 	}
 }
 
-// next returns what the driver has to do.
+// next returns the driver's next task.
 func (f *flow) next() stream.Task {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *flow) vacate() string {
 	return f.core.Position()
 }
 
-// needs returns the slots that the stream carries. stale says that everything has to be listed.
+// needs returns the slots that the stream carries. stale is true if everything has to be listed.
 func (f *flow) needs() (needed slot.Set, stale bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -239,7 +239,7 @@ func (f *flow) newList(set slot.Set, carried bool) *relist {
 	return &relist{List: f.core.NewList(set)}
 }
 
-// shows notes what a page of a list has, or returns an error if its versions cannot be ordered.
+// shows notes the objects on a page of a list. It returns an error if the versions cannot be ordered.
 func (f *flow) shows(r *relist, version string, objects []stream.Object) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -348,8 +348,8 @@ func (f *flow) ends(p *pump) {
 	f.health.changed()
 }
 
-// decide sets p.outs to what an event sends to the store. passed says that it sends nothing, as with most events: those
-// of others' objects. Then the position has moved past it, unless the pump was replaced.
+// decide sets p.outs to what an event sends to the store. passed is true if it sends nothing, like the events of other
+// members' objects, which are the most. Then the position has moved past it, unless the pump was replaced.
 func (f *flow) decide(p *pump, e *stream.Event) (v stream.Verdict, passed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -367,8 +367,8 @@ func (f *flow) decide(p *pump, e *stream.Event) (v stream.Verdict, passed bool) 
 	return v, passed
 }
 
-// passes moves the position past what a pump has sent. If initial is not nil, it ends the list that the pump began
-// with.
+// passes moves the position to a version up to which a pump has sent everything. If initial is not nil, it also ends
+// the list that the pump began with.
 func (f *flow) passes(p *pump, initial *relist, version string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

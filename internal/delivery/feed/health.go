@@ -22,7 +22,7 @@ type health struct {
 	*flow
 	ailing [requests]ailing
 	absent bool // the API server does not serve the kind
-	// hasListed: a list of all objects of some slots has succeeded.
+	// hasListed is true once a list of all objects of some slots has succeeded.
 	hasListed bool
 	// without are slots that were opened although the kind could not be listed. late are those about which handlers have
 	// believed nothing since.

@@ -192,7 +192,7 @@ func (i *Informer) LastSyncResourceVersion() string {
 	return i.Source.at()
 }
 
-// stored returns the metadata of the object of that name in the informer's store; nil if there is none.
+// stored returns the metadata of the object of that name in the informer's store, or nil if there is none.
 func (i *Informer) stored(name types.NamespacedName) metav1.Object {
 	obj, exists, err := i.GetIndexer().GetByKey(cache.NamespacedNameAsObjectName(name).String())
 	if err != nil || !exists {

@@ -64,7 +64,7 @@ type watchErrors struct {
 	reflector *cache.Reflector // it only has the name and the type of the real one
 
 	mu      sync.Mutex
-	handler cache.WatchErrorHandlerWithContext // the user's; nil: client-go's
+	handler cache.WatchErrorHandlerWithContext // the user's, or nil for client-go's
 }
 
 // report calls the handler.

@@ -25,7 +25,7 @@ type listing struct {
 	version string
 	// verified are the UIDs of objects that the list did not show and that were looked up since.
 	verified map[stream.Name]string
-	// cached: it comes from the API server's watch cache; see watchCache.
+	// cached is true if the list comes from the API server's watch cache; see watchCache.
 	cached bool
 }
 
@@ -107,7 +107,7 @@ func (d *driver) persist(ctx context.Context, t stream.Task, read func() error) 
 	}
 }
 
-// listOnce lists a task's slots. o says how: in pages if it has a limit.
+// listOnce lists a task's slots by the request o: in pages if o has a limit.
 func (d *driver) listOnce(ctx context.Context, t stream.Task, o sharding.Request) (*listing, error) {
 	r := d.newList(d.inf.WithOrphans(t.Set), false)
 	items, last, err := d.pages(ctx, r, o, func() bool { return d.valid(t) })

@@ -21,8 +21,8 @@ type turns struct {
 
 func newTurns() turns { return turns{taken: make(chan struct{}, 1)} }
 
-// await waits until no other list has its turn, or until urgent, which is asked now and then, says that it must not
-// wait. The caller calls done.
+// await waits until no other list has its turn, or until urgent returns true: then the list must not wait. urgent is
+// called now and then. The caller calls done.
 func (t turns) await(ctx context.Context, urgent func() bool) (done func()) {
 	patience := time.NewTimer(turnPatience)
 	defer patience.Stop()

@@ -179,8 +179,8 @@ const (
 // sizes are the sizes of the pages of an informer's lists.
 type sizes struct {
 	mu sync.Mutex
-	// objectBytes is the average size of the objects of the last page of a list; 0: nothing is known. pageLen is how many
-	// objects the longest page had.
+	// objectBytes is the average size of the objects of the last page of a list, or 0 if it is not known. pageLen is how
+	// many objects the longest page had.
 	objectBytes, pageLen int64
 	// listLargest is the largest average of a page of the list under way. largest is the largest of this list and of
 	// earlier ones, of which it forgets half with each list.

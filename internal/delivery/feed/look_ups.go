@@ -115,9 +115,9 @@ func (p *pump) resolve(d *stream.Doubt, obj runtime.Object, version string) bool
 	return true
 }
 
-// stored returns what the store has in some slots. Where objects move between slots it includes what the reflector has
-// not handed to the store yet, and leaves out what came after upTo, unless that is "". Elsewhere the caller waits for a
-// barrier, and nothing comes while the slots are listed.
+// stored returns the objects that the store has in some slots. If objects move between slots, it includes objects that
+// the reflector has not handed to the store yet, and leaves out objects that came after upTo, unless that is "". For
+// other kinds the caller waits for a barrier, and nothing comes while the slots are listed.
 func (s *Source) stored(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	out := map[stream.Name]stream.Place{}
 	if set.Empty() {
@@ -135,8 +135,8 @@ func (s *Source) stored(set slot.Set, upTo string) map[stream.Name]stream.Place 
 	return out
 }
 
-// unlisted returns what the store has in some slots and a list at a version did not show. It is empty where a list
-// shows whatever exists.
+// unlisted returns the objects that the store has in some slots and that a list at a version did not show. It is empty
+// if lists show every object that exists.
 func (s *Source) unlisted(set slot.Set, version string,
 	listed func(stream.Name) bool,
 ) map[stream.Name]stream.Place {

@@ -18,12 +18,12 @@ import (
 // cheap to read in every type of object.
 const (
 	markPrefix = "rota.dev%"
-	// markBarrier: the store holds everything that was sent before. The barrier's number follows.
+	// markBarrier marks a barrier: the store holds everything that was sent before. The barrier's number follows.
 	markBarrier = markPrefix + "barrier-"
-	// markLost: the object is not this member's any more. Handlers do not hear of it.
+	// markLost marks an object that is no longer this member's. Handlers do not hear of it.
 	markLost = markPrefix + "lost"
-	// markMissing: a list did not show the object. It counts as a deletion, which Open or Options.Completed reports. The
-	// slot's number follows: the slot may depend on the object's UID, which is not known any more.
+	// markMissing marks an object that a list did not show. It counts as a deletion, which Open or Options.Completed
+	// reports. The slot's number follows: the slot may depend on the object's UID, which the mark replaces.
 	markMissing = markPrefix + "missing-"
 )
 

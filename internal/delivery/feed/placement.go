@@ -11,13 +11,13 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// placement says which slots an informer's objects are in.
+// placement maps an informer's objects to slots.
 type placement struct {
 	share *Common
 	Kind  schema.GroupKind
 	Role  sharding.Role
-	// byOwner: the informer holds objects by their owners, even if the kind is primary as well. apart: it holds all
-	// objects, whatever is sharded. See NewWholeInformer.
+	// ByOwner is true if the informer holds objects by their owners, even if the kind is primary as well. Apart is true if
+	// it holds all objects, whether or not the kind is sharded. See NewWholeInformer.
 	ByOwner, Apart bool
 }
 
@@ -82,8 +82,8 @@ func (p *placement) NoteGoneOwner(about sharding.Subject, n slot.Slot) {
 // slot.
 //
 //   - An adopted object moves from that slot to its owner's, and an orphaned one moves back, as an object that gets
-//     another owner does. Handlers hear of both as an update if they hear of one of the two slots, as those of a stock
-//     informer do: controllers that count what they created would count an addition once more.
+//     another owner does. Handlers that hear of one of the two slots get an update in both cases, like handlers of a
+//     stock informer. If they got an addition, controllers that count what they created would count it twice.
 //   - A list of gained slots shows the orphans as well, at its version. An object that left a gained slot for the
 //     orphans before must be visible, even if the stream has not caught up. Orphans that the list does not show are
 //     left alone: the stream says what became of them.

@@ -22,7 +22,7 @@ const (
 // reads are the reads of a kind's present version. All callers that come before a read is sent share its answer.
 type reads struct {
 	mu sync.Mutex
-	// next is the read that was not sent yet. running says that one is in flight.
+	// next is the read that was not sent yet. running is true while a read is in flight.
 	next    *read
 	running bool
 }

@@ -34,8 +34,8 @@ const (
 	nudgePeriod = 900 * time.Millisecond
 )
 
-// pump is a watch that the reflector reads. Its goroutine alone sends events to the store: those of the upstream watch,
-// and those of jobs.
+// pump is a watch that the reflector reads. Only its goroutine sends events to the store: events of the upstream watch
+// and of jobs.
 type pump struct {
 	source *Source
 	ctx    context.Context //nolint:containedctx // the life of the watch, which Stop ends
@@ -48,7 +48,7 @@ type pump struct {
 	initial *relist
 	// outs is a reused buffer for the results of an event.
 	outs []stream.Out
-	// over: it does not run jobs any more. flow.mu guards it.
+	// over is true once the pump no longer runs jobs. flow.mu guards it.
 	over bool
 }
 

@@ -24,7 +24,7 @@ func (s *Source) Follow(ctx context.Context, slots []slot.Slot, version string) 
 }
 
 // Reach returns when the stream and the handlers have passed a version, or if no bookmarks come, when they show what a
-// list of the slots shows. read says that the version was read a moment ago: a consistent read shows the API server's
+// list of the slots shows. read is true if the version was read a moment ago: a consistent read shows the API server's
 // watch cache the present version, and without it no bookmark shows that version.
 func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patience time.Duration, read bool) error {
 	err := s.chase(ctx, nil, version, patience, read)
@@ -42,7 +42,7 @@ func (s *Source) Reach(ctx context.Context, set slot.Set, version string, patien
 //
 // An API server does not send a bookmark at the version of the kind's latest event if that event lies between the
 // watch's start and its present; it sends one at a later version only. So chase reads a version before it asks again:
-// then the API server knows of a later one. If no bookmark comes, the error is errNoBookmarks.
+// then the API server has seen a later one. If no bookmark comes, the error is errNoBookmarks.
 func (s *Source) chase(ctx context.Context, slots []slot.Slot, version string, patience time.Duration,
 	read bool,
 ) error {
@@ -107,9 +107,9 @@ func (s *Source) Refresh(set slot.Set) {
 	s.kick.raise()
 }
 
-// AwaitSlots waits until the store holds the slots. final says that the slots are this member's, whatever kinds it
-// lacks. begun is when the wait for all informers began. lacks says that some are opened without the kind, released
-// that some are not held any more.
+// AwaitSlots waits until the store holds the slots. final is true if the slots are this member's even if it lacks
+// kinds. begun is when the wait for all informers began. lacks is true if some slots are opened without the kind, and
+// released is true if some are no longer held.
 func (s *Source) AwaitSlots(ctx context.Context, set slot.Set, final bool, begun time.Time) (
 	lacks, released bool, err error,
 ) {

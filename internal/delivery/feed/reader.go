@@ -19,8 +19,8 @@ import (
 
 const (
 	// readPatience is how long a read waits for a write in the stream before it asks the API server for a bookmark. The
-	// watch shows a write within milliseconds, unless it lags, or never shows the write: then the object is not what the
-	// informer selects, by something that only the API server knows.
+	// watch shows a write within milliseconds, unless it lags, or never shows the write because the informer's selectors
+	// exclude the object in a way that only the API server can evaluate.
 	readPatience = 2 * time.Second
 	// readRespite is how long no read asks for another bookmark. The watch is opened anew for one, so that what comes
 	// late comes later still.
@@ -31,7 +31,7 @@ const (
 	readLater  = 20 * time.Millisecond
 )
 
-// View says which informers of a kind answer a read.
+// View selects which informers of a kind answer a read.
 type View uint8
 
 const (
@@ -70,7 +70,7 @@ func NewOwnReads(c *Common) *OwnReads { return &OwnReads{c} }
 //
 // If the API server refuses the watch or the lists of a slot that was open before, AwaitWrite waits until they succeed:
 // what the informer shows is old. KeepWrites must have been called; of kinds that are neither declared nor in an
-// informer of NewWholeInformer nothing is kept. The error says that ctx ended.
+// informer of NewWholeInformer nothing is kept. It returns an error if ctx ends.
 func (s *OwnReads) AwaitWrite(ctx context.Context, kind schema.GroupKind, name types.NamespacedName, view View) error {
 	w := s.Reads.Of(kind, name)
 	if w == nil {
@@ -148,14 +148,14 @@ func (r *Reader) awaitWrites(ctx context.Context, writes []*ledger.Unshown) erro
 	return r.awaitStore(ctx, writes)
 }
 
-// openPlaces returns the slots among those of a write in which reads wait.
+// openPlaces returns the slots of a write in which reads wait.
 func (r *Reader) openPlaces(w *ledger.Unshown) []slot.Slot {
 	open := r.share.awaited.Load()
 	return slices.DeleteFunc(r.placesOf(w), func(n slot.Slot) bool { return !open.Has(n) })
 }
 
-// prove has every write tell a version past which the informer shows it, for as long as that is needed. If no version
-// can be had, it returns no writes.
+// prove gives every write a version past which the informer shows it, for as long as that is needed. If no version is
+// available, it returns no writes.
 func (r *Reader) prove(ctx context.Context, writes []*ledger.Unshown, needed func() bool) ([]*ledger.Unshown, error) {
 	if !slices.ContainsFunc(writes, func(w *ledger.Unshown) bool { return w.Blind }) {
 		return writes, nil
@@ -243,7 +243,7 @@ func (r *Reader) awaitStream(ctx context.Context, writes []*ledger.Unshown) erro
 	return err
 }
 
-// isAwaited reports whether reads wait for what the informer has yet to show in a slot. flow.mu is held.
+// isAwaited reports whether reads wait for changes in a slot that the informer does not show yet. flow.mu is held.
 func (r *Reader) isAwaited(n slot.Slot) bool {
 	return r.share.awaited.Load().Has(n) && !r.Source.health.absent && !r.Source.goesWithout(n)
 }
@@ -310,8 +310,8 @@ func poll(ctx context.Context, done <-chan struct{}, holds func() bool) error {
 	}
 }
 
-// awaitVersions waits until a condition on the stream holds, which is called with flow.mu held. If that takes long, it
-// asks for a bookmark: the version may be that of an object that this stream does not bring.
+// awaitVersions waits until a condition on the stream holds. The condition is called with flow.mu held. If that takes
+// long, awaitVersions asks for a bookmark: the version may belong to an object that this stream does not bring.
 func (s *Source) awaitVersions(ctx context.Context, holds func() bool) error {
 	for patience := readPatience; ; {
 		soon, cancel := context.WithTimeout(ctx, patience)

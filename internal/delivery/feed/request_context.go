@@ -19,8 +19,8 @@ import (
 type selectorsKey struct{}
 
 // SelectorsFrom returns the selectors of the request that a ListerWatcher is about to send with the context. Some
-// ListerWatchers overwrite the selectors of the options, as that of controller-runtime's cache does for selectors that
-// its user gave. Code below such a one can restore them; see sharding.JoinSelectors.
+// ListerWatchers overwrite the selectors of the options. For instance, controller-runtime's cache does so if its user
+// configured selectors. Code below such a ListerWatcher can restore them; see sharding.JoinSelectors.
 func SelectorsFrom(ctx context.Context) sharding.Selectors {
 	s, _ := ctx.Value(selectorsKey{}).(sharding.Selectors)
 	return s

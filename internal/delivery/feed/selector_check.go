@@ -22,7 +22,7 @@ type honor struct {
 	ignored map[schema.GroupKind]bool
 }
 
-// look compares the traffic with that of the last look, and returns the kinds whose verdict changed. A kind without
+// look compares the traffic with the last look's, and returns the kinds whose verdict changed. A kind without
 // traffic keeps its verdict.
 func (h *honor) look(now map[schema.GroupKind]Traffic) (changed map[schema.GroupKind]bool) {
 	h.mu.Lock()

@@ -67,7 +67,7 @@ func (s *Source) deliver(by sharding.Scope) {
 
 func (s *Source) sharded() bool { return s.on.Load() }
 
-// IsWatchListSemanticsUnSupported tells client-go whether it may use WatchList.
+// IsWatchListSemanticsUnSupported reports whether WatchList is not supported. client-go calls it.
 func (s *Source) IsWatchListSemanticsUnSupported() bool { return s.noWatchList }
 
 // now is the time since the source was made.

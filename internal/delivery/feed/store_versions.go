@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
-// storeVersions says how new the store of a whole kind is where the store does not note it: with client-go before 0.36.
+// storeVersions tracks the version of a whole kind's store if the store does not: with client-go before 0.36.
 // It looks at what goes into the informer and at what the informer's handlers hear. The truth is in between:
 //
 //	shown <= version of the store <= came
@@ -124,7 +124,7 @@ func (v *storeVersions) OnUpdate(_, obj any) { v.heard(obj) }
 // OnDelete implements cache.ResourceEventHandler.
 func (v *storeVersions) OnDelete(obj any) { v.heard(obj) }
 
-// atLeast returns a version up to which the store shows the kind; "": nothing is known.
+// atLeast returns a version up to which the store shows the kind, or "" if it is not known.
 func (v *storeVersions) atLeast() string {
 	synced := v.synced()
 	v.mu.Lock()

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrNoOrder says that a kind's resourceVersions cannot be compared.
+// ErrNoOrder is returned if a kind's resourceVersions cannot be compared.
 var ErrNoOrder = errors.New("its resourceVersions cannot be ordered, which a share of a kind needs: see that its API " +
 	"server has decimal ones, or have every member cache the kind whole (an informer of Share.NewInformer; with " +
 	"controller-runtime, watch it without having it sharded)")
 
-// order checks that the resourceVersions of a kind can be ordered. Kubernetes' own API servers use decimal numbers, for
-// custom resources, too. Aggregated API servers may use other texts. Numbers that all end in the same text are ordered
-// by the numbers. The zero value has seen no version yet.
+// order checks that the resourceVersions of a kind can be ordered. Kubernetes' own API servers use decimal numbers,
+// also for custom resources. Aggregated API servers may use other texts. Numbers that all end in the same text are
+// ordered by the numbers. The zero value has seen no version yet.
 type order struct{ example string }
 
 // check returns an error for a version that cannot be ordered with those before. "" stands for no version.

@@ -23,7 +23,7 @@ type watchCache struct {
 	barred slot.Set
 	// least is the highest version that a former owner handed on.
 	least string
-	// rechecks: a timer is set for the next try to list the kind.
+	// rechecks is true while a timer is set for the next try to list the kind.
 	rechecks bool
 }
 

@@ -24,7 +24,7 @@ const comparePeriod = 20 * time.Millisecond
 type WholeStore struct {
 	inf    *Informer
 	failed atomic.Pointer[error] // why the last list or watch failed
-	// versions notes how new the store is; nil: the store does. It stays while the informer runs.
+	// versions tracks the version of the store, or is nil if the store does so. It stays while the informer runs.
 	versions *storeVersions
 	// At the version compared, a list showed nothing that the store did not. comparing guards it.
 	compared  string
@@ -125,7 +125,7 @@ func (w *WholeStore) followVersions() error {
 	return err
 }
 
-// ShownVersion returns a version up to which the store of a whole kind shows it; "": nothing is known.
+// ShownVersion returns a version up to which the store of a whole kind shows it, or "" if it is not known.
 func (w *WholeStore) ShownVersion() string {
 	if version, ok := clientgo.StoreVersion(w.inf.GetStore()); ok {
 		return version

@@ -31,11 +31,12 @@ const (
 type Cache struct {
 	// Stored returns the metadata of the object of a name in the store, or nil.
 	Stored func(types.NamespacedName) metav1.Object
-	// Runs: it runs. Whole: it holds all objects, whatever is sharded. ByOwner: it holds objects by their owners.
+	// Runs is true if it runs, Whole if it holds all objects even if the kind is sharded, and ByOwner if it holds objects
+	// by their owners.
 	Runs, Whole, ByOwner bool
 }
 
-// Config is what a Ledger needs to know. The functions must not call the Ledger. All are called concurrently.
+// Config configures a Ledger. The functions must not call the Ledger. All are called concurrently.
 type Config struct {
 	Roles *sharding.Roles
 	Log   logr.Logger

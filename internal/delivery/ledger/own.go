@@ -53,7 +53,7 @@ func (o *own) add(about authored, version string) {
 	}
 }
 
-// of returns the version to wait for; "": none.
+// of returns the version to wait for, or "" if there is none.
 func (o *own) of(about authored) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,18 +24,18 @@ type Unshown struct {
 	Name types.NamespacedName
 	// Places are where the object counts, and counted before.
 	Places []Place
-	// Version: a cache that is at this version or later shows the object as it was written, or as it was before Gone.
+	// Version is the version from which on a cache shows the object as it was written, or as it was before Gone.
 	Version string
 	// UID is the UID of the object that was written last, or "" if it is not known.
 	UID types.UID
-	// Gone is the UID of an object of that name that was deleted; "": none was, or its UID is not known.
+	// Gone is the UID of an object of that name that was deleted, or "" if none was deleted or its UID is not known.
 	Gone types.UID
-	// Blind: Version is too low for a cache that is there to show the deletion. See Pending.Prove.
+	// Blind is true if a cache at Version may not show the deletion yet. See Pending.Prove.
 	Blind bool
-	// Labels are all that the object was given, each once; nil: they are not known.
+	// Labels are all label sets that the object was given, each once, or nil if they are not known.
 	Labels []labels.Set
 
-	// manyLabels: the object was given so many that Labels are not kept.
+	// manyLabels is true if the object was given so many label sets that Labels are not kept.
 	manyLabels bool
 
 	serial uint64
@@ -59,12 +59,12 @@ type ofKind struct {
 	sweeping bool
 }
 
-// Note notes a write after which the object had w.Version. many says that it is time to look for writes of the kind
-// that are shown, and to call Swept afterwards.
+// Note notes a write after which the object had w.Version. If many is true, the caller should look for writes of the
+// kind that are shown, and then call Swept.
 func (r *Pending) Note(w Unshown) (many bool) { return r.add(w, false) }
 
-// Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is one that it had before, or that
-// of the deletion; "" if none is known. For many see Note.
+// Delete notes that the object of w.Name whose UID is w.Gone was deleted. w.Version is a version that it had
+// before, or the deletion's version, or "" if none is known. For many see Note.
 func (r *Pending) Delete(w Unshown) (many bool) { return r.add(w, true) }
 
 func (r *Pending) add(w Unshown, deleted bool) (many bool) {
@@ -93,7 +93,7 @@ func (r *Pending) add(w Unshown, deleted bool) (many bool) {
 	return true
 }
 
-// Swept says that writes of the kind that are shown were looked for.
+// Swept notes that the caller has looked for writes of the kind that are shown.
 func (r *Pending) Swept(kind schema.GroupKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func union[T any](kept, more []T, equal func(a, b T) bool) []T {
 	return kept
 }
 
-// Of returns what was written to an object; nil: nothing that is not shown.
+// Of returns the unshown writes to an object, or nil if there are none.
 func (r *Pending) Of(kind schema.GroupKind, name types.NamespacedName) *Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *Pending) Of(kind schema.GroupKind, name types.NamespacedName) *Unshown 
 	return nil
 }
 
-// In returns what was written to objects of a kind in a namespace; "" stands for all.
+// In returns the unshown writes to objects of a kind in a namespace; "" stands for all namespaces.
 func (r *Pending) In(kind schema.GroupKind, namespace string) []*Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +164,8 @@ func (r *Pending) In(kind schema.GroupKind, namespace string) []*Unshown {
 	return out
 }
 
-// Prove sets the version of a blind write: one that was read after the object was deleted. It returns the write as it
-// is now; nil if it was shown meanwhile.
+// Prove sets the version of a blind write: one that was read after the object was deleted. It returns the
+// current state of the write, or nil if it was shown meanwhile.
 func (r *Pending) Prove(w *Unshown, version string) *Unshown {
 	r.mu.Lock()
 	defer r.mu.Unlock()

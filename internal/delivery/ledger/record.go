@@ -21,7 +21,7 @@ const (
 type View interface {
 	// Shows reports whether the store no longer has the deleted object.
 	Shows(name types.NamespacedName, uid types.UID) bool
-	// Version is that of the store, where the informer does not note the versions that it sees; "": it does.
+	// Version returns the store's version, or "" if the informer notes the versions that it sees.
 	Version() string
 }
 
@@ -47,7 +47,7 @@ type owed struct {
 	sweep int
 	// blind counts the writes that informers cannot show.
 	blind uint64
-	// unread says that the version could not be read. The next owner lists.
+	// unread is true if the version could not be read. The next owner lists.
 	unread bool
 }
 

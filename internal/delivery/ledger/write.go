@@ -28,9 +28,9 @@ type Write struct {
 	by     []Place
 	// uid is the UID of the object of that name in the stores, or "" if there was none.
 	uid types.UID
-	// author is the controller that sends it; "": none.
+	// author is the controller that sends it, or "" if no controller does.
 	author string
-	// awaited: reads wait for it. stored are the objects of the name in the stores then.
+	// awaited is true if reads wait for it. stored are the objects of the name in the stores then.
 	awaited bool
 	stored  []metav1.Object
 }
@@ -316,7 +316,7 @@ func Unawaited(ctx context.Context) context.Context {
 // IsUnawaited reports whether ctx is of Unawaited.
 func IsUnawaited(ctx context.Context) bool { return ctx.Value(unawaitedKey{}) != nil }
 
-// Unawaited says that no read is to wait for the write.
+// Unawaited exempts the write from reads' waits.
 func (w *Write) Unawaited() {
 	if w != nil {
 		w.awaited = false

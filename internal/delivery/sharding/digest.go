@@ -11,8 +11,8 @@ import (
 // the same set of names, or of UIDs with key UID.
 type Digest struct {
 	Objects int
-	// Hashes is the XOR of the hashes of the objects' keys. With key Namespace it is that of their names, as KeyName
-	// hashes them.
+	// Hashes is the XOR of the hashes of the objects' keys. With key Namespace it is the XOR of the hashes of their
+	// names, as KeyName hashes them.
 	Hashes uint64
 }
 

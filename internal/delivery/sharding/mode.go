@@ -16,8 +16,8 @@ const (
 	ModeUnknown Mode = iota
 	// Filter receives all objects of a kind and keeps its own. It works with any API server and any key.
 	Filter
-	// SlotLabel asks for the objects whose label (Roles.Stamp) says that they are in the slots. Somebody has to write that
-	// label once in an object's life. It works with any API server and with the keys Name and Namespace.
+	// SlotLabel asks for the objects whose label (Roles.Stamp) says that they are in the slots. That label has to be
+	// written once in an object's life. It works with any API server and with the keys Name and Namespace.
 	SlotLabel
 	// ShardSelector has the API server select by the hash of metadata.uid. It needs Kubernetes 1.36 or later with the
 	// feature gate ShardedListAndWatch, and key UID. If the server ignores the selector, it works as Filter; see

@@ -8,14 +8,14 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Role says how the objects of a kind are sharded: objects of a primary kind by their own keys, objects of an owned
-// kind by the keys of their controlling owners, so that parent and child are in the same member. A kind may have both
-// roles. An informer has one of them. The zero value is the role of a kind that is not sharded.
+// Role determines how the objects of a kind are sharded: objects of a primary kind by their own keys, objects of an
+// owned kind by the keys of their controlling owners, so that parent and child are on the same member. A kind may have
+// both roles. An informer has one of them. The zero value is the role of a kind that is not sharded.
 type Role struct {
 	Primary bool
-	// Owners are the kinds of the owners, and whether those are namespaced. nil: the kind is not owned.
+	// Owners are the kinds of the owners, and whether they are namespaced. It is nil if the kind is not owned.
 	Owners map[schema.GroupKind]bool
-	// Orphans: objects without a controlling owner are delivered as well, to all members.
+	// Orphans is true if objects without a controlling owner are also delivered, to all members.
 	Orphans bool
 }
 
@@ -40,8 +40,8 @@ func (r Role) Parts() []Role {
 	return out
 }
 
-// part returns what an informer has of its kind's role. byOwner: it asks for objects by their owners, even if the kind
-// is primary as well.
+// part returns an informer's part of its kind's role. If byOwner is true, the informer asks for objects by their
+// owners, even if the kind is primary as well.
 func (r Role) part(byOwner bool) Role {
 	if byOwner || !r.Primary {
 		return Role{Owners: r.Owners, Orphans: r.Orphans}

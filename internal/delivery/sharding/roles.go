@@ -1,4 +1,4 @@
-// Package sharding says which slot an object is in, by the role of its kind, and how a list or a watch asks for the
+// Package sharding maps objects to slots by the role of their kind, and determines how a list or a watch asks for the
 // objects of slots: by a label, by ranges of a hash, or not at all. It sends nothing and waits for nothing.
 package sharding
 
@@ -16,15 +16,15 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Options say how objects are sharded. The zero value works.
+// Options configure how objects are sharded. The zero value works.
 type Options struct {
 	// Slots is the number of slots; 0 is slot.DefaultCount. It must be valid.
 	Slots slot.Count
-	// Key is what of an object is hashed; KeyUnknown is KeyName, and KeyUID with ShardSelector.
+	// Key is the part of an object that is hashed; KeyUnknown is KeyName, and KeyUID with ShardSelector.
 	Key slot.Key
 	// Mode is how objects are delivered; ModeUnknown is Filter. It must go with the key.
 	Mode Mode
-	// Label says that objects should carry the labels of SlotLabel although they are delivered in another way; see
+	// Label is true if objects should carry the labels of SlotLabel although they are delivered in another way; see
 	// Roles.Stamp.
 	Label bool
 }
@@ -228,9 +228,9 @@ func (s *Roles) Kinds() []schema.GroupKind {
 // ClusterScoped notes that objects of a kind have no namespace.
 func (s *Roles) ClusterScoped(kind schema.GroupKind) { s.clusterScoped.Store(kind, true) }
 
-// KeyOf returns the name by which an object is hashed and is found in a store. Callers often have one with a namespace
-// for an object without, such as that of an object that refers to it. The API server and controller-runtime's caches
-// take it all the same.
+// KeyOf returns the name by which an object is hashed and is found in a store. Callers often pass a namespace for an
+// object without one, such as the namespace of an object that refers to it. The API server and controller-runtime's
+// caches accept such names.
 func (s *Roles) KeyOf(kind schema.GroupKind, name types.NamespacedName) types.NamespacedName {
 	if name.Namespace == "" {
 		return name
@@ -282,8 +282,8 @@ func (s *Roles) OwnerSlotOf(kind schema.GroupKind, obj metav1.Object) (n slot.Sl
 	return n, ok
 }
 
-// Slots returns the slots of an object, each once: that of SlotOf first, and for a kind that is primary and owned that
-// of its controlling owner.
+// Slots returns the slots of an object, each once: first the slot that SlotOf returns, and then, for a kind that is
+// primary and owned, its controlling owner's slot.
 func (s *Roles) Slots(kind schema.GroupKind, obj metav1.Object) []slot.Slot {
 	var out []slot.Slot
 	for _, part := range s.Role(kind).Parts() {

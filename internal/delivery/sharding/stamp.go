@@ -53,7 +53,7 @@ func (s *Roles) stampBy(kind schema.GroupKind, part Role, obj metav1.Object) (la
 	return label, LabelValue(hash), true
 }
 
-// labelBy returns the label by which the objects of a kind are selected in a role; "": none.
+// labelBy returns the label by which the objects of a kind are selected in a role, or "" if there is none.
 func (s *Roles) labelBy(kind schema.GroupKind, part Role) string {
 	switch {
 	case (s.mode == SlotLabel || s.label) && part.Primary:

@@ -5,10 +5,10 @@ import "github.com/rota-dev/rota/slot"
 // Warm begins a Grow: from now on the events of the slots wait for their list.
 func (s *Stream) Warm(set slot.Set) { s.warming, s.buffer = set, nil }
 
-// Item decides whether the store gets an object that the list of a Grow shows.
+// Item reports whether the store gets an object that the list of a Grow shows.
 func (s *Stream) Item(o Object) bool {
-	is, known := s.entries[o.Name]
-	if known {
+	is, ok := s.entries[o.Name]
+	if ok {
 		if is.shown(o.Version) {
 			return false
 		}
@@ -26,34 +26,35 @@ type Place struct {
 	UID  string
 }
 
-// Stored returns what the store has in some slots, once it got everything that was sent. It is for streams whose ledger
-// holds every object (Config.Moves). upTo leaves out what is known by a later version, unless it is "".
+// Stored returns the objects that the store has in some slots once it has received everything that was sent. It is for
+// streams whose ledger holds every object (Config.Moves). It leaves out objects with a version later than upTo, unless
+// upTo is "".
 //
-// While slots are listed, objects come there from other slots. So what a list at a version is compared with is taken
-// from here when the list is used, and not before.
+// While slots are listed, objects move there from other slots. So the caller calls Stored when it uses the list, and
+// not before.
 func (s *Stream) Stored(set slot.Set, upTo string) map[Name]Place {
 	out := map[Name]Place{}
 	for name, is := range s.entries {
-		if is.here && set.Has(is.slot) && (upTo == "" || compare(is.known, upTo) <= 0) {
+		if is.here && set.Has(is.slot) && (upTo == "" || compare(is.version, upTo) <= 0) {
 			out[name] = Place{is.slot, is.uid}
 		}
 	}
 	return out
 }
 
-// Missing decides whether the store loses an object that it has in slot n. Either the list of that slot at a version
+// Missing reports whether the store loses an object that it has in slot n. Either the list of that slot at a version
 // did not show the object, or the slot was lost: then version is "".
 func (s *Stream) Missing(name Name, n slot.Slot, version string) bool {
-	is, known := s.entries[name]
+	is, ok := s.entries[name]
 	switch {
-	case known && (!is.here || is.slot != n):
-		return false // what the store had there is gone already
-	case known && version != "" && compare(is.known, version) > 0:
+	case ok && (!is.here || is.slot != n):
+		return false // the object is gone from there already
+	case ok && version != "" && compare(is.version, version) > 0:
 		return false // it came since
-	case !known:
+	case !ok:
 		return !s.cfg.Moves
 	}
-	s.end(name, is.uid, is.known, false, "")
+	s.end(name, is.uid, is.version, false, "")
 	return true
 }
 

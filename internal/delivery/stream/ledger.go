@@ -6,29 +6,29 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// entry is what is known of a name, at version known and before.
+// entry is the state of a name at a version. Events, lists and look-ups at earlier versions are stale.
 type entry struct {
-	uid   string
-	known string
+	uid     string
+	version string
 	// slot is where the store has the object, if here.
 	slot slot.Slot
 	here bool
-	// told is true if another event of that version is no news. It is false where the object is elsewhere, since its slot
-	// may be gained yet, and where a doubt is about that very version.
-	told  bool
-	doubt *Doubt
+	// handled is true if another event at that version brings nothing new. It is false if the object is elsewhere, since
+	// its slot may still be gained, and if a doubt is about that version.
+	handled bool
+	doubt   *Doubt
 }
 
-// Doubt is about an object in the store. The watch does not show whether it still exists, or what becomes of it. So it
-// is looked up until it has ended, or the watch shows it again. A doubt that is not in the ledger any more is void.
+// Doubt is about an object in the store. The watch does not show whether it still exists, or how it changes. So it is
+// looked up until it has ended, or the watch shows it again. A doubt that is no longer in the ledger is void.
 type Doubt struct {
 	Name Name
 	uid  string
 	slot slot.Slot
 	// last is the object as it was last sent to the store, or as the event in doubt showed it.
 	last Object
-	// pending: an event waits for the look-up. It shows last, and says that the object may have left its slot. Where no
-	// event is pending the object is known to exist.
+	// pending is true if an event waits for the look-up. The event shows last: the object may have left its slot. If no
+	// event is pending, the object exists.
 	pending bool
 	// version is the version of the pending event, or of the last state sent.
 	version string
@@ -38,7 +38,7 @@ type Doubt struct {
 	busy  bool
 }
 
-// ledger holds what is known, by name.
+// ledger holds the latest state of each name.
 type ledger struct {
 	entries map[Name]entry
 	// doubted are the names with a doubt. ended are those that the store does not have, and endedMax is the latest of
@@ -61,7 +61,7 @@ func (l *ledger) set(name Name, e entry) {
 		delete(l.ended, name)
 	} else {
 		l.ended[name] = struct{}{}
-		l.endedMax = later(l.endedMax, e.known)
+		l.endedMax = later(l.endedMax, e.version)
 	}
 	l.entries[name] = e
 }
@@ -72,7 +72,7 @@ func (l *ledger) forget(name Name) {
 	delete(l.ended, name)
 }
 
-// sweep forgets what has ended.
+// sweep forgets the names that the store does not have.
 func (l *ledger) sweep() {
 	for name := range l.ended {
 		l.forget(name)
@@ -80,14 +80,14 @@ func (l *ledger) sweep() {
 	l.endedMax = ""
 }
 
-// stale reports whether an event is of a version before the known one, or repeats the known one.
+// stale reports whether an event at a version brings nothing new: it is older than the entry, or repeats it.
 func (e entry) stale(version string) bool {
-	c := compare(version, e.known)
-	return c < 0 || c == 0 && (e.here || e.told)
+	c := compare(version, e.version)
+	return c < 0 || c == 0 && (e.here || e.handled)
 }
 
-// shown says that a list shows nothing new: its version of the object is before the known one, or the same.
+// shown reports whether a list brings nothing new: its version of the object is older than the entry's, or the same.
 func (e entry) shown(version string) bool {
-	c := compare(version, e.known)
-	return c < 0 || c == 0 && e.told
+	c := compare(version, e.version)
+	return c < 0 || c == 0 && e.handled
 }

@@ -17,7 +17,7 @@ type List struct {
 	strays map[Name]Object
 }
 
-// Begin starts a list of the whole, of the slots that are wanted now. From here on the store cannot be counted on to
+// Begin starts a list of the whole, of the slots that are wanted now. From here on the store may no longer
 // hold other slots, even if they are wanted again before the list comes into effect.
 func (s *Stream) Begin(wanted slot.Set) *List {
 	for n := range s.got {
@@ -51,11 +51,11 @@ func (l *List) Shows(s *Stream, o Object) {
 func (l *List) has(s *Stream, o Object) {
 	s.Saw(o.Slot, o.Version)
 	if s.cfg.Moves {
-		l.ledger.set(o.Name, entry{uid: o.UID, known: o.Version, slot: o.Slot, here: true, told: true})
+		l.ledger.set(o.Name, entry{uid: o.UID, version: o.Version, slot: o.Slot, here: true, handled: true})
 	}
 }
 
-// Listed says whether the list showed a name.
+// Listed reports whether the list showed a name.
 func (l *List) Listed(name Name) bool {
 	_, ok := l.listed[name]
 	return ok
@@ -71,7 +71,8 @@ func (l *List) Adds(s *Stream, o Object) {
 // Strays are the objects of the list that the watch may not show.
 func (l *List) Strays() []Object { return slices.Collect(maps.Values(l.strays)) }
 
-// Event decides what an event brings that comes before the bookmark that ends the list, as with WatchList.
+// Event applies an event that comes before the bookmark that ends the list, as with WatchList. It appends what the
+// store gets to out.
 func (l *List) Event(s *Stream, out []Out, e *Event) []Out {
 	o := &e.Object
 	if is, had := l.ledger.entries[o.Name]; had && !(o.In && l.Set.Has(o.Slot)) {
@@ -97,8 +98,8 @@ func (l *List) Event(s *Stream, out []Out, e *Event) []Out {
 	return append(out, Out{Action: Put, Type: e.Type, Object: *o, Kept: !o.Right})
 }
 
-// Commit notes that a list at a version has replaced, or is about to replace, the whole store. It says whether there is
-// something to look up.
+// Commit notes that a list at a version has replaced, or is about to replace, the whole store. It reports whether there
+// are objects to look up.
 func (s *Stream) Commit(l *List, version string) (doubted bool) {
 	s.ledger = l.ledger
 	s.lists++
@@ -122,7 +123,7 @@ func (s *Stream) Commit(l *List, version string) (doubted bool) {
 // keepStrays notes objects of a list that the watch may not show.
 func (s *Stream) keepStrays(strays []Object) {
 	for _, o := range strays {
-		if is, known := s.entries[o.Name]; !known || !is.stale(o.Version) || is.here && is.known == o.Version {
+		if is, ok := s.entries[o.Name]; !ok || !is.stale(o.Version) || is.here && is.version == o.Version {
 			s.stray(o)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Due returns the doubts to look into now, those about the oldest versions first, and how long it is to the next one.
-// It does not return a doubt again until LookedUp or Again.
+// Due returns the doubts to look up now, oldest version first, and the time until the next one is due. It does not
+// return a doubt again until LookedUp or Again.
 func (s *Stream) Due(now time.Duration) ([]*Doubt, time.Duration) {
 	var out []*Doubt
 	next := LastCheck
@@ -28,8 +28,8 @@ func (s *Stream) Due(now time.Duration) ([]*Doubt, time.Duration) {
 	return out, next
 }
 
-// Asks says what to look up for a doubt: its object at a version or later. pending says that an event waits for the
-// answer; current is false where there is no doubt any more.
+// Asks returns what to look up for a doubt: its object at version atLeast or later. pending is true if an event waits
+// for the answer; current is false if the doubt is void.
 func (s *Stream) Asks(d *Doubt) (atLeast string, pending, current bool) {
 	// A list may be newer than the position.
 	return later(later(d.version, s.position), s.floorMax), d.pending, s.current(d)
@@ -37,15 +37,16 @@ func (s *Stream) Asks(d *Doubt) (atLeast string, pending, current bool) {
 
 func (s *Stream) current(d *Doubt) bool { return s.entries[d.Name].doubt == d }
 
-// Again sets the time of the next look, which grows from first to last.
+// Again schedules the next look-up of a doubt. The pause grows from first to last.
 func (s *Stream) Again(d *Doubt, now, first, last time.Duration) {
 	d.busy = false
 	d.pause = min(max(2*d.pause, first), last)
 	d.due = now + d.pause
 }
 
-// LookedUp appends what the store gets by an answer at a version: found is the object of that name, nil where there is
-// none. Where ended is true the caller sends that and then calls Ended. Until then the doubt stands.
+// LookedUp applies the answer to a look-up, at a version, and appends what the store gets to out. found is the object
+// of that name, or nil if there is none. If ended is true, the caller sends out and then calls Ended. Until then the
+// doubt stands.
 func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, now time.Duration) (_ []Out, ended bool) {
 	if !s.current(d) {
 		return out, false // overtaken by an event or a list
@@ -62,25 +63,25 @@ func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, no
 		n, in = found.Slot, found.In
 	}
 	if s.warming.Has(is.slot) || in && s.warming.Has(n) || compare(version, s.listed) < 0 {
-		d.busy, d.due = false, now+retryLookUp // a list that is under way, or came meanwhile, knows better
+		d.busy, d.due = false, now+retryLookUp // a list under way, or one that came meanwhile, may be newer
 		return out, false
 	}
 	if !in || !s.carries(n) {
 		gone := s.ending(d, version)
-		known, told := version, true
+		seen, handled := version, true
 		switch {
 		case exists:
 			gone = Out{Action: Leave, Object: *found}
-			known, told = found.Version, false
+			seen, handled = found.Version, false
 		case found != nil: // a namesake, which the stream will show
-			known, told = found.Version, false
+			seen, handled = found.Version, false
 		}
 		at := gone.At
 		if at == "" {
 			at = gone.Object.Version
 		}
 		s.Saw(is.slot, at)
-		is.known, is.told, is.here = later(is.known, known), told, false
+		is.version, is.handled, is.here = later(is.version, seen), handled, false
 		s.set(d.Name, is)
 		return append(out, gone), true
 	}
@@ -93,7 +94,7 @@ func (s *Stream) LookedUp(out []Out, d *Doubt, found *Object, version string, no
 	if newer && !found.Right {
 		d.slot, d.last, d.version = n, *found, found.Version
 		s.Saw(n, d.version)
-		s.set(d.Name, entry{uid: d.uid, known: found.Version, slot: n, here: true, told: true, doubt: d})
+		s.set(d.Name, entry{uid: d.uid, version: found.Version, slot: n, here: true, handled: true, doubt: d})
 		out = append(out, Out{Action: Put, Type: Modified, Object: *found, Kept: true})
 	}
 	s.Again(d, now, FirstCheck, LastCheck)

@@ -21,13 +21,13 @@ const (
 	Deleted
 )
 
-// String returns the name that watch events have.
+// String returns the type's name in watch events.
 func (t Type) String() string { return [...]string{"UNKNOWN", "ADDED", "MODIFIED", "DELETED"}[t] }
 
 // Name is an object's namespace, or "", and its name.
 type Name struct{ Namespace, Name string }
 
-// String returns the name as keys of stores have it.
+// String returns the name as a key of a store.
 func (n Name) String() string {
 	if n.Namespace == "" {
 		return n.Name
@@ -60,7 +60,7 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s (%s) %s at %s", o.Name, o.UID, in, o.Version)
 }
 
-// Event is an event of a watch.
+// Event is a watch event.
 type Event struct {
 	Type   Type
 	Object Object
@@ -86,7 +86,7 @@ type Out struct {
 	Action Action
 	Type   Type // of a Put
 	Object Object
-	// Kept: the stream keeps the body, so the store gets a copy.
+	// Kept is true if the stream keeps the body, so the store gets a copy.
 	Kept bool
 	// At is the version of a Remove or Leave where it differs from the object's, or else "".
 	At string

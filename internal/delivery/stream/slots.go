@@ -2,21 +2,21 @@ package stream
 
 import "github.com/rota-dev/rota/slot"
 
-// TaskKind is what is to be done next to bring the store in step with the slots that are wanted.
+// TaskKind is the kind of the next step that brings the store in line with the wanted slots.
 type TaskKind uint8
 
 const (
-	// Nothing is to be done.
+	// Nothing means that there is nothing to do.
 	Nothing TaskKind = iota
-	// Drop is for slots that the stream carries and that are not wanted. It does not carry them from now on.
+	// Drop is for slots that the stream carried and that are not wanted. It no longer carries them.
 	Drop
-	// Settle is for slots that the stream carries, while it is not known whether the store holds them yet.
+	// Settle is for slots that the stream carries and that the store may not hold yet.
 	Settle
 	// Grow is for slots that are wanted and not carried, or that have to be listed anew.
 	Grow
 )
 
-// Task is one step of that.
+// Task is one such step.
 type Task struct {
 	Kind TaskKind
 	Set  slot.Set
@@ -27,7 +27,7 @@ type Task struct {
 	Carried slot.Set
 }
 
-// Next decides what to do where the slots in held are wanted.
+// Next returns the next task if the slots in held are wanted.
 func (s *Stream) Next(held slot.Set) Task {
 	t := Task{Lists: s.lists, ticket: s.ticket}
 	if s.lists == 0 {
@@ -64,7 +64,7 @@ func (s *Stream) Next(held slot.Set) Task {
 	return t
 }
 
-// lacks says that a slot has to be listed.
+// lacks reports whether a slot has to be listed.
 func (s *Stream) lacks(n slot.Slot) bool { return s.got[n] < max(s.want[n], 1) }
 
 // Wanted returns the slots in held that have to be listed.
@@ -78,7 +78,7 @@ func (s *Stream) Wanted(held slot.Set) slot.Set {
 	return set
 }
 
-// Valid says that no list of the whole has overtaken a task.
+// Valid reports whether a task is still valid: no list of the whole has overtaken it.
 func (s *Stream) Valid(t Task) bool { return s.lists == t.Lists }
 
 // Renew asks for a list of the slots that begins from now on.
@@ -89,13 +89,13 @@ func (s *Stream) Renew(set slot.Set) {
 	}
 }
 
-// Ready says that the store holds a slot, by a list that began after the last Renew of it.
+// Ready reports whether the store holds a slot, from a list that began after its last Renew.
 func (s *Stream) Ready(n slot.Slot) bool { return s.ready[n] >= max(s.want[n], 1) }
 
-// Holds says that the store holds a slot, by whatever list.
+// Holds reports whether the store holds a slot, from any list.
 func (s *Stream) Holds(n slot.Slot) bool { return s.ready[n] > 0 }
 
-// Carries says that events of a slot go to the store.
+// Carries reports whether events of a slot go to the store.
 func (s *Stream) Carries(n slot.Slot) bool { return s.carries(n) }
 
 // Carried returns the slots whose events go to the store.
@@ -112,10 +112,10 @@ func (s *Stream) Carried() slot.Set {
 // Needed returns the slots whose events must not be missed while the position advances.
 func (s *Stream) Needed() slot.Set { return s.Carried().Union(s.warming) }
 
-// Settling is what is about to become known to be in the store.
+// Settling is a Settle task in progress.
 type Settling struct {
 	got map[slot.Slot]uint64
-	// Fresh are the slots about which handlers may have heard something false so far.
+	// Fresh are the slots about which handlers may have received false events.
 	Fresh slot.Set
 }
 

@@ -9,25 +9,25 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Config says what kind of objects a stream is of.
+// Config describes the kind whose objects a stream brings.
 type Config struct {
 	// Slots is the number of slots, including the orphans' slot.
 	Slots int
-	// Moves: objects change slots while they live, as they do where an object lies in its owner's slot.
+	// Moves is true if objects can change slots, as when an object lies in its owner's slot.
 	Moves bool
-	// Namesakes: objects of one name may lie in different slots, one after the other.
+	// Namesakes is true if successive objects of one name may lie in different slots.
 	Namesakes bool
-	// Selects: the API server sends what a selector selects. DELETED may mean that an object left it, and a list that
-	// does not show an object does not prove that it is gone.
+	// Selects is true if the API server only sends the objects that a selector selects. DELETED may mean that an object
+	// left the selector, and a list that does not show an object does not prove that it is gone.
 	Selects bool
 }
 
 // Stream is the state of a stream, from the API server's watch and lists to a store. Its methods must not be called
 // concurrently.
 //
-// For every slot, got is the ticket of the list that brought it into the stream; 0 where the stream does not carry the
-// slot. ready becomes the same once the store is known to hold it. The ticket of a list is the number of the latest
-// request for a fresh one (Renew) when the list began.
+// For every slot, got is the ticket of the list that brought it into the stream, or 0 if the stream does not carry the
+// slot. ready is set to got once the store holds the slot. The ticket of a list is the number of the latest request for
+// a fresh one (Renew) when the list began.
 type Stream struct {
 	cfg Config
 
@@ -38,7 +38,7 @@ type Stream struct {
 
 	ticket           uint64
 	got, ready, want []uint64 // want is the ticket that ready must reach
-	// first are slots that the store has held since its first list: nothing false was ever sent about them.
+	// first are the slots that the store has held since its first list: nothing false was ever sent about them.
 	first slot.Set
 	// warming slots are being listed. buffer are the events that the list may undo, or that wait for it.
 	warming slot.Set
@@ -46,7 +46,8 @@ type Stream struct {
 	// replayed are the slots of a list, and its version, while those events are sent again.
 	replayed  slot.Set
 	replaying string
-	// floors: events of a slot up to its floor are older than what a list brought. nil once position passed all.
+	// floors are the versions of the slots' lists: events of a slot up to its floor are older than the list. nil once
+	// position has passed them all.
 	floors   []string
 	floorMax string
 	// saw is the highest version sent to the store, by slot.
@@ -55,7 +56,7 @@ type Stream struct {
 	since []string
 
 	ledger
-	// observing: every object that is sent is noted, since a list that is being made may show namesakes.
+	// observing is true while every object that is sent is noted, since a list under way may show namesakes.
 	observing bool
 }
 
@@ -77,13 +78,13 @@ func later(a, b string) string {
 	return a
 }
 
-// Position is the version up to which the store shows everything, except for what has to be confirmed.
+// Position is the version up to which the store shows everything, except for pending doubts.
 func (s *Stream) Position() string { return s.position }
 
 // Listed is the version of the latest list.
 func (s *Stream) Listed() string { return s.listed }
 
-// Saw notes that the store gets a version of a slot.
+// Saw notes that the store gets an object of a slot at a version.
 func (s *Stream) Saw(n slot.Slot, version string) { s.saw[n] = later(s.saw[n], version) }
 
 // Highest returns the highest version that the store got in the slots.
@@ -95,7 +96,7 @@ func (s *Stream) Highest(slots []slot.Slot) string {
 	return top
 }
 
-// Advance moves the position, and says whether it did.
+// Advance moves the position, and reports whether it moved.
 func (s *Stream) Advance(version string) bool {
 	if version == "" || compare(version, s.position) <= 0 {
 		return false
@@ -109,14 +110,14 @@ func (s *Stream) Advance(version string) bool {
 	return true
 }
 
-// caughtUp forgets what nothing can bring back any more.
+// caughtUp forgets the names that have ended, once no event or list can bring them back.
 func (s *Stream) caughtUp() {
 	if len(s.ended) > 0 && s.warming.Empty() && compare(s.position, s.endedMax) >= 0 {
 		s.sweep()
 	}
 }
 
-// Reached says whether the store shows everything up to a version in the slots; nil stands for all.
+// Reached reports whether the store shows everything up to a version in the slots; nil stands for all slots.
 func (s *Stream) Reached(slots []slot.Slot, version string) bool {
 	for name := range s.doubted {
 		d := s.entries[name].doubt
@@ -138,29 +139,29 @@ func (s *Stream) Reached(slots []slot.Slot, version string) bool {
 	return true
 }
 
-// carries says that events of a slot go to the store.
+// carries reports whether events of a slot go to the store.
 func (s *Stream) carries(n slot.Slot) bool { return s.got[n] > 0 }
 
-// covered says that a list of the slot showed what an event of that version brought about.
+// covered reports whether a list of the slot already included an event at that version.
 func (s *Stream) covered(n slot.Slot, version string) bool {
 	return s.floors != nil && compare(version, s.floors[n]) <= 0 || s.replayed.Has(n) && compare(version, s.replaying) <= 0
 }
 
-// Verdict is what else comes of an event.
+// Verdict is what an event leads to besides the actions on the store.
 type Verdict struct {
-	// Missed are objects that ended, by an event that comes when the store has their namesake already.
+	// Missed are deleted objects whose event came when the store already had their namesake.
 	Missed []Object
-	// Doubted: there is something to look up.
+	// Doubted is true if there are objects to look up.
 	Doubted bool
 }
 
-// Event decides what an event of the watch brings, and appends it to out. Afterwards, and after that was sent, the
-// caller calls Advance.
+// Event applies an event of the watch, and appends what the store gets to out. The caller sends that, and then calls
+// Advance.
 func (s *Stream) Event(out []Out, e *Event) ([]Out, Verdict) {
 	switch {
 	case s.warming.Empty():
 	case s.cfg.Moves:
-		// The list may show an older state of an object than one that went elsewhere meanwhile.
+		// The list may show an object in an older state, from before it moved elsewhere.
 		s.buffer = append(s.buffer, *e)
 	case e.Object.In && s.warming.Has(e.Object.Slot):
 		s.buffer = append(s.buffer, *e)
@@ -171,8 +172,8 @@ func (s *Stream) Event(out []Out, e *Event) ([]Out, Verdict) {
 
 func (s *Stream) apply(out []Out, e *Event) ([]Out, Verdict) {
 	o := &e.Object
-	is, known := s.entries[o.Name]
-	if known && is.stale(o.Version) {
+	is, ok := s.entries[o.Name]
+	if ok && is.stale(o.Version) {
 		d := is.doubt
 		if d != nil && !d.pending && e.Type != Deleted && o.Right && o.Version == d.version {
 			s.believe(o.Name) // the watch shows it again
@@ -192,7 +193,7 @@ func (s *Stream) apply(out []Out, e *Event) ([]Out, Verdict) {
 	return s.pass(out, e, o.Slot)
 }
 
-// applyMoving is apply where objects change slots: is says where the store has the object.
+// applyMoving is apply for kinds whose objects change slots. is is the object's entry.
 func (s *Stream) applyMoving(out []Out, e *Event, is entry) ([]Out, Verdict) {
 	o := &e.Object
 	here := is.here && s.carries(is.slot) // or else it is being dropped
@@ -212,24 +213,24 @@ func (s *Stream) applyMoving(out []Out, e *Event, is entry) ([]Out, Verdict) {
 	case !here || o.In && o.Slot == is.slot || s.covered(is.slot, o.Version):
 		return out, Verdict{}
 	case s.cfg.Selects && o.In && s.carries(o.Slot):
-		// A list of that slot is newer than the event and did not show the object. It may have gone on from there, or its
+		// A list of that slot is newer than the event and did not show the object. The object may have moved on, or its
 		// label is wrong.
 		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: is.slot, last: *o, pending: true, version: o.Version})
 		return out, Verdict{Doubted: true}
 	default:
 		s.Saw(is.slot, o.Version)
-		// Where the stream carries the slot that it went to, it had gone on from there by the time of that slot's list.
+		// If the stream carries the slot that it moved to, it had moved on by the time of that slot's list.
 		s.end(o.Name, o.UID, o.Version, e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)
 		return append(out, Out{Action: Leave, Object: *o, Kept: !s.warming.Empty()}), Verdict{}
 	}
 }
 
-// pass has the store get an event of an object that it has in slot n, or gets there.
+// pass applies an event of an object that the store has, or gets, in slot n.
 func (s *Stream) pass(out []Out, e *Event, n slot.Slot) ([]Out, Verdict) {
 	o := &e.Object
 	s.Saw(n, o.Version)
 	if !s.cfg.Selects {
-		return append(out, s.tell(e)), Verdict{}
+		return append(out, s.accept(e)), Verdict{}
 	}
 	if d := s.entries[o.Name].doubt; d != nil && d.uid != o.UID {
 		out = append(out, s.ending(d, d.version)) // its namesake came, so it is gone for sure
@@ -243,17 +244,17 @@ func (s *Stream) pass(out []Out, e *Event, n slot.Slot) ([]Out, Verdict) {
 		s.doubt(o.Name, &Doubt{Name: o.Name, uid: o.UID, slot: n, last: *o, pending: true, version: o.Version})
 		return out, Verdict{Doubted: true}
 	case !o.Right:
-		told := s.tell(e)
-		told.Kept = true
+		put := s.accept(e)
+		put.Kept = true
 		s.stray(*o)
-		return append(out, told), Verdict{Doubted: true}
+		return append(out, put), Verdict{Doubted: true}
 	default:
-		return append(out, s.tell(e)), Verdict{}
+		return append(out, s.accept(e)), Verdict{}
 	}
 }
 
-// tell returns what the store gets by an event that can be believed, and notes it.
-func (s *Stream) tell(e *Event) Out {
+// accept notes an event that needs no look-up, and returns what the store gets.
+func (s *Stream) accept(e *Event) Out {
 	o := &e.Object
 	if e.Type == Deleted {
 		s.end(o.Name, o.UID, o.Version, true, o.Version)
@@ -263,38 +264,38 @@ func (s *Stream) tell(e *Event) Out {
 	return Out{Action: Put, Type: e.Type, Object: *o}
 }
 
-// tracks says that every object that the store gets is noted.
+// tracks reports whether every object that the store gets is noted.
 func (s *Stream) tracks() bool {
 	return s.cfg.Moves || s.cfg.Namesakes && (s.observing || s.floors != nil)
 }
 
 // put notes that the store gets an object.
 func (s *Stream) put(o *Object) {
-	is, known := s.entries[o.Name]
-	if known && is.here && is.slot != o.Slot {
+	is, ok := s.entries[o.Name]
+	if ok && is.here && is.slot != o.Slot {
 		s.Saw(is.slot, o.Version) // for the slot that it leaves this is its last version
 	}
 	switch {
 	case s.tracks():
-		s.set(o.Name, entry{uid: o.UID, known: o.Version, slot: o.Slot, here: true, told: true})
-	case known:
+		s.set(o.Name, entry{uid: o.UID, version: o.Version, slot: o.Slot, here: true, handled: true})
+	case ok:
 		s.forget(o.Name)
 	}
 }
 
-// end notes that the store does not have an object any more, and that nothing is known of it beyond a version. told
-// says that it is gone, rather than elsewhere in that state. at is how far the position will be in a moment.
-func (s *Stream) end(name Name, uid, version string, told bool, at string) {
+// end notes that the store no longer has an object, as of a version. handled is false if the object may be elsewhere in
+// that state; see entry. at is the position that the caller is about to set.
+func (s *Stream) end(name Name, uid, version string, handled bool, at string) {
 	if s.warming.Empty() && s.replaying == "" && compare(version, later(s.position, at)) <= 0 {
 		s.forget(name)
 		return
 	}
-	s.set(name, entry{uid: uid, known: version, told: told})
+	s.set(name, entry{uid: uid, version: version, handled: handled})
 }
 
 // doubt puts a doubt about an object into the ledger.
 func (s *Stream) doubt(name Name, d *Doubt) {
-	s.set(name, entry{uid: d.uid, known: d.version, slot: d.slot, here: true, told: !d.pending, doubt: d})
+	s.set(name, entry{uid: d.uid, version: d.version, slot: d.slot, here: true, handled: !d.pending, doubt: d})
 }
 
 // stray notes that the store has an object that the watch may not show.
@@ -317,7 +318,7 @@ func (s *Stream) believe(name Name) {
 	s.forget(name)
 }
 
-// believeAll drops the doubts in some slots that are about a version or earlier ones; "" stands for any version.
+// believeAll drops the doubts in some slots that are about a version or an earlier one; "" stands for any version.
 func (s *Stream) believeAll(set slot.Set, version string) {
 	for _, name := range slices.Collect(maps.Keys(s.doubted)) {
 		d := s.entries[name].doubt
@@ -327,7 +328,7 @@ func (s *Stream) believeAll(set slot.Set, version string) {
 	}
 }
 
-// ending is what the store gets when the object in doubt has ended by a version.
+// ending returns what the store gets when the object in doubt has ended by a version.
 func (s *Stream) ending(d *Doubt, version string) Out {
 	out := Out{Action: Leave, Object: d.last, Kept: true}
 	if d.last.In && d.last.Slot == d.slot {
@@ -357,8 +358,8 @@ func (s *Stream) unobserved() {
 	maps.DeleteFunc(s.entries, func(_ Name, e entry) bool { return e.here && e.doubt == nil })
 }
 
-// TakeSince returns the versions of the lists that brought the slots, "" where they were taken before, and forgets
-// those of a set. It returns nil where nothing was listed.
+// TakeSince returns, by slot, the version of the list that brought the slot, or "" if it was taken before. It forgets
+// the versions of the slots in a set. It returns nil if no slots were listed.
 func (s *Stream) TakeSince(set slot.Set) []string {
 	if s.since == nil {
 		return nil
@@ -375,11 +376,11 @@ const (
 	FirstCheck = time.Second
 	// LastCheck is the longest.
 	LastCheck = time.Minute
-	// Soon is the due time of what is to be looked up a FirstCheck after it is first asked for.
+	// Soon is the due time of a doubt that is looked up FirstCheck after Due first sees it.
 	Soon = time.Duration(-1)
 )
 
-// Size returns how many names the ledger knows, how many of them the store does not have, and how many are in doubt.
-func (s *Stream) Size() (known, ended, doubted int) {
+// Size returns how many names the ledger holds, how many of them the store does not have, and how many are in doubt.
+func (s *Stream) Size() (names, ended, doubted int) {
 	return len(s.entries), len(s.ended), len(s.doubted)
 }

@@ -8,7 +8,7 @@ import (
 
 // Counts are totals since New.
 type Counts struct {
-	// Changes counts changes, and Collapsed those of keys that were already pending.
+	// Changes counts changes. Collapsed counts the changes to keys that were already pending.
 	Changes, Collapsed uint64
 	// Taken counts takes. Of these, Done succeeded, Retried failed, Released were given back, and Expired reached their
 	// deadline.

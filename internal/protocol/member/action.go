@@ -43,8 +43,8 @@ type (
 		Timeout      time.Duration
 	}
 
-	// WatchLeases replaces the current watch: it watches all Leases of the rota, or those of the members in IDs. The first
-	// answer is Complete. Answers: LeasesSeen.
+	// WatchLeases replaces the current watch: it watches all Leases of the rota, or the Leases of the members in IDs. The
+	// first answer is Complete. Answers: LeasesSeen.
 	WatchLeases struct {
 		Serial uint64
 		All    bool

@@ -69,8 +69,7 @@
 //
 // # Clocks
 //
-// [Time] has three clocks. Mono and Late never go back, and the time of a Step must not be before that of the last
-// Step.
+// [Time] has three clocks. Mono and Late never go back, and the time of a Step must not be before the last Step's.
 //
 //   - Mono is the monotonic clock, which may stand still while the machine sleeps. It measures waits for others, Wake
 //     and TableSeen.Begun.

@@ -72,7 +72,7 @@ type Member struct {
 	readAfter time.Duration
 	recovery  recovery
 
-	// slots has an entry for each slot of the tables seen so far, including those of duties.
+	// slots has an entry for each slot of the tables seen so far, including slots of duties.
 	slots    []slotState
 	prefetch prefetch
 	// gather is since when slots of this member have been ready to be handed over, or 0 if none are.
@@ -133,8 +133,8 @@ func New(cfg Config) *Member {
 	}
 }
 
-// Step takes an event and returns the actions to carry out, in order. The time must not be before that of the last
-// Step.
+// Step takes an event and returns the actions to carry out, in order. The time must not be before the last
+// Step's.
 func (m *Member) Step(now Time, event Event) []Action {
 	if m.phase == ended {
 		return nil

@@ -20,7 +20,7 @@ import (
 // A guess is not in the table. It only affects when lists start.
 type prefetch struct {
 	slots slot.Set
-	// heard, version and phase are those of the last update. key is the input of the guess.
+	// heard, version and phase are from the last update. key is the input of the guess.
 	heard   time.Duration
 	version string
 	phase   phase

@@ -58,7 +58,7 @@ type slotState struct {
 	round uint64
 	// until is when the fence wait ends.
 	until time.Duration
-	// versions are what the next owner has to reach, from the drain. cause is the cause of the next owner's run.
+	// versions are from the drain: the next owner must reach them. cause is the cause of the next owner's run.
 	versions table.Versions
 	cause    table.Cause
 	// gone are the deletions that the drain left to the next owner.

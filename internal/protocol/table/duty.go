@@ -51,7 +51,7 @@ func (m Member) DutyNames() iter.Seq[string] {
 	}
 }
 
-// Total is the number of slots, including those of duties.
+// Total is the number of slots, including slots of duties.
 func (t *Table) Total() int { return int(t.Slots) + len(t.Duties) }
 
 // IsDuty reports whether s is a duty's slot, in this version of the table or another one.
@@ -112,7 +112,7 @@ func (t *Table) dutySet(list string) (set slot.Set) {
 	return set
 }
 
-// addDuties assigns the first free slots to those of the member's duties that are not in the table yet.
+// addDuties assigns the first free slots to the member's duties that are not in the table yet.
 func (t *Table) addDuties(m Member) {
 	for name := range m.DutyNames() {
 		if _, known := t.DutySlot(name); known {

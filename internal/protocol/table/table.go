@@ -40,7 +40,7 @@ const (
 //     empty, every member reads GoneFormat.
 //  8. Names of duties are unique. The owner of a duty, and its Next, announce it. Seal removes duties that no member
 //     announces. If there are duties, every member reads DutyFormat.
-//  9. Drains are sorted by ID, without duplicates. Seal drops those of members that have left, and the pause with the
+//  9. Drains are sorted by ID, without duplicates. Seal drops drains of members that have left, and the pause with the
 //     last member. If there is a pause or a drain, every member reads OrderFormat.
 //  10. Pins are sorted by Object, without duplicates. Members have labels only if there are pins. If there are members,
 //     and a canary or a pin, every member reads PlaceFormat. Seal drops the canary with the last member.
