@@ -29,8 +29,6 @@ type arrival struct {
 
 // Trickle enqueues keys as fast as workers finish them and the pace allows, until all are enqueued or ctx ends.
 func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
-	tick := time.NewTicker(arrivalPeriod)
-	defer tick.Stop()
 	var underway []arrival
 	counted := 0 // how many of underway count for the pace
 	defer func() { c.pace.done(counted) }()
@@ -56,9 +54,7 @@ func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 			})
 			counted, keys = counted+n, keys[n:]
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !c.env.Runner.Sleep(ctx, arrivalPeriod) {
 			return
 		}
 		last := now

@@ -66,7 +66,7 @@ type Controller struct {
 
 // objectsOf implements work.Objects for a kind in a share.
 type objectsOf struct {
-	share *delivery.Share
+	share Share
 	kind  schema.GroupKind
 }
 

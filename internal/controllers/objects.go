@@ -90,22 +90,32 @@ func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (re
 	handed := o.handed.Intersect(set)
 	o.gathering[done] = struct{}{}
 	o.mu.Unlock()
+	run := o.env.Runner
 	return func() {
-		var gathering, arriving sync.WaitGroup
-		gathering.Go(func() {
+		gathered := make(chan struct{})
+		var arrivals []chan struct{}
+		run.Go(func() {
+			defer close(gathered)
 			o.gather(handed, nil, func(c *Controller, rest []types.NamespacedName) {
-				arriving.Go(func() { c.Trickle(ctx, rest) })
+				arrived := make(chan struct{})
+				arrivals = append(arrivals, arrived)
+				run.Go(func() {
+					defer close(arrived)
+					c.Trickle(ctx, rest)
+				})
 			})
 		})
 		o.gather(set.Minus(handed), parked, func(c *Controller, rest []types.NamespacedName) {
 			c.Enqueue(rest, work.PriorityOpened)
 		})
-		gathering.Wait()
+		run.Wait(gathered)
 		o.mu.Lock()
 		delete(o.gathering, done)
 		o.mu.Unlock()
 		close(done)
-		arriving.Wait()
+		for _, arrived := range arrivals {
+			run.Wait(arrived)
+		}
 	}
 }
 
@@ -126,7 +136,7 @@ func (o *objectHolder) gathered() {
 	pending := slices.Collect(maps.Keys(o.gathering))
 	o.mu.Unlock()
 	for _, done := range pending {
-		<-done
+		o.env.Runner.Wait(done)
 	}
 }
 

@@ -18,22 +18,26 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
 // Env is the environment of controllers. Its functions may be called concurrently.
 type Env struct {
-	Share  *delivery.Share
+	Share  Share
 	Gate   *gate.Gate
 	Writes Writes
 	Faults *Faults
 	Log    logr.Logger
 	// ByUID is true if an object's slot cannot be computed from its name (slot.KeyUID).
 	ByUID bool
-	// Now returns the monotonic time, and Wall the wall clock.
-	Now  func() time.Duration
-	Wall func() time.Time
+	// Now returns the monotonic time, and Wall the wall clock. After calls do after a delay.
+	Now   func() time.Duration
+	Wall  func() time.Time
+	After func(wait time.Duration, do func())
+	// Runner runs what blocks.
+	Runner replica.Runner
 	// Canary returns the canary of the last table seen, never nil.
 	Canary func() *table.Canary
 	// Asked is called with each verdict of the gate. EmitNow emits a notice that must be sent before the process ends; it
@@ -92,7 +96,7 @@ func (s *Set) New(
 	c.Work = work.New(work.Env{
 		Name: name, Kind: kind.String(), ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: objectsOf{s.env.Share, kind},
 		Enqueue: enqueue, Now: s.env.Now, Wall: s.env.Wall, Asked: s.env.Asked, IsFree: c.isFree,
-		After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
+		After: s.env.After,
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

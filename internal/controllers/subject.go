@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -21,16 +20,16 @@ type Subject struct {
 }
 
 // subjectKey is the context key of a share's Subject. A program may have several rotas, each with its share.
-type subjectKey struct{ share *delivery.Share }
+type subjectKey struct{ share Share }
 
 // WithSubject returns the context for a reconcile of s.
-func WithSubject(ctx context.Context, share *delivery.Share, s Subject) context.Context {
+func WithSubject(ctx context.Context, share Share, s Subject) context.Context {
 	return context.WithValue(ctx, subjectKey{share}, s)
 }
 
 // Deleted reports whether ctx belongs to a reconcile of a deleted object of this kind and name. A reader then has to
 // return NotFound, because a new object of the same name does not concern the reconcile.
-func Deleted(ctx context.Context, share *delivery.Share, kind schema.GroupKind, name types.NamespacedName) bool {
+func Deleted(ctx context.Context, share Share, kind schema.GroupKind, name types.NamespacedName) bool {
 	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	return ok && about.Gone && about.Kind == kind && about.Name == name
 }
@@ -38,7 +37,7 @@ func Deleted(ctx context.Context, share *delivery.Share, kind schema.GroupKind, 
 // Namesake reports whether obj, which was read with the context of a reconcile, has the name of the reconciled object
 // but is in another slot, and so is a different object. It may belong to another member, so the reader has to return
 // NotFound.
-func Namesake(ctx context.Context, share *delivery.Share, kind schema.GroupKind, obj metav1.Object) bool {
+func Namesake(ctx context.Context, share Share, kind schema.GroupKind, obj metav1.Object) bool {
 	about, ok := ctx.Value(subjectKey{share}).(Subject)
 	name := types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	if !ok || about.Kind != kind || about.Name != name {

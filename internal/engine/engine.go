@@ -166,6 +166,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
 		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, EmitNow: r.emitNow, Dropped: r.metrics.drop,
 		Canary: func() *table.Canary { return &r.tableOf().Canary },
+		After:  func(wait time.Duration, do func()) { time.AfterFunc(wait, do) }, Runner: replica.Goroutines{},
 	})
 	r.adapted = r.adaptable()
 	return r

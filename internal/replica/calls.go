@@ -10,22 +10,61 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
+// Runner runs functions that block. Production uses Goroutines. The simulator runs them one at a time, in its own time.
+type Runner interface {
+	// Go starts do.
+	Go(do func())
+	// Wait returns when done is closed, and Sleep after d, or with false when ctx ends. Only functions that the Runner
+	// has started may call them.
+	Wait(done <-chan struct{})
+	Sleep(ctx context.Context, d time.Duration) bool
+}
+
+// Goroutines is a Runner that starts goroutines.
+type Goroutines struct{}
+
+// Go implements Runner.
+func (Goroutines) Go(do func()) { go do() }
+
+// Wait implements Runner.
+func (Goroutines) Wait(done <-chan struct{}) { <-done }
+
+// Sleep implements Runner.
+func (Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
 // Calls are the goroutines of an incarnation. Its methods may be called concurrently.
 type Calls struct {
 	ctx    context.Context //nolint:containedctx // of all goroutines
 	cancel context.CancelFunc
 	log    logr.Logger
+	runner Runner
 	all    sync.WaitGroup
 }
 
-func newCalls(ctx context.Context, log logr.Logger) *Calls {
-	c := &Calls{log: log}
+// NewCalls returns the goroutines of an incarnation that ctx does not end.
+func NewCalls(ctx context.Context, log logr.Logger, runner Runner) *Calls {
+	c := &Calls{log: log, runner: runner}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return c
 }
 
 // Go runs do, which must return soon after Context has ended.
-func (c *Calls) Go(do func()) { c.all.Go(do) }
+func (c *Calls) Go(do func()) {
+	c.all.Add(1)
+	c.runner.Go(func() {
+		defer c.all.Done()
+		do()
+	})
+}
 
 // Context ends with the incarnation.
 func (c *Calls) Context() context.Context { return c.ctx }
@@ -46,16 +85,7 @@ func (c *Calls) After(wait time.Duration, do func()) {
 }
 
 // sleep waits. It returns false if the incarnation has ended.
-func (c *Calls) sleep(wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-c.ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
+func (c *Calls) sleep(wait time.Duration) bool { return c.runner.Sleep(c.ctx, wait) }
 
 // retry calls do until it succeeds, each time with the slots that it returned before. Then it calls done with these
 // slots, unless the incarnation has ended.

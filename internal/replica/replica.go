@@ -81,7 +81,7 @@ type Replica struct {
 
 // New prepares an incarnation.
 func New(ctx context.Context, env Env) *Replica {
-	r := &Replica{env: env, Calls: newCalls(ctx, env.Log)}
+	r := &Replica{env: env, Calls: NewCalls(ctx, env.Log, Goroutines{})}
 	env.State.Begin(env.Config.Self.ID, env.Clock.Late())
 	r.member = env.Member()
 	r.requests = &requests{store: env.Store, calls: r.Calls, loads: env.Loads, memory: env.Memory, failed: env.Failed}

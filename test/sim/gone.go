@@ -79,7 +79,7 @@ func (ws *workers) mourned(s slot.Slot) (keys []key) {
 }
 
 // pending says that a key of the slot waits whose object is gone (rule R15).
-func (ws *workers) pending(s slot.Slot) bool { return ws.controller.Waits(s) }
+func (ws *workers) pending(s slot.Slot) bool { return ws.controller.Work.Waits(s) }
 
 // leaveGone has drains leave their deletions to the next owners.
 func (ws *workers) leaveGone(set slot.Set) {
@@ -87,10 +87,9 @@ func (ws *workers) leaveGone(set slot.Set) {
 	ws.n.gate.LeaveGone(set)
 }
 
-// leavesGone returns the deletions in a drained slot that its next owner will reconcile, and looks at what is given up.
-// anew says that the slot was open when the drain began: else a leaver finds that nobody can be told of what it left.
-func (ws *workers) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
-	fits, _ := work.Fit(ws.controller.Undone(s), room)
+// leavesGone returns the deletions in a drained slot that its next owner will reconcile, fits, and looks at what is given
+// up: without room that may be once the drain has waited for long, or if the slot was not open when it began.
+func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, late bool) []table.Gone {
 	left := map[key]bool{}
 	for _, g := range fits {
 		left[keyOf(work.NameOf(g))] = true
@@ -98,7 +97,7 @@ func (ws *workers) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
 	for _, k := range ws.mourned(s) {
 		switch {
 		case left[k]:
-		case room == 0 && (ws.left.Has(s) || !anew):
+		case room == 0 && (ws.left.Has(s) || late):
 			delete(ws.w.tombstones, k) // it is given up, and told
 		default:
 			ws.w.violate("deletion missed",
@@ -113,9 +112,7 @@ func (ws *workers) leavesGone(s slot.Slot, room int, anew bool) []table.Gone {
 
 // inherit takes over what the former owners of slots left.
 func (ws *workers) inherit(a member.Load) {
-	ws.held = ws.held.Union(a.Slots)
 	for _, g := range a.Gone {
-		ws.w.Counts.Inherited++
 		if ws.w.opts.LeavesGone != nil {
 			continue
 		}
@@ -124,7 +121,6 @@ func (ws *workers) inherit(a member.Load) {
 			t.holder = ws.n
 		}
 		ws.gone[k] = true
-		ws.controller.Inherit(g)
 	}
 }
 
@@ -150,7 +146,7 @@ func (ws *workers) finished(f *flight) {
 // bereft notes that the node does not know of a deletion any more, after the controller was told that its reconcile has
 // ended.
 func (ws *workers) bereft(f *flight) {
-	if !f.gone || ws.held.Has(f.key.slot) {
+	if !f.gone || ws.n.share.held.Has(f.key.slot) {
 		return
 	}
 	if t := ws.w.tombstones[f.key]; t != nil && t.holder == ws.n && !t.named {
@@ -160,8 +156,6 @@ func (ws *workers) bereft(f *flight) {
 
 // forget drops the keys of slots that were released. A table that hands deletions over has been looked at before.
 func (ws *workers) forget(set slot.Set) {
-	ws.held = ws.held.Minus(set)
-	ws.controller.Forget(set)
 	for k := range ws.gone {
 		if set.Has(k.slot) {
 			delete(ws.gone, k)

@@ -1,69 +1,51 @@
 package sim
 
 import (
+	"context"
 	"time"
 
-	"github.com/rota-dev/rota/internal/gate"
+	"github.com/go-logr/logr"
+
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
 
-// objectHolder has the objects of a node. In scripts it answers after a moment, unless that is held, and nobody works.
-type objectHolder struct{ n *Node }
+// objectHolder is production's holder of a node's objects, looked at from outside.
+type objectHolder struct {
+	replica.Holder
+	n *Node
+}
 
 // parts are as in production: duties come first.
 func (n *Node) parts() []replica.Part {
 	hash, duties := n.w.split(n.w.all())
-	return []replica.Part{{Holder: dutyHolder{n.Duties.Duties, n}, Slots: duties}, {Holder: objectHolder{n}, Slots: hash}}
-}
-
-func (o objectHolder) Hold(set slot.Set) {
-	o.n.Work.held = o.n.Work.held.Union(set)
-	if o.n.w.wild {
-		o.n.informer.hold(set)
+	calls := replica.NewCalls(context.Background(), logr.Discard(), &n.runner)
+	objects := controllers.NewHolder(controllers.HolderEnv{
+		Controllers: n.Work.set, Keeper: controllers.NoKeeper{}, HeldBackBy: func(slot.Set) []string { return nil },
+		Abandoned: func() {}, Inherited: func() { n.w.Counts.Inherited++ },
+	})
+	return []replica.Part{
+		{Holder: dutyHolder{n.Duties.Duties, n}, Slots: duties},
+		{Holder: objectHolder{replica.Wait(objects, calls), n}, Slots: hash},
 	}
 }
 
-func (o objectHolder) Warm(set slot.Set, done func(held slot.Set)) {
-	if o.n.w.wild {
-		o.n.informer.settled(set, o.n.hands(done))
-		return
-	}
-	o.n.Link.answers(Warm, func() { done(set) })
-}
-
-func (o objectHolder) Expect(a member.Load, _ bool) {
+func (o objectHolder) Expect(a member.Load, later bool) {
 	o.n.Work.inherit(a)
-	if o.n.w.wild {
-		o.n.informer.expect(a)
+	if o.n.w.opts.LeavesGone != nil {
+		a.Gone = nil // a script says what is left, and nobody works
 	}
+	o.Holder.Expect(a, later)
 }
 
-func (o objectHolder) Load(a member.Load, done func(held slot.Set)) {
-	if o.n.w.wild {
-		o.n.informer.load(a, o.n.hands(done))
-		return
-	}
-	o.n.Link.answers(Load, func() { done(a.Slots) })
-}
-
-// Open opens the gate. What the slots have is enqueued later.
 func (o objectHolder) Open(set slot.Set, epoch uint64) {
-	n := o.n
-	parked := n.gate.Open(set, epoch)
-	n.Work.cancelled()
-	n.Work.opened = set.Slots()
-	n.Work.gather(set, parked)
-}
-
-func (o objectHolder) CatchUp(set slot.Set, done func()) {
-	if o.n.w.wild {
-		o.n.informer.catchUp(set, func() { o.n.Work.whenGathered(done) })
-		return
-	}
-	o.n.Link.whenReleased(Drain, done)
+	o.Holder.Open(set, epoch)
+	o.n.Work.cancelled()
+	o.n.Work.opened = set.Slots()
 }
 
 func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
@@ -73,63 +55,38 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 	if !n.w.handsOver() {
 		d.Room = 0
 	}
-	all := []*work.Controller{n.Work.controller}
-	left := &work.Leftover{
-		Of: func() []*work.Controller { return all }, Begun: n.clock.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
-		Hopeless: func(slot.Slot) bool { return false },
-	}
 	var open slot.Set
 	for _, s := range d.Slots.Slots() {
 		if n.gate.AdmitsGone(s) {
 			open.Add(s)
 		}
 	}
-	n.gate.Drain(d.Slots, func(s slot.Slot) bool { return work.Wait(all, s) },
-		func(s slot.Slot) { d.Idle(s, n.Work.leavesGone(s, d.Room, open.Has(s))) })
-	n.Work.controller.Hurry(d.Slots)
+	begun, idle := n.clock.mono(), d.Idle
+	d.Idle = func(s slot.Slot, gone []table.Gone) {
+		waited := n.clock.mono() >= min(begun+work.DeletionPatience, d.LeaveBy(0.5))
+		idle(s, n.Work.leavesGone(s, gone, d.Room, !open.Has(s) || waited))
+	}
+	reviews := o.Holder.Drain(d)
 	return func() bool {
 		if !n.w.wild {
 			return false // a script says what happens
 		}
-		if leave := left.Look(n.clock.mono()); !leave.Empty() {
-			n.Work.leaveGone(leave)
+		more := reviews()
+		if n.Leaving {
+			n.Work.cancelled() // some were cut short
 		}
-		parked, more := n.reviews(d)
-		n.Work.controller.Resume(parked)
 		return more
 	}
 }
 
 func (o objectHolder) Shut(set slot.Set) {
-	o.n.gate.Shut(set)
-	o.n.Work.controller.Silence(set)
+	o.Holder.Shut(set)
 	o.n.Work.cancelled()
 }
 
 func (o objectHolder) Release(set slot.Set) {
-	if o.n.w.wild {
-		o.n.informer.release(set)
-		o.n.Work.record.Forget(set)
-	}
+	o.Holder.Release(set)
 	o.n.Work.forget(set)
-}
-
-func (objectHolder) HeldBack(slot.Set) []string { return nil }
-
-func (objectHolder) Abandon(slot.Set) {}
-
-// reviews looks at a drain.
-func (n *Node) reviews(d replica.Drain) (parked []gate.Key, more bool) {
-	parked, more = d.Review(n.gate, n.clock.mono())
-	if n.Leaving {
-		n.Work.cancelled() // some were cut short
-	}
-	return parked, more
-}
-
-// hands returns done as it is called by what calls back while the node does not run.
-func (n *Node) hands(done func(slot.Set)) func(slot.Set) {
-	return func(held slot.Set) { n.answered(func() { done(held) }) }
 }
 
 // answers does something after a moment, once the node's requests of that name are not held back.

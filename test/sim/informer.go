@@ -194,7 +194,7 @@ func (in *informer) heed(v stream.Verdict) {
 
 // notify is the event handler.
 func (in *informer) notify(k key) {
-	if in.wanted.Has(k.slot) {
+	if in.n.share.heard.Has(k.slot) {
 		in.n.Work.add(k)
 	}
 }

@@ -99,7 +99,7 @@ func (ws *workers) hire() {
 func (ws *workers) done(k key) {
 	f := ws.flights[k]
 	delete(ws.flights, k)
-	ws.controller.Done(k.name(), false, func(work.Flight[work.Flying]) {})
+	ws.controller.Done(k.name())
 	if f != nil {
 		ws.bereft(f)
 	}

@@ -74,14 +74,12 @@ func follows(a member.Load) (version uint64, does bool) {
 	return version, a.Cause == table.CauseHanded && err == nil
 }
 
-// expect prepares for what a Load is about, as Share.Hold and HoldAnew do.
-func (in *informer) expect(a member.Load) {
-	if _, does := follows(a); !does && !a.Held {
-		anew := a.Slots.Minus(in.wanted)
-		in.anew = in.anew.Union(anew)
-		in.renew(anew)
-	}
-	in.hold(a.Slots)
+// holdAnew makes slots wanted, with a list of those that were not that begins from now on.
+func (in *informer) holdAnew(set slot.Set) {
+	anew := set.Minus(in.wanted)
+	in.anew = in.anew.Union(anew)
+	in.renew(anew)
+	in.hold(set)
 }
 
 // load makes the store complete for it, as Share.Load does.

@@ -47,6 +47,8 @@ type Node struct {
 	// Link is its connection to the API servers, and Work its workers and their keys.
 	Link     link
 	Work     workers
+	share    share
+	runner   runner
 	Duties   duties
 	informer informer
 	checks   checks
@@ -95,6 +97,7 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 		bad: map[string]spell{}, slow: quick,
 	}
 	n.Work = workers{w: w, n: n}
+	n.share, n.runner = share{n: n}, runner{n: n}
 	n.Duties = duties{w: w, n: n}
 	n.checks = checks{
 		w: w, n: n, outlives: map[slot.Slot]time.Duration{}, loading: map[slot.Slot]uint64{}, present: map[slot.Slot]uint64{},
@@ -348,6 +351,7 @@ func (n *Node) Crash() {
 func (n *Node) end() {
 	n.checks.outlive(n.w.all())
 	n.Dead = true
+	n.runner.end()
 	n.Link.tables, n.Link.leases, n.later = nil, nil, nil
 }
 

@@ -66,6 +66,9 @@ func (w *World) Unsettled() string {
 			return fmt.Sprintf("slots %v are unsettled", r.Slots)
 		}
 		n := live[r.Owner]
+		if err := n.Work.faults.Err(); err != nil {
+			return fmt.Sprintf("%s takes its controller to be wired wrongly: %v", n.ID, err)
+		}
 		open := n.Open()
 		for at := r.Slots.First; at <= r.Slots.Last; at++ {
 			if !open.Has(at) || n.gate.Epoch(at) != r.Epoch {

@@ -130,7 +130,7 @@ func (ws *workers) LeaveGone(s slot.Slot) {
 }
 
 // Knows says that the node knows of the deletion of a slot's second key, and has not reconciled it.
-func (ws *workers) Knows(s slot.Slot) bool { return len(ws.controller.Undone(s)) > 0 }
+func (ws *workers) Knows(s slot.Slot) bool { return len(ws.controller.Work.Undone(s)) > 0 }
 
 // Reconcile tries the second key of a slot.
 func (ws *workers) Reconcile(s slot.Slot) bool { return ws.Try(s, 1) }

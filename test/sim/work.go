@@ -6,10 +6,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
 )
@@ -38,20 +42,20 @@ type workers struct {
 	w *World
 	n *Node
 
-	controller *work.Controller
+	set        *controllers.Set
+	controller *controllers.Controller
 	items      items
 	flights    map[key]*flight
 	tasks      []*flight
 	// gone are keys whose objects do not exist, as the node sees it. left are slots whose drain leaves them to the next
-	// owner. held are slots that this node holds.
-	gone       map[key]bool
-	left, held slot.Set
-	opened     []slot.Slot
-	busy       int // workers that have a key
-	// gathering are slots that were opened whose objects are not enqueued.
-	gathering []*gathering
-	record    *ledger.Record
-	long      gate.LongWrites
+	// owner by a script's order.
+	gone   map[key]bool
+	left   slot.Set
+	opened []slot.Slot
+	busy   int // workers that have a key
+	faults *controllers.Faults
+	record *ledger.Record
+	long   gate.LongWrites
 }
 
 // crew is how many workers a node has.
@@ -65,13 +69,14 @@ func (ws *workers) employ() {
 	ws.flights, ws.gone = map[key]*flight{}, map[key]bool{}
 	ws.items.init()
 	ws.record = ws.recorded()
-	ws.controller = work.New(work.Env{
-		Name: controllerName, Kind: goneKind, Gate: ws.n.gate, Objects: ownObjects{ws.n}, Enqueue: ws.enqueue,
-		Now:  ws.n.clock.mono,
-		Wall: func() time.Time { return time.Unix(ws.n.clock.time().Wall, 0) },
-		After: func(wait time.Duration, do func()) {
-			ws.w.after(wait, func() { ws.n.local(do) })
-		},
+	ws.faults = controllers.NewFaults(ws.n.clock.mono, logr.Discard())
+	ws.set = controllers.NewSet(controllers.Env{
+		Share: &ws.n.share, Gate: ws.n.gate, Writes: noWrites{}, Faults: ws.faults, Log: logr.Discard(),
+		Now:    ws.n.clock.mono,
+		Wall:   func() time.Time { return time.Unix(ws.n.clock.time().Wall, 0) },
+		After:  func(wait time.Duration, do func()) { ws.w.after(wait, func() { ws.n.local(do) }) },
+		Runner: &ws.n.runner,
+		Canary: func() *table.Canary { return &table.Canary{} },
 		Asked: func(v gate.Verdict) {
 			switch v {
 			case gate.Refused:
@@ -81,28 +86,20 @@ func (ws *workers) employ() {
 			case gate.Unknown, gate.Admitted:
 			}
 		},
+		EmitNow: func(context.Context, member.Notify) {}, Dropped: func(string) {},
 	})
+	var err error
+	if ws.controller, err = ws.set.New(controllerName, kind, nil, ws.enqueue); err != nil {
+		panic(err)
+	}
 }
 
-// ownObjects are the objects that a node has of the modelled kind. Names tell slots.
-type ownObjects struct{ n *Node }
+// noWrites is of programs that count no requests.
+type noWrites struct{}
 
-func (o ownObjects) Locate(name types.NamespacedName) (slot.Slot, bool) {
-	return keyOf(name).slot, true
-}
+func (noWrites) Counting(ctx context.Context, _ *work.Requests) context.Context { return ctx }
 
-func (o ownObjects) Stored(name types.NamespacedName) (slot.Slot, bool) { return o.Locate(name) }
-
-func (o ownObjects) UID(name types.NamespacedName) (types.UID, bool) {
-	k := keyOf(name)
-	return "", !o.n.Work.gone[k] && (!o.n.w.wild || o.n.informer.Has[k.index()].Exists)
-}
-
-func (o ownObjects) Holds(s slot.Slot) bool { return o.n.Work.held.Has(s) }
-
-func (o ownObjects) Incomplete(slot.Slot) bool { return false }
-
-func (o ownObjects) LedElsewhere() bool { return false }
+func (noWrites) ByHand() bool { return true }
 
 // unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
 const unknownMargin = time.Second
@@ -162,60 +159,6 @@ func (ws *workers) startWork() {
 	})
 }
 
-// gather enqueues, after a while, what slots that were opened have.
-func (ws *workers) gather(set slot.Set, parked []gate.Key) {
-	if !ws.w.wild {
-		return // nobody works
-	}
-	g := &gathering{}
-	ws.gathering = append(ws.gathering, g)
-	ws.w.after(ws.w.delay(time.Millisecond, 100*time.Millisecond), func() {
-		ws.n.local(func() {
-			ws.controller.Opened(set, ws.unreconciledIn(set), parked)
-			ws.gathering = slices.DeleteFunc(ws.gathering, func(one *gathering) bool { return one == g })
-			for _, do := range g.then {
-				ws.n.answered(do)
-			}
-		})
-	})
-}
-
-// gathering is of slots that were opened. then is done once their objects are enqueued.
-type gathering struct{ then []func() }
-
-// whenGathered calls do once the objects of all slots that were opened before are enqueued: a drain has to know of the
-// deletions that the next owner's list does not show (rule R15).
-func (ws *workers) whenGathered(do func()) {
-	left := len(ws.gathering)
-	if left == 0 {
-		do()
-		return
-	}
-	for _, g := range ws.gathering {
-		g.then = append(g.then, func() {
-			if left--; left == 0 {
-				do()
-			}
-		})
-	}
-}
-
-// unreconciledIn returns the objects of slots of which something is to be done. The others are left out, to save time.
-func (ws *workers) unreconciledIn(set slot.Set) (keys []types.NamespacedName) {
-	if ws.w.spoiled.forgotten {
-		return nil
-	}
-	for _, s := range set.Slots() {
-		for i := range keysPerSlot {
-			k := key{s, i}
-			if of := &ws.w.objects.of[k.index()]; of.asked > of.reconciled {
-				keys = append(keys, k.name())
-			}
-		}
-	}
-	return keys
-}
-
 // Try has a worker take a key, and ask the gate for it, at once; it says whether it was admitted.
 func (ws *workers) Try(s slot.Slot, i int) bool {
 	f := ws.take(key{s, i})
@@ -242,14 +185,14 @@ func (ws *workers) take(k key) *flight {
 
 // admit asks the gate for a key; nil: it was not admitted.
 func (ws *workers) admit(k key) *flight {
-	a, ok := ws.controller.Admit(context.Background(), k.name())
+	ctx, ok := ws.controller.Admit(context.Background(), k.name())
 	if !ok {
 		return nil
 	}
 	ws.w.Counts.Admissions++
-	epoch, _ := gate.EpochFrom(a.Context)
-	by := work.Admitted{Gate: ws.n.gate, Slot: a.Slot, Context: a.Context, UID: a.UID, CutShort: func() { ws.add(k) }}
-	f := &flight{key: k, epoch: epoch, ctx: by.In(a.Context), gone: a.Gone}
+	epoch, _ := gate.EpochFrom(ctx)
+	by, _ := work.AdmittedBy(ctx, ws.n.gate)
+	f := &flight{key: k, epoch: epoch, ctx: ctx, gone: by.UID == ""}
 	if f.gone {
 		ws.w.logf("%s begins the deletion of %v", ws.n.ID, k)
 	}
@@ -298,6 +241,7 @@ func (ws *workers) finish(f *flight) {
 	case !ws.w.wild:
 		ws.finished(f)
 	case f.ctx.Err() == nil && ws.w.rng.IntN(20) == 0: // it failed
+		ws.controller.Ended(f.key.name(), errFailed)
 		ws.addAfter(f.key, ws.w.between(10*time.Millisecond, 5*time.Second))
 	default:
 		ws.complete(f)
