@@ -87,8 +87,8 @@ func (ws *workers) leaveGone(set slot.Set) {
 	ws.n.gate.LeaveGone(set)
 }
 
-// leavesGone returns the deletions in a drained slot that its next owner will reconcile, fits, and looks at what is given
-// up: without room that may be once the drain has waited for long, or if the slot was not open when it began.
+// leavesGone returns the deletions in a drained slot that its next owner will reconcile, and checks what is given up:
+// without room a slot may give deletions up once its drain has waited for long, or if it was not open when that began.
 func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, late bool) []table.Gone {
 	left := map[key]bool{}
 	for _, g := range fits {

@@ -193,7 +193,7 @@ func (s *Stream) apply(out []Out, e *Event) ([]Out, Verdict) {
 	return s.pass(out, e, o.Slot)
 }
 
-// applyMoving is apply for kinds whose objects change slots. is is the object's entry.
+// applyMoving is apply for kinds whose objects change slots, with the entry of the object.
 func (s *Stream) applyMoving(out []Out, e *Event, is entry) ([]Out, Verdict) {
 	o := &e.Object
 	here := is.here && s.carries(is.slot) // or else it is being dropped
