@@ -55,8 +55,8 @@ type counters struct {
 	patched, gone, conflicts, throttled, failures, scanned, lists, watches, scans, refused atomic.Uint64
 }
 
-// New returns a labeller. It copies cfg and uses its credentials, proxy, TLS and wrappers, but not its rate limits,
-// timeout and compression. New sends nothing.
+// New returns a labeller. It copies cfg and uses the credentials, proxy, TLS settings and transport wrappers of the
+// copy. It has its own rate limits, timeout and compression. New sends no request.
 func New(cfg *rest.Config, opts Options) (*Labeller, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {

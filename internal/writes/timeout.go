@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -252,4 +254,16 @@ func explained(resp *http.Response, text string) *http.Response {
 	out.Header.Set("Content-Length", strconv.Itoa(len(answer)))
 	out.ContentLength, out.Body = int64(len(answer)), io.NopCloser(bytes.NewReader(answer))
 	return &out
+}
+
+// withTimeout returns a query with that timeout. It does not encode the query anew, which would sort the parameters and
+// drop those that cannot be parsed.
+func withTimeout(query string, timeout time.Duration) string {
+	rest := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
+		key, _, _ := strings.Cut(part, "=")
+		return key == "" || key == "timeout"
+	})
+	// The server parses a duration, and interprets 0 as its default of a minute.
+	ms := strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+	return strings.Join(append(rest, "timeout="+ms+"ms"), "&")
 }

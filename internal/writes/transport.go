@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -138,18 +137,6 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 		return explained(resp, text), nil
 	}
 	return resp, nil
-}
-
-// withTimeout returns a query with that timeout. It does not encode the query anew, which would sort the parameters and
-// drop those that cannot be parsed.
-func withTimeout(query string, timeout time.Duration) string {
-	rest := slices.DeleteFunc(strings.Split(query, "&"), func(part string) bool {
-		key, _, _ := strings.Cut(part, "=")
-		return key == "" || key == "timeout"
-	})
-	// The server parses a duration, and interprets 0 as its default of a minute.
-	ms := strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
-	return strings.Join(append(rest, "timeout="+ms+"ms"), "&")
 }
 
 // sendAsIs sends a request that changes no object of this member's slots.

@@ -40,7 +40,7 @@ func (u Unread) String() string {
 	return u.What + ": " + strings.Join(strings.Fields(u.Err.Error()), " ")
 }
 
-// NewArchive begins an archive with all files in the directory dir.
+// NewArchive begins an archive. The files added to it have paths below dir, and the modification time at.
 func NewArchive(w io.Writer, dir string, at time.Time) *Archive {
 	zip := gzip.NewWriter(w)
 	return &Archive{dir: dir, at: at, zip: zip, tar: tar.NewWriter(zip)}

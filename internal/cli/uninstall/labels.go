@@ -28,8 +28,8 @@ type kind struct {
 	kind     schema.GroupKind
 }
 
-// kinds returns all kinds that the API server serves, each in one version. It records groups whose servers do not
-// answer in found.
+// kinds returns all kinds that the API server serves, each in one version. If the server of a group
+// does not answer, found records the group.
 func (f *Finder) kinds(found *Remains) (out []kind, err error) {
 	lists, err := f.client.Discovery().ServerPreferredResources()
 	var failed *discovery.ErrGroupDiscoveryFailed

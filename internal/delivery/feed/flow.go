@@ -383,7 +383,7 @@ func (f *flow) passes(p *pump, initial *relist, version string) bool {
 	return true
 }
 
-// due returns the doubts whose objects have to be looked up, and the time until the next.
+// due returns the doubts (stream.Doubt) whose objects have to be looked up now, and the time until the next is due.
 func (f *flow) due(now time.Duration) ([]*stream.Doubt, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,15 +15,15 @@ import (
 // recovery is the state of a member that sees no table, or one that was not adopted (rule R16).
 type recovery struct {
 	on bool
-	// since is the heard time at which recovery began. It is pending until the next echo.
+	// since is when recovery began, in heard time (see watch). pending is true until the next echo sets it.
 	since   time.Duration
 	pending bool
 	// ready is since when the member could write if it were its turn, or 0.
 	ready time.Duration
-	// confirmed: a consistent read found the table missing.
+	// confirmed is true if a consistent read found the table missing.
 	confirmed bool
 	// proof is the version of this member's first renewal that began after it saw the object to adopt. Once the watch
-	// shows it, the watch has caught up. early: a renewal that began before is still in flight.
+	// shows it, the watch has caught up. early is true while a renewal that began before is in flight.
 	early bool
 	proof string
 }

@@ -279,7 +279,8 @@ func (t *Table) ableSize() (size int) {
 	return size
 }
 
-// readAble parses a line of encodeAble. named holds the members of earlier lines.
+// readAble parses a line of the field able: the slots of duties, and the members that can do exactly these duties. It
+// adds each member with its duties to named. rest gets the duties of all members without a line.
 func (t *Table) readAble(w []string, a *abbreviations, named map[string]string, rest *string) error {
 	if len(w) < 2 {
 		return fmt.Errorf("%q: want slots members", strings.Join(w, " "))
