@@ -54,12 +54,13 @@ func (c *Controller) Trickle(ctx context.Context, keys []types.NamespacedName) {
 			})
 			counted, keys = counted+n, keys[n:]
 		}
-		if !c.env.Runner.Sleep(ctx, arrivalPeriod) {
+		asleep := c.env.Now()
+		wait := max(arrivalPeriod/5, arrivalPeriod-(asleep-now)) // the period includes the work of this round
+		if !c.env.Runner.Sleep(ctx, wait) {
 			return
 		}
-		last := now
 		now = c.env.Now()
-		c.pace.tick(now, now-last-arrivalPeriod)
+		c.pace.tick(now, now-asleep-wait)
 	}
 }
 

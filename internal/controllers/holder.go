@@ -34,7 +34,7 @@ var _ replica.Blocking = (*Holder)(nil)
 
 // NewHolder returns the holder of an incarnation.
 func NewHolder(env HolderEnv) *Holder {
-	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env, gathering: map[chan struct{}]struct{}{}}}
+	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env}}
 }
 
 // Warm implements replica.Blocking.

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 
@@ -26,8 +25,8 @@ type objectHolder struct {
 	mu sync.Mutex
 	// handed holds the slots that were loaded here after their former owner handed them over.
 	handed slot.Set
-	// gathering holds channels that are closed when the objects of opened slots are enqueued.
-	gathering map[chan struct{}]struct{}
+	// gathering holds channels that are closed when the objects of opened slots are enqueued, in the order of Open.
+	gathering []chan struct{}
 }
 
 func (o *objectHolder) Hold(set slot.Set) { o.env.Share.Hold(set) }
@@ -88,7 +87,7 @@ func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (re
 	done := make(chan struct{})
 	o.mu.Lock()
 	handed := o.handed.Intersect(set)
-	o.gathering[done] = struct{}{}
+	o.gathering = append(o.gathering, done)
 	o.mu.Unlock()
 	run := o.env.Runner
 	return func() {
@@ -110,7 +109,7 @@ func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (re
 		})
 		run.Wait(gathered)
 		o.mu.Lock()
-		delete(o.gathering, done)
+		o.gathering = slices.DeleteFunc(o.gathering, func(other chan struct{}) bool { return other == done })
 		o.mu.Unlock()
 		close(done)
 		for _, arrived := range arrivals {
@@ -133,7 +132,7 @@ func (o *objectHolder) gather(set slot.Set, parked []gate.Key, others func(*Cont
 // gathered returns when all objects of slots that were opened before the call are enqueued.
 func (o *objectHolder) gathered() {
 	o.mu.Lock()
-	pending := slices.Collect(maps.Keys(o.gathering))
+	pending := slices.Clone(o.gathering)
 	o.mu.Unlock()
 	for _, done := range pending {
 		o.env.Runner.Wait(done)

@@ -36,7 +36,7 @@ type Env struct {
 	Now   func() time.Duration
 	Wall  func() time.Time
 	After func(wait time.Duration, do func())
-	// Runner runs what blocks.
+	// Runner starts functions that block.
 	Runner replica.Runner
 	// Canary returns the canary of the last table seen, never nil.
 	Canary func() *table.Canary

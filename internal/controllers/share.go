@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// Share is what controllers use of a *delivery.Share. The simulator has another one.
+// Share is the part of a delivery.Share that controllers use. The simulator has its own.
 type Share interface {
 	// Who holds what: see delivery.Share.
 	Hold(set slot.Set)
@@ -38,7 +38,7 @@ type Share interface {
 	Size(kind schema.GroupKind) int
 	Live(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (bool, error)
 
-	// What it lacks.
+	// What the store does not show yet.
 	Lacks(kind schema.GroupKind, s slot.Slot) bool
 	Stale(kind schema.GroupKind) bool
 	Ended() []schema.GroupKind

@@ -75,7 +75,7 @@ var bugs = []bug{
 		check{pkg: "internal/protocol/election", run: "^TestCandidate$"}},
 	// What the simulator alone finds.
 	{"TakenNotWaiting", "a deletion that a worker has taken does not hold its slot", "internal/work/keys.go",
-		"return e.place != place{} })", "return e.place.queued })", life("14")},
+		"return e.place != place{} })", "return e.place.queued })", life("60")},
 	{"DrainForgotten", "another drain calls off those that wait for the watch", "internal/replica/driver.go",
 		"for _, s := range a.Slots.Slots() {\n\t\td.draining",
 		"clear(d.draining)\nfor _, s := range a.Slots.Slots() {\n\t\td.draining", life("21")},

@@ -93,6 +93,7 @@ func (n *Node) notify(a member.Notify) {
 // stop ends an incarnation.
 func (n *Node) stop(a member.Stop) {
 	n.Stopped = &a
+	n.runner.end()
 	n.checks.checkStop(a)
 	n.w.Counts.Stops++
 	if wake := n.member.Wake(); wake < math.MaxInt64 {

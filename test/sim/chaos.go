@@ -41,7 +41,9 @@ type Chaos struct {
 
 // RunChaos lives through a life of a seed and returns its world.
 func RunChaos(seed uint64, trace func(string)) *World {
-	return runChaos(seed, Options{Trace: trace}, spoiled{})
+	w := runChaos(seed, Options{Trace: trace}, spoiled{})
+	w.End()
+	return w
 }
 
 func runChaos(seed uint64, o Options, s spoiled) *World {

@@ -88,8 +88,8 @@ func (ws *workers) leaveGone(set slot.Set) {
 }
 
 // leavesGone returns the deletions in a drained slot that its next owner will reconcile, and checks what is given up:
-// without room a slot may give deletions up once its drain has waited for long, or if it was not open when that began.
-func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, late bool) []table.Gone {
+// without room only those that were left, and those of slots that were not open when the drain began.
+func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, open bool) []table.Gone {
 	left := map[key]bool{}
 	for _, g := range fits {
 		left[keyOf(work.NameOf(g))] = true
@@ -97,7 +97,7 @@ func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, late boo
 	for _, k := range ws.mourned(s) {
 		switch {
 		case left[k]:
-		case room == 0 && (ws.left.Has(s) || late):
+		case room == 0 && (ws.left.Has(s) || !open):
 			delete(ws.w.tombstones, k) // it is given up, and told
 		default:
 			ws.w.violate("deletion missed",

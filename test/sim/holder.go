@@ -61,16 +61,18 @@ func (o objectHolder) Drain(d replica.Drain) (look func() (more bool)) {
 			open.Add(s)
 		}
 	}
-	begun, idle := n.clock.mono(), d.Idle
-	d.Idle = func(s slot.Slot, gone []table.Gone) {
-		waited := n.clock.mono() >= min(begun+work.DeletionPatience, d.LeaveBy(0.5))
-		idle(s, n.Work.leavesGone(s, gone, d.Room, !open.Has(s) || waited))
+	idle := d.Idle
+	d.Idle = func(s slot.Slot, gone []table.Gone) { idle(s, n.Work.leavesGone(s, gone, d.Room, open.Has(s))) }
+	left := &work.Leftover{
+		Of: n.Work.set.Works, Begun: n.clock.mono(), Waits: d.Slots, Room: d.Room, LeaveBy: d.LeaveBy,
+		Hopeless: func(slot.Slot) bool { return false },
 	}
 	reviews := o.Holder.Drain(d)
 	return func() bool {
 		if !n.w.wild {
 			return false // a script says what happens
 		}
+		n.Work.left = n.Work.left.Union(left.Look(n.clock.mono())) // as production finds in a moment
 		more := reviews()
 		if n.Leaving {
 			n.Work.cancelled() // some were cut short

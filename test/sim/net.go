@@ -35,7 +35,7 @@ type link struct {
 	lose         map[string]int
 	bad          map[string]spell
 	slow         time.Duration // how long a page of a list takes
-	server       int           // that answers it, in lives
+	server       int           // the API server that it uses, in lives
 	deaf, mute   time.Duration // until then no answers reach it, or no requests of it arrive
 }
 

@@ -13,8 +13,8 @@ import (
 // in the world. So lives can be repeated.
 type runner struct {
 	n *Node
-	// current is the routine that runs, nil while the world does. parked are those that wait, and closing those of them
-	// that wait for a channel.
+	// current is the routine that runs, nil while the world's own code does. parked are those that wait, and closing the
+	// ones among them that wait for a channel.
 	current *routine
 	parked  []*routine
 	closing []closing
@@ -45,7 +45,7 @@ func (r *runner) Go(do func()) {
 	r.run(c)
 }
 
-// run runs a routine until it waits or ends, and then those that wait for a channel that it has closed.
+// run runs a routine until it waits or ends. Then it resumes the routines whose channel was closed.
 func (r *runner) run(c *routine) {
 	before := r.current
 	r.current = c
@@ -68,7 +68,7 @@ func (r *runner) run(c *routine) {
 	r.n.run()
 }
 
-// wait has the routine that runs wait until resume is called. begin may call it at once.
+// wait parks the current routine until resume is called. begin may call it at once.
 func (r *runner) wait(begin func(resume func())) {
 	c := r.current
 	if c == nil {
@@ -76,7 +76,7 @@ func (r *runner) wait(begin func(resume func())) {
 	}
 	over, waits := false, false
 	begin(func() {
-		if over || r.n.Dead {
+		if over || r.over() {
 			return
 		}
 		if over = true; waits {
@@ -87,7 +87,7 @@ func (r *runner) wait(begin func(resume func())) {
 	if over {
 		return
 	}
-	if r.n.Dead {
+	if r.over() {
 		runtime.Goexit()
 	}
 	waits = true
@@ -98,13 +98,23 @@ func (r *runner) wait(begin func(resume func())) {
 	}
 }
 
-// end ends all that wait. The node is dead.
+// over reports whether the incarnation has ended: its routines end when they wait the next time.
+func (r *runner) over() bool { return r.n.Dead || r.n.Stopped != nil }
+
+// end ends the routines that wait.
 func (r *runner) end() {
 	parked := r.parked
 	r.parked, r.closing = nil, nil
 	for _, c := range parked {
 		c.proceed <- false
 		<-c.paused
+	}
+}
+
+// End ends what still waits in a world that does not go on.
+func (w *World) End() {
+	for _, n := range w.Nodes {
+		n.runner.end()
 	}
 }
 
@@ -119,6 +129,7 @@ func (r *runner) Wait(done <-chan struct{}) {
 
 // Sleep implements replica.Runner.
 func (r *runner) Sleep(ctx context.Context, d time.Duration) bool {
+	d = time.Duration(float64(d) / r.n.clock.rate)
 	r.wait(func(resume func()) { r.n.w.after(d, func() { r.n.local(resume) }) })
 	return ctx.Err() == nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// share has the objects of a node, in the place of a delivery.Share, whose informer it models. In scripts it answers
-// after a moment, unless that is held, and there are no objects.
+// share models a node's delivery.Share, over the modelled informer. In scripts there are no objects, and it answers
+// after a moment, unless that is held.
 type share struct {
 	n *Node
 	// held are the slots that this node holds, and heard those whose events reach the handler.
@@ -27,7 +27,7 @@ type share struct {
 
 var _ controllers.Share = (*share)(nil)
 
-// kind is the kind of the modelled objects. Their names tell slots.
+// kind is the kind of the modelled objects. An object's name determines its slot.
 var kind = schema.GroupKind{Kind: goneKind}
 
 func (s *share) Held() slot.Set { return s.held }
@@ -152,7 +152,7 @@ func (s *share) Stored(_ schema.GroupKind, name types.NamespacedName) (slot.Slot
 	return keyOf(name).slot, true
 }
 
-// UID returns one that tells no object from a later one of its name.
+// UID returns the same UID for successive objects of a name.
 func (s *share) UID(_ schema.GroupKind, name types.NamespacedName) (types.UID, bool) {
 	k := keyOf(name)
 	if s.n.Work.gone[k] || s.n.w.wild && !s.n.informer.Has[k.index()].Exists {

@@ -48,7 +48,7 @@ type workers struct {
 	flights    map[key]*flight
 	tasks      []*flight
 	// gone are keys whose objects do not exist, as the node sees it. left are slots whose drain leaves them to the next
-	// owner by a script's order.
+	// owner.
 	gone   map[key]bool
 	left   slot.Set
 	opened []slot.Slot
@@ -94,7 +94,7 @@ func (ws *workers) employ() {
 	}
 }
 
-// noWrites is of programs that count no requests.
+// noWrites counts no requests.
 type noWrites struct{}
 
 func (noWrites) Counting(ctx context.Context, _ *work.Requests) context.Context { return ctx }
