@@ -91,17 +91,10 @@ func (o *objectHolder) Open(ctx context.Context, set slot.Set, epoch uint64) (re
 	o.mu.Unlock()
 	run := o.env.Runner
 	return func() {
-		gathered := make(chan struct{})
-		var arrivals []chan struct{}
-		run.Go(func() {
-			defer close(gathered)
+		var arrivals []<-chan struct{}
+		gathered := run.Go(func() {
 			o.gather(handed, nil, func(c *Controller, rest []types.NamespacedName) {
-				arrived := make(chan struct{})
-				arrivals = append(arrivals, arrived)
-				run.Go(func() {
-					defer close(arrived)
-					c.Trickle(ctx, rest)
-				})
+				arrivals = append(arrivals, run.Go(func() { c.Trickle(ctx, rest) }))
 			})
 		})
 		o.gather(set.Minus(handed), parked, func(c *Controller, rest []types.NamespacedName) {

@@ -7,13 +7,14 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/slot"
 )
 
 // Runner runs functions that block. Production uses Goroutines. The simulator runs them one at a time, in its own time.
 type Runner interface {
-	// Go starts do.
-	Go(do func())
+	// Go starts do. done is closed when do has returned.
+	Go(do func()) (done <-chan struct{})
 	// Wait returns when done is closed, and Sleep after d, or with false when ctx ends. Only functions that the Runner
 	// has started may call them.
 	Wait(done <-chan struct{})
@@ -24,22 +25,20 @@ type Runner interface {
 type Goroutines struct{}
 
 // Go implements Runner.
-func (Goroutines) Go(do func()) { go do() }
+func (Goroutines) Go(do func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	return done
+}
 
 // Wait implements Runner.
 func (Goroutines) Wait(done <-chan struct{}) { <-done }
 
 // Sleep implements Runner.
-func (Goroutines) Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
+func (Goroutines) Sleep(ctx context.Context, d time.Duration) bool { return await.Sleep(ctx, d) == nil }
 
 // Calls are the goroutines of an incarnation. Its methods may be called concurrently.
 type Calls struct {

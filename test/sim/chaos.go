@@ -41,14 +41,13 @@ type Chaos struct {
 
 // RunChaos lives through a life of a seed and returns its world.
 func RunChaos(seed uint64, trace func(string)) *World {
-	w := runChaos(seed, Options{Trace: trace}, spoiled{})
-	w.End()
-	return w
+	return runChaos(seed, Options{Trace: trace}, spoiled{})
 }
 
 func runChaos(seed uint64, o Options, s spoiled) *World {
 	o.Seed = seed
 	c := &Chaos{World: New(o)}
+	defer c.End()
 	c.wild, c.spoiled = true, s
 	c.longWrites = seed%10 == 7 || seed%10 == 8 // the others draw what they did before there were long writes
 	members := c.draw()

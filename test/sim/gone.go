@@ -88,7 +88,7 @@ func (ws *workers) leaveGone(set slot.Set) {
 }
 
 // leavesGone returns the deletions in a drained slot that its next owner will reconcile, and checks what is given up:
-// without room only those that were left, and those of slots that were not open when the drain began.
+// without room, only deletions that were left, and deletions in slots that were not open when the drain began.
 func (ws *workers) leavesGone(s slot.Slot, fits []table.Gone, room int, open bool) []table.Gone {
 	left := map[key]bool{}
 	for _, g := range fits {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -89,24 +88,4 @@ func (o objectHolder) Shut(set slot.Set) {
 func (o objectHolder) Release(set slot.Set) {
 	o.Holder.Release(set)
 	o.n.Work.forget(set)
-}
-
-// answers does something after a moment, once the node's requests of that name are not held back.
-func (l *link) answers(name string, do func()) {
-	l.whenReleased(name, func() {
-		wait := quick
-		if l.w.wild {
-			wait = l.w.between(time.Millisecond, 100*time.Millisecond)
-		}
-		l.w.after(wait, func() { l.n.local(func() { l.n.answered(do) }) })
-	})
-}
-
-// whenReleased does something once the node's requests of a name are not held back.
-func (l *link) whenReleased(name string, do func()) {
-	if waiting, ok := l.held[name]; ok {
-		l.held[name] = append(waiting, func() { l.n.answered(do) })
-		return
-	}
-	do()
 }

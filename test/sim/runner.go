@@ -34,15 +34,17 @@ type closing struct {
 }
 
 // Go implements replica.Runner.
-func (r *runner) Go(do func()) {
-	c := &routine{make(chan bool), make(chan struct{})}
+func (r *runner) Go(do func()) <-chan struct{} {
+	c, done := &routine{make(chan bool), make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer func() { c.paused <- struct{}{} }()
+		defer close(done)
 		if <-c.proceed {
 			do()
 		}
 	}()
 	r.run(c)
+	return done
 }
 
 // run runs a routine until it waits or ends. Then it resumes the routines whose channel was closed.

@@ -67,7 +67,7 @@ func (w *World) Unsettled() string {
 		}
 		n := live[r.Owner]
 		if err := n.Work.faults.Err(); err != nil && w.wild { // scripts take keys that were not added
-			return fmt.Sprintf("%s takes its controller to be wired wrongly: %v", n.ID, err)
+			return fmt.Sprintf("%s reports wrong wiring of its controller: %v", n.ID, err)
 		}
 		open := n.Open()
 		for at := r.Slots.First; at <= r.Slots.Last; at++ {

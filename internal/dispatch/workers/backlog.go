@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// backlogPeriod is how often a dispatcher compares its backlogs with those of other dispatchers, while workers ask it
-	// for keys.
+	// backlogPeriod is how often a dispatcher compares its backlogs with other dispatchers' backlogs, while workers ask
+	// it for keys.
 	backlogPeriod = time.Second
 	// behind is how much longer a key must have waited at another dispatcher for an ask to go there first. Smaller
 	// differences are not worth the extra request. From farBehind more on, all asks that may go there do.

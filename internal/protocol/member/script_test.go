@@ -176,6 +176,7 @@ func (s *script) run() (*run, error) {
 		Trial: func(rep *sim.Replica, _ time.Duration) trial.Side { return r.tallies[rep.Build] },
 		Trace: func(line string) { r.trace = append(r.trace, line) },
 	})
+	defer r.w.End()
 	return r, r.lines(s.file, s.lines, 0)
 }
 

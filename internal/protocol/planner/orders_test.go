@@ -12,7 +12,7 @@ func TestOrders(t *testing.T) {
 	)
 	testStep(t, Joined, (*proposer).orders, []stepCase{
 		{"there are none", given{old: 1}, none, ""},
-		{"nobody minds them", given{}, none + pause, ""},
+		{"all members can read them", given{}, none + pause, ""},
 		{"an older process wants to join", given{old: 3}, none + pause, " | orders"},
 		{"R3: the second planner waits", given{old: 3, rank: 1, waited: secondWaits}, none + pause, " | orders"},
 		{"R3: others do not", given{old: 3, rank: -1}, none + pause, ""},
