@@ -130,7 +130,7 @@ func testNeverSent(t *testing.T, major int, setUp func(*http.Transport) error) {
 				<-received
 			}
 			within := 500 * time.Millisecond
-			s := newSending(t.Context(), limits{sendWithin: within, timeout: within, patience: within})
+			s := newSending(t.Context(), Limits{SendWithin: within, Timeout: within, Patience: within})
 			defer s.over()
 			req, err := http.NewRequestWithContext(s.ctx, http.MethodPost, test.url, strings.NewReader("{}"))
 			require.NoError(t, err)
@@ -165,13 +165,13 @@ func TestNeverSentForWantOfAConnection(t *testing.T) {
 		return err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	first := newSending(ctx, limits{sendWithin: time.Minute, timeout: time.Minute, patience: time.Minute})
+	first := newSending(ctx, Limits{SendWithin: time.Minute, Timeout: time.Minute, Patience: time.Minute})
 	done := make(chan error, 1)
 	go func() { done <- post(first.ctx) }()
 	for !first.wasSent() {
 		time.Sleep(time.Millisecond)
 	}
-	second := newSending(t.Context(), limits{sendWithin: 100 * time.Millisecond, timeout: time.Second, patience: time.Second})
+	second := newSending(t.Context(), Limits{SendWithin: 100 * time.Millisecond, Timeout: time.Second, Patience: time.Second})
 	if err := post(second.ctx); err == nil || !second.neverSent(err) {
 		t.Errorf("error %v, want one of a write that was never sent", err)
 	}

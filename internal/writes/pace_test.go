@@ -71,7 +71,7 @@ func TestLongWritesAreAskedFor(t *testing.T) {
 // The API server resets the stream of a write whose time is over.
 func TestWritesCutByTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSending(t.Context(), limits{sendWithin: time.Second, timeout: 2 * time.Second, patience: 10 * time.Second})
+		s := newSending(t.Context(), Limits{SendWithin: time.Second, Timeout: 2 * time.Second, Patience: 10 * time.Second})
 		defer s.over()
 		s.wrote(nil)
 		reset := fmt.Errorf("read: %w", http2.StreamError{StreamID: 5, Code: http2.ErrCodeInternal})

@@ -22,56 +22,23 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 )
 
-// sending is a write in flight. The API server completes or rejects it within a timeout, but the answer may take
-// longer, for instance if CPU time is short. If the client gives up early, the outcome is unknown, and it may repeat a
-// write that must not be repeated, such as making a Pod. So there are two limits:
-//
-//   - Until the write has been sent, its context ends when sendWithin has passed since its start. So no write that
-//     waits for a connection is sent later than that, retries of net/http included.
-//   - Once it has been sent, it waits for its answer as long as the member's deadline allows. The write does not take
-//     effect any later because of that, since the API server has given up by then.
-//
-// If the outcome stays unknown, the write can no longer take effect after the time that settled returns.
+// sending is a write in flight by net/http.
 type sending struct {
-	start time.Time
-	limits
-	ctx context.Context //nolint:containedctx // the write lasts as long as the context
-	end context.CancelCauseFunc
+	start   time.Time
+	Attempt                 // guarded by mu, except for its Limits
+	ctx     context.Context //nolint:containedctx // the write lasts as long as the context
+	end     context.CancelCauseFunc
 
-	mu   sync.Mutex
-	sent bool
-	// asked is true once a transport has asked for a connection, so its trace hooks work. connected is true once one has
-	// got a connection for a try: part of the write may have reached the server, and another try may have begun since.
-	asked, connected bool
+	mu sync.Mutex
 	// cleanup stops the timers and callbacks that may end the context.
 	cleanup []func() bool
 }
 
-// limits bounds the time that a write may take.
-type limits struct {
-	sendWithin time.Duration // until it has been sent
-	timeout    time.Duration // for the server
-	patience   time.Duration // until its answer has come
-	long       bool          // may take longer than WriteTimeout, as announced in the Lease
-}
-
-// limits returns the limits of a write that begins now. left is the time until the member's deadline.
-func (w *Writes) limits(left time.Duration, long bool) limits {
-	c := &w.env.Config
-	if long {
-		l := limits{sendWithin: min(left, c.SendWithin()), timeout: c.LongTimeout(left), long: true}
-		l.patience = l.sendWithin + l.timeout + unknownMargin
-		return l
-	}
-	timeout := min(left, c.WriteTimeout)
-	return limits{sendWithin: timeout, timeout: timeout, patience: min(left, c.RenewDeadline)}
-}
-
 // newSending returns a write that begins now. Its context ends with parent, or when patience has passed. A handover
 // does not end it before the write is settled: the slot waits for the write, and the answer usually comes much sooner.
-func newSending(parent context.Context, of limits) *sending {
-	s := &sending{start: time.Now(), limits: of}
-	deadline := s.start.Add(max(s.timeout, s.patience))
+func newSending(parent context.Context, of Limits) *sending {
+	s := &sending{start: time.Now(), Attempt: Attempt{Limits: of}}
+	deadline := s.start.Add(max(s.Timeout, s.Patience))
 	if own, limited := parent.Deadline(); limited && own.Before(deadline) {
 		deadline = own
 	}
@@ -91,28 +58,29 @@ func newSending(parent context.Context, of limits) *sending {
 	s.mu.Lock() // parent may have ended: its function runs at once
 	defer s.mu.Unlock()
 	s.cleanup = []func() bool{
-		time.AfterFunc(s.sendWithin, s.late).Stop,
+		time.AfterFunc(s.SendWithin, s.late).Stop,
 		context.AfterFunc(parent, func() {
 			cause := context.Cause(parent)
 			if !errors.Is(cause, gate.ErrHandover) {
 				s.end(cause)
 				return
 			}
-			settled := s.settled(s.start.Add(s.sendWithin))
+			wait := s.Settled(s.SendWithin) - s.since()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.cleanup = append(s.cleanup, time.AfterFunc(time.Until(settled), func() { s.end(cause) }).Stop)
+			s.cleanup = append(s.cleanup, time.AfterFunc(wait, func() { s.end(cause) }).Stop)
 		}),
 	}
 	return s
 }
 
-// begins records that the request is about to be sent, perhaps again.
+func (s *sending) since() time.Duration { return time.Since(s.start) }
+
 func (s *sending) begins() {
 	s.mu.Lock()
-	s.sent, s.asked = false, true
+	late := s.Begin(s.since())
 	s.mu.Unlock()
-	if time.Since(s.start) >= s.sendWithin {
+	if late {
 		s.late()
 	}
 }
@@ -120,21 +88,21 @@ func (s *sending) begins() {
 func (s *sending) connects() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.connected = true
+	s.Connect()
 }
 
 func (s *sending) wrote(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent, s.connected = err == nil, true
+	s.Wrote(err == nil)
 }
 
 // neverSent reports whether no part of the write can have reached the server. err is the error of the last try.
 func (s *sending) neverSent(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.connected || s.asked {
-		return !s.connected
+	if never, known := s.NeverSent(); known {
+		return never
 	}
 	// A transport that replaces the context hides the hooks.
 	var op *net.OpError
@@ -154,14 +122,6 @@ func (s *sending) wasSent() bool {
 	return s.sent
 }
 
-// settled returns the time after which the write can no longer take effect, if its outcome is unknown now.
-func (s *sending) settled(now time.Time) time.Time {
-	if latest := s.start.Add(s.sendWithin); now.After(latest) {
-		now = latest // it was not sent after that
-	}
-	return now.Add(s.timeout + unknownMargin)
-}
-
 // over ends the context.
 func (s *sending) over() {
 	s.mu.Lock()
@@ -177,17 +137,17 @@ func (s *sending) over() {
 // then, so net/http only sends the code INTERNAL_ERROR.
 func (s *sending) cutByServer(err error) bool {
 	var reset http2.StreamError
-	return errors.As(err, &reset) && reset.Code == http2.ErrCodeInternal && time.Since(s.start) >= s.timeout
+	return errors.As(err, &reset) && reset.Code == http2.ErrCodeInternal && s.since() >= s.Timeout
 }
 
 // text explains to users why the write was given up, and what to do.
 func (s *sending) text(req *http.Request) string {
-	took := time.Since(s.start)
+	took := s.since()
 	switch {
 	case !s.wasSent():
 		return fmt.Sprintf("%s %s found no connection to the API server within %v: see what keeps the API server or the "+
-			"way to it", req.Method, req.URL.Path, s.sendWithin.Round(time.Millisecond))
-	case took >= s.patience:
+			"way to it", req.Method, req.URL.Path, s.SendWithin.Round(time.Millisecond))
+	case took >= s.Patience:
 		return fmt.Sprintf("%s %s was sent, and got no answer within %v: a member waits as long as its Lease allows, since "+
 			"the write may have taken effect; look for it before it is repeated, and see what keeps the API server or "+
 			"the way to it", req.Method, req.URL.Path, took.Round(time.Millisecond))
@@ -197,14 +157,14 @@ func (s *sending) text(req *http.Request) string {
 
 // notDone explains why the API server gave the write up, and what to do.
 func (s *sending) notDone(req *http.Request) string {
-	if s.long {
+	if s.Long {
 		return fmt.Sprintf("the API server or an admission webhook takes longer than %v: raise LeaseDuration "+
 			"(--rota-lease-duration with Options.BindFlags), before whose end a write must end (%s %s)",
-			s.timeout.Round(time.Millisecond), req.Method, req.URL.Path)
+			s.Timeout.Round(time.Millisecond), req.Method, req.URL.Path)
 	}
 	return fmt.Sprintf("the API server or an admission webhook takes longer than %v: the next write has about as long as "+
 		"the Lease; to give all of them that, raise WriteTimeout (--rota-write-timeout with Options.BindFlags). Writes "+
-		"like %s %s were quick before, so that the Lease had announced no longer ones", s.timeout.Round(time.Millisecond),
+		"like %s %s were quick before, so that the Lease had announced no longer ones", s.Timeout.Round(time.Millisecond),
 		req.Method, req.URL.Path)
 }
 

@@ -16,7 +16,7 @@ func TestWriteBegunInAHandover(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			parent, end := context.WithCancelCause(t.Context())
 			end(gate.ErrHandover)
-			s := newSending(parent, limits{sendWithin: time.Second, timeout: time.Second, patience: time.Second})
+			s := newSending(parent, Limits{SendWithin: time.Second, Timeout: time.Second, Patience: time.Second})
 			synctest.Wait()
 			s.mu.Lock()
 			n := len(s.cleanup)

@@ -20,10 +20,6 @@ import (
 // time.
 var ErrDeadline = errors.New("the member's Lease was not renewed in time")
 
-// unknownMargin is added to the timeout of a write whose outcome is unknown, for time on the network and for clocks
-// that run at different rates.
-const unknownMargin = time.Second
-
 // writer is the transport of a client.
 type writer struct {
 	*Writes
@@ -94,8 +90,8 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 		release()
 		return nil, fmt.Errorf("%s %s was not sent: %w", req.Method, req.URL.Path, ErrDeadline)
 	}
-	s := newSending(parent, w.limits(left, long))
-	timeout := s.timeout
+	s := newSending(parent, LimitsOf(&w.env.Config, left, long))
+	timeout := s.Timeout
 	req = req.Clone(s.ctx)
 	if old, err := time.ParseDuration(req.URL.Query().Get("timeout")); err != nil || old <= 0 || old > timeout {
 		req.URL.RawQuery = withTimeout(req.URL.RawQuery, timeout)
@@ -108,17 +104,17 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 	if err == nil {
 		w.reportRefusal(resp)
 	}
+	outcome := Unknown
 	switch {
 	case err != nil && s.neverSent(err):
-		release()
+		outcome = NeverSent
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
-		note.answered(resp) // before release, so that the slot cannot move yet
-		release()
-	default:
-		// The transport may have sent it, or sent it again, a moment ago.
-		note.lost()
-		time.AfterFunc(time.Until(s.settled(time.Now())), release)
+		outcome = Answered
 	}
+	s.End(s.since(), outcome, Effects{
+		Answered: func() { note.answered(resp) }, Lost: note.lost, Release: release,
+		After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
+	})
 	own, limited := parent.Deadline()
 	late := err != nil && s.ctx.Err() != nil && parent.Err() == nil && !(limited && !time.Now().Before(own))
 	late = late || s.cutByServer(err)

@@ -101,24 +101,21 @@ func (noWrites) Counting(ctx context.Context, _ *work.Requests) context.Context 
 
 func (noWrites) ByHand() bool { return true }
 
-// unknownMargin is what production adds to the timeout of a write of unknown outcome, by its own clock.
-const unknownMargin = time.Second
-
 // flight is a key being reconciled.
 type flight struct {
 	key   key
 	epoch uint64
 	ctx   context.Context //nolint:containedctx // the gate cancels it
-	// unknown is the real time until which a write of it may be admitted.
+	// unknown is the real time until which a write by hand may be admitted.
 	unknown time.Duration
-	// sending: a write was checked and not sent yet.
-	sending, over bool
+	// returns: it returns once its writes have. over: it has returned.
+	returns, over bool
 	// gone: it reconciles a deletion.
 	gone bool
 	// stuck: it does not look at its context. table is the UID of the table by which it began, then.
 	stuck bool
 	table string
-	// seen is the version of the object that it began with, awaits the writes whose answers it waits for.
+	// seen is the version of the object that it began with, awaits how many writes have not returned.
 	seen   uint64
 	awaits int
 	// returned is to be called when it returns; nil: it is no task.
@@ -218,13 +215,16 @@ func (ws *workers) reconcile(k key) {
 	ws.w.after(lasts, func() { ws.n.local(func() { ws.finish(f) }) })
 }
 
-// finish ends a flight, once none of its writes can be admitted any more.
+// finish ends a flight, once its writes have returned.
 func (ws *workers) finish(f *flight) {
 	if f.over {
 		return
 	}
-	if f.sending || f.awaits > 0 || f.unknown > ws.w.now {
-		ws.w.at(max(f.unknown, ws.w.now+time.Millisecond), func() { ws.n.local(func() { ws.finish(f) }) })
+	if f.returns = f.awaits > 0; f.returns {
+		return
+	}
+	if f.unknown > ws.w.now {
+		ws.w.at(f.unknown, func() { ws.n.local(func() { ws.finish(f) }) })
 		return
 	}
 	f.over = true

@@ -207,8 +207,8 @@ func (w *World) Put(t *table.Table) {
 type Counts struct {
 	Expels, Conflicts, Handovers, Aborted, Lapses, Rejoins, Leaves, Unknown, Created, Adopted             int
 	LateWrites, HeldBack, Planners, Admissions, Writes, Fenced, Steps, Restarts, Pauses, Stops, Namesakes int
-	// LongWrites are those that might take longer than WriteTimeout.
-	LongWrites int
+	// LongWrites are those that might take longer than WriteTimeout, NeverSent those that got no connection in time.
+	LongWrites, NeverSent int
 	// Deleted wanderers by members, Settled slots in which something was written whose version was not known.
 	Deleted, Settled int
 	// Tasks are how many were started.

@@ -10,6 +10,8 @@ import (
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/work"
+	"github.com/rota-dev/rota/internal/writes"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/streamtest"
 )
@@ -40,44 +42,51 @@ func wandererUID(s streamtest.State) types.UID { return types.UID(strconv.Itoa(s
 
 // sent is a write. It changes the object of its flight, or deletes a wanderer: gone is that as the node's store has it.
 type sent struct {
-	of   *flight
-	gone *streamtest.State
-	// long: it may take longer than WriteTimeout. stalled: the process stopped between the check and the sending.
-	long, stalled bool
-	// end is called when it cannot take effect any more.
-	end func()
+	writes.Attempt
+	begun time.Duration // by the node's monotonic clock
+	of    *flight
+	gone  *streamtest.State
+	// stalled: the process stopped between the check and the sending.
+	stalled bool
+	// release is called when it cannot take effect any more.
+	release func()
 }
 
 // write writes something to the API server for a key, also after a leaving member has cut its reconcile short, as with
 // context.WithoutCancel.
 func (ws *workers) write(f *flight) {
-	left := ws.n.deadline - ws.n.clock.late()
-	if f.over || gate.Ended(f.ctx) != nil || left <= 0 {
+	if f.over || ws.n.Link.mute > ws.w.now { // or it does not get there
 		return
 	}
-	w := ws.w
-	if ws.n.Link.mute > w.now {
-		return // it does not get there
+	by, admitted := work.AdmittedBy(f.ctx, ws.n.gate)
+	left := ws.n.deadline - ws.n.clock.late()
+	if !admitted || gate.Ended(f.ctx) != nil || left <= 0 {
+		return
 	}
-	timeout := min(ws.n.cfg.WriteTimeout, left)
-	one := sent{of: f, gone: ws.target(f), end: func() {}}
+	w, release := ws.w, ws.n.gate.Hold(by.Slot)
+	one := &sent{of: f, gone: ws.target(f), begun: ws.n.clock.mono(), release: release}
+	var long func()
 	if w.longWrites && w.chance(0.1) {
 		ws.n.driver.Post(member.LongWrites{Until: ws.n.clock.mono() + w.between(0, 20*time.Second)})
 	}
 	if w.longWrites {
-		if end, _ := ws.long.Begin(); end != nil {
-			one.end, one.long, timeout = end, true, ws.n.cfg.LongTimeout(left)
-			w.Counts.LongWrites++
-		}
+		long, _ = ws.long.Begin()
 	}
-	if w.chance(w.Net.Stall * 3) {
-		// The process stops between the check and the sending.
-		f.sending, one.stalled = true, true
-		ws.n.Pause(w.between(0, 30*time.Second))
-		ws.n.local(func() { ws.sendWrite(one, timeout) })
+	if long != nil {
+		one.release = func() {
+			long()
+			release()
+		}
+		w.Counts.LongWrites++
+	}
+	one.Attempt = writes.Attempt{Limits: writes.LimitsOf(&ws.n.cfg, left, long != nil)}
+	f.awaits++
+	if !w.chance(w.Net.Late) {
+		ws.connected(one)
 		return
 	}
-	ws.sendWrite(one, timeout)
+	// It waits for a connection. Another try may follow.
+	w.after(w.between(0, 2*one.SendWithin), func() { ws.n.local(func() { ws.connected(one) }) })
 }
 
 // target is a wanderer for a flight to delete; nil: it writes its own object.
@@ -93,34 +102,49 @@ func (ws *workers) target(f *flight) *streamtest.State {
 	return nil
 }
 
+// since is how long ago the write began, by the node's clock.
+func (ws *workers) since(one *sent) time.Duration { return ws.n.clock.mono() - one.begun }
+
+// connected sends a write for which there is a connection.
+func (ws *workers) connected(one *sent) {
+	if one.Begin(ws.since(one)) {
+		ws.w.Counts.NeverSent++
+		ws.returns(one, writes.NeverSent, func() {})
+		return
+	}
+	one.Connect()
+	w := ws.w
+	if !w.chance(w.Net.Stall * 3) {
+		ws.sendWrite(one)
+		return
+	}
+	// The process stops between the check and the sending.
+	one.stalled = true
+	ws.n.Pause(w.between(0, 30*time.Second))
+	ws.n.local(func() { ws.sendWrite(one) })
+}
+
 // sendWrite sends a write, which the API server may take so long for.
-func (ws *workers) sendWrite(one sent, timeout time.Duration) {
-	w, f := ws.w, one.of
-	f.sending = false
+func (ws *workers) sendWrite(one *sent) {
+	w := ws.w
+	one.Wrote(true)
 	w.Counts.Writes++
 	arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
-	commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), timeout)
-	if w.chance(w.Net.Late) || one.long && w.chance(0.3) {
+	commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), one.Timeout)
+	if w.chance(w.Net.Late) || one.Long && w.chance(0.3) {
 		w.Counts.LateWrites++
-		commits = arrives + w.between(0, timeout)
+		commits = arrives + w.between(0, one.Timeout)
 	}
-	f.unknown = max(f.unknown, w.now+commits+time.Millisecond)
-	answer := func(do func()) {
-		ws.n.local(func() {
-			one.end()
-			f.awaits--
-			do()
-		})
+	answer := func(record func()) {
+		ws.n.local(func() { ws.returns(one, writes.Answered, record) })
 	}
 	if w.chance(w.Net.LoseResponse+w.Net.Late) || ws.n.Link.deaf > w.now {
-		// Of unknown outcome: in flight until it cannot be admitted any more.
-		own := func(d time.Duration) time.Duration { return time.Duration(float64(d) / ws.n.clock.rate) }
-		f.unknown = w.now + own(timeout+unknownMargin)
-		w.after(own(timeout), func() { ws.n.local(func() { ws.noteLost(one) }) })
-		w.at(f.unknown, func() { ws.n.local(one.end) })
+		// The client gives up, at its own deadline or with its patience.
+		wait := w.between(0, max(one.Patience-ws.since(one), 0))
+		w.after(time.Duration(float64(wait)/ws.n.clock.rate), func() {
+			ws.n.local(func() { ws.returns(one, writes.Unknown, nil) })
+		})
 		answer = func(func()) {}
-	} else {
-		f.awaits++
 	}
 	w.after(arrives, func() {
 		if w.fenced(ws.n) {
@@ -137,8 +161,24 @@ func (ws *workers) sendWrite(one sent, timeout time.Duration) {
 	})
 }
 
+// returns ends a write for its client. record says what an answer says that it did.
+func (ws *workers) returns(one *sent, outcome writes.Outcome, record func()) {
+	f := one.of
+	f.awaits--
+	one.End(ws.since(one), outcome, writes.Effects{
+		Answered: record, Lost: func() { ws.noteLost(one) }, Release: one.release,
+		After: func(wait time.Duration, do func()) {
+			ws.w.after(time.Duration(float64(wait)/ws.n.clock.rate), func() { ws.n.local(do) })
+		},
+	})
+	if f.returns {
+		ws.finish(f)
+	}
+	ws.n.run()
+}
+
 // commit has a write take effect. It says whether it did: a wanderer may have gone, or be another by now.
-func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
+func (w *World) commit(n *Node, one *sent, deceived bool) (done bool) {
 	k, o := one.of.key, &w.objects
 	switch {
 	case !w.wild:
@@ -163,7 +203,7 @@ func (w *World) commit(n *Node, one sent, deceived bool) (done bool) {
 	switch {
 	case deceived:
 		excuse = oldCopy
-	case one.long && one.stalled: // within the fence's lag it is admitted, and then it outlasts FenceDelay
+	case one.Long && one.stalled: // within the fence's lag it is admitted, and then it outlasts FenceDelay
 		excuse = "a pause in the middle of sending a long write"
 	}
 	w.checkWrite(n, one.of, excuse)
@@ -177,7 +217,7 @@ type removed struct {
 }
 
 // noteAnswer notes the answer to a write. Those to deletions tell no version.
-func (ws *workers) noteAnswer(one sent, done bool, version uint64) {
+func (ws *workers) noteAnswer(one *sent, done bool, version uint64) {
 	k := one.of.key
 	switch {
 	case !ws.w.wild || one.of.duty != "" || !done:
@@ -189,7 +229,7 @@ func (ws *workers) noteAnswer(one sent, done bool, version uint64) {
 }
 
 // noteLost notes that nobody will tell the outcome of a write.
-func (ws *workers) noteLost(one sent) {
+func (ws *workers) noteLost(one *sent) {
 	if ws.w.wild && one.of.duty == "" {
 		ws.record.Lost(place(one.of.key.slot))
 	}
