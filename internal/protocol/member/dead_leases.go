@@ -59,7 +59,8 @@ func (m *Member) deleteDeadLease(id string) {
 func (m *Member) leaseDeleted(e LeaseDeleted) {
 	delete(m.deleting, e.ID)
 	if e.ID == m.cfg.Self.ID {
-		m.parted()
+		// Planners delete the Lease once it has expired. The table no longer names this member, so nothing waits for that.
+		m.stop(m.refused, false)
 		return
 	}
 	switch e.Outcome {

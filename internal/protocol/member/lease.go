@@ -63,7 +63,11 @@ const crowd = 500
 // then grows with their number to limit the load on the API server. It stays far enough below a quarter of a lease for
 // heard time to keep up (rule R1), and leaves half the deadline for another attempt.
 func (m *Member) period() time.Duration {
-	longer := m.cfg.RetryPeriod * time.Duration(m.members()) / crowd
+	members := 0
+	if t := m.table(); t != nil {
+		members = len(t.Members)
+	}
+	longer := m.cfg.RetryPeriod * time.Duration(members) / crowd
 	return max(m.cfg.RetryPeriod, min(longer, m.cfg.LeaseDuration/4-m.cfg.RetryPeriod/8, m.cfg.RenewDeadline/2))
 }
 

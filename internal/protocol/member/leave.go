@@ -13,8 +13,7 @@ func (m *Member) leave() {
 	case starting:
 		m.refused = nil // the process asked it to end
 		if m.lease.underWay {
-			m.phase = parting // the Lease may exist by now
-			m.part()
+			m.part() // the Lease may exist by now
 			return
 		}
 		m.stop(nil, false)
@@ -42,13 +41,10 @@ func (m *Member) yield(namesake string) {
 func (m *Member) part() {
 	m.phase = parting
 	m.shutAll()
-	if m.lease.underWay {
-		return // its answer carries the version to delete; see keepParting
-	}
 	m.keepParting()
 }
 
-// keepParting deletes the Lease once no renewal is in flight.
+// keepParting deletes the Lease once no renewal is in flight, whose answer carries the version to delete.
 func (m *Member) keepParting() {
 	id := m.cfg.Self.ID
 	switch {
@@ -60,10 +56,6 @@ func (m *Member) keepParting() {
 		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.longest()})
 	}
 }
-
-// parted ends the member, whether or not its Lease was deleted: planners delete it once it has expired. The table no
-// longer names this member, so nothing waits for that.
-func (m *Member) parted() { m.stop(m.refused, false) }
 
 // inDoubt reports whether a swap with unknown outcome may still happen, because no later version of the table was seen.
 func (m *Member) inDoubt() bool {

@@ -128,7 +128,7 @@ func New(cfg Config) *Member {
 		deleting: map[string]bool{},
 		gone:     map[string]bool{},
 		epochs:   map[string]uint64{},
-		watch:    newWatch(),
+		watch:    watch{others: map[string]*other{}},
 		rules:    cfg.rules(),
 	}
 }
@@ -175,22 +175,12 @@ func (m *Member) Step(now Time, event Event) []Action {
 	}
 	// The order matters. Shutting comes before reporting to others. Slots follow the table before the next table is made
 	// from them.
-	if m.phase != ended {
-		m.followTable()
-	}
-	if m.phase != ended {
-		m.updatePrefetch()
-	}
-	if m.phase != ended {
-		m.allowLong()
-		m.keepLease()
-	}
-	if m.phase != ended {
-		m.chooseWatch()
-		m.work()
-	}
-	if m.phase != ended {
-		m.keepReading()
+	for _, next := range []func(){
+		m.followTable, m.updatePrefetch, m.allowLong, m.keepLease, m.chooseWatch, m.work, m.keepReading,
+	} {
+		if m.phase != ended {
+			next()
+		}
 	}
 	return m.out
 }
@@ -237,14 +227,6 @@ func (m *Member) table() *table.Table {
 		return nil
 	}
 	return m.snap.Table
-}
-
-// members is the number of members in the table, or 0 without a usable table.
-func (m *Member) members() int {
-	if t := m.table(); t != nil {
-		return len(t.Members)
-	}
-	return 0
 }
 
 // usable reports whether this member may work: see invariant 1.

@@ -108,3 +108,19 @@ func (a AllowLong) String() string { return fmt.Sprintf("AllowLong %v", a.Allowe
 func (a Notify) String() string { return fmt.Sprintf("Notify %s: %s", a.Reason, a.Message) }
 
 func (a Stop) String() string { return fmt.Sprintf("Stop rejoin=%v err=%v", a.Rejoin, a.Err) }
+
+// String returns the outcome in lower case, as in metrics.
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeDone:
+		return "done"
+	case OutcomeConflict:
+		return "conflict"
+	case OutcomeMissing:
+		return "missing"
+	case OutcomeFailed:
+		return "failed"
+	default:
+		return "unknown"
+	}
+}

@@ -53,8 +53,6 @@ type other struct {
 	older bool
 }
 
-func newWatch() watch { return watch{others: map[string]*other{}} }
-
 // chooseWatch selects the Leases to watch. Planners, newcomers and members in recovery watch all of them. Others watch
 // the planners and the members that they hand slots to, which keeps the load on the API server at O(members).
 func (m *Member) chooseWatch() {
