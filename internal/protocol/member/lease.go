@@ -71,13 +71,20 @@ func (m *Member) period() time.Duration {
 	return max(m.cfg.RetryPeriod, min(longer, m.cfg.LeaseDuration/4-m.cfg.RetryPeriod/8, m.cfg.RenewDeadline/2))
 }
 
+// allowLong allows long writes, or withdraws the permission, when that is due.
+func (m *Member) allowLong() {
+	if a := m.long.allow(!m.due(m.long.until)); a != nil {
+		m.do(a)
+	}
+}
+
 // keepLease creates the Lease. It renews the Lease when a renewal is due and when the Lease's content has to change.
 func (m *Member) keepLease() {
 	if m.lease.underWay || m.phase == parting {
 		return
 	}
 	open := m.usable()
-	news := open != m.lease.reported || m.wantsLong() && !m.long.announced && !m.long.asked
+	news := open != m.lease.reported || m.long.wanted(m.now.Mono) && !m.long.announced && !m.long.asked
 	urgent := m.lease.mine.UID != "" && news && !m.lease.failed
 	next := m.lease.next
 	if m.watch.suspects && m.watch.all && !m.lease.failed {
@@ -92,7 +99,7 @@ func (m *Member) keepLease() {
 	l := Lease{
 		ID: m.cfg.Self.ID, UID: m.lease.mine.UID, Version: m.lease.mine.Version,
 		Epoch: m.top, Open: open, Format: m.cfg.Self.MaxFormat,
-		LongestWrite: m.longestWrite(),
+		LongestWrite: m.long.announces(m.now.Mono, &m.cfg),
 	}
 	m.long.asked = l.LongestWrite > 0
 	m.long.announced = m.long.announced && m.long.asked
@@ -122,13 +129,12 @@ func (m *Member) renewed(e Renewed) {
 	m.lease.failed = e.Outcome != OutcomeDone
 	m.lease.slow = m.lease.failed || m.now.Late()-e.Start > m.cfg.WriteTimeout/2
 	first := m.lease.mine.UID == ""
-	defer func() { m.recovery.early = false }()
+	m.recovery.renewed(e, m.snap.Missing())
 	switch e.Outcome {
 	case OutcomeDone:
 		m.lease.mine = e.Lease
 		m.long.announced = e.Lease.LongestWrite > 0
 		m.lease.start = e.Start
-		m.renewalSucceeded(e.Lease.Version)
 		m.reportGate(e.Lease.Open)
 		if m.phase == starting {
 			if m.refused != nil {

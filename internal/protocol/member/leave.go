@@ -3,8 +3,6 @@ package member
 import (
 	"errors"
 	"fmt"
-
-	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 // leave starts leaving (rule R9).
@@ -55,11 +53,6 @@ func (m *Member) keepParting() {
 		m.deleting[id] = true
 		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.longest()})
 	}
-}
-
-// inDoubt reports whether a swap with unknown outcome may still happen, because no later version of the table was seen.
-func (m *Member) inDoubt() bool {
-	return m.swap.unknown != "" && resourceversion.Compare(m.snap.Version, m.swap.unknown) <= 0
 }
 
 // transferUnknown reports whether a transfer was sent and its outcome is not known yet.

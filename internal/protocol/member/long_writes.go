@@ -1,8 +1,6 @@
 package member
 
-import (
-	"time"
-)
+import "time"
 
 // longWrites tracks whether this member's process may send writes that take longer than WriteTimeout (rule R2). Other
 // members must know before such a write is sent, so the Lease announces it.
@@ -24,47 +22,35 @@ type longWrites struct {
 	round uint64
 }
 
-// wantsLong reports whether the process intends to send long writes.
-func (m *Member) wantsLong() bool { return m.now.Mono < m.long.until }
+// wanted reports whether the process intends to send long writes.
+func (l *longWrites) wanted(now time.Duration) bool { return now < l.until }
 
-// longestWrite returns what a renewal sent now announces.
-func (m *Member) longestWrite() time.Duration {
-	if m.wantsLong() || m.long.sent {
-		return m.cfg.LongestWrite()
+// announces returns the LongestWrite of a renewal that is sent now.
+func (l *longWrites) announces(now time.Duration, cfg *Config) time.Duration {
+	if l.wanted(now) || l.sent {
+		return cfg.LongestWrite()
 	}
 	return 0
 }
 
-// allowLong allows long writes once they are announced, and withdraws the permission when they are no longer wanted.
-func (m *Member) allowLong() {
-	l := &m.long
-	wanted := m.wantsLong()
-	if wanted {
-		m.at(l.until)
-	}
+// allow allows long writes once they are announced, and withdraws the permission when they are no longer wanted. It
+// returns nil if nothing changes.
+func (l *longWrites) allow(wanted bool) Action {
 	switch {
 	case wanted && l.announced && !l.allowed:
 		l.allowed, l.sent = true, true
-		m.do(AllowLong{Allowed: true})
+		return AllowLong{Allowed: true}
 	case !wanted && l.allowed:
 		l.allowed = false
 		l.round++
-		m.do(AllowLong{Round: l.round})
+		return AllowLong{Round: l.round}
 	}
+	return nil
 }
 
-// shortWrites records that no long write is in flight.
-func (m *Member) shortWrites(e ShortWrites) {
-	if !m.long.allowed && e.Round == m.long.round {
-		m.long.sent = false
+// ended records that no long write is in flight.
+func (l *longWrites) ended(e ShortWrites) {
+	if !l.allowed && e.Round == l.round {
+		l.sent = false
 	}
-}
-
-// silenceLimit is how long another member's Lease must stay unchanged until the member is held dead. A member with a
-// longer lease than this one may send writes that last beyond this member's LeaseDuration.
-func (m *Member) silenceLimit(id string) time.Duration {
-	if o := m.watch.others[id]; o != nil {
-		return max(m.cfg.LeaseDuration, o.lease.LongestWrite)
-	}
-	return m.cfg.LeaseDuration
 }

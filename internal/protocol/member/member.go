@@ -169,7 +169,7 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case LongWrites:
 		m.long.until = max(m.long.until, e.Until)
 	case ShortWrites:
-		m.shortWrites(e)
+		m.long.ended(e)
 	case Leave:
 		m.leave()
 	}

@@ -76,7 +76,7 @@ func (m *Member) silent(t *table.Table) (ids []string) {
 		return nil
 	}
 	for _, other := range t.Members {
-		if other.ID != m.cfg.Self.ID && (m.toExpel[other.ID] || m.silence(other.ID) >= m.cfg.RenewDeadline) {
+		if other.ID != m.cfg.Self.ID && (m.toExpel[other.ID] || m.watch.silence(other.ID) >= m.cfg.RenewDeadline) {
 			ids = append(ids, other.ID)
 		}
 	}

@@ -63,14 +63,14 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	}
 	if m.gone[s.UID] || resourceversion.Compare(s.Version, m.floor) <= 0 {
 		// The watch lags, or the answer was overtaken. Its epoch still counts.
-		if m.precedes(s) && s.Table.Epoch > m.snap.Table.Epoch {
+		if s.precedes(m.snap) && s.Table.Epoch > m.snap.Table.Epoch {
 			m.believeCopy(m.snap, s.Table.Epoch)
 		}
 		return
 	}
 	m.floor, m.seenAt = s.Version, m.now.Mono
 	m.reconsider()
-	if err := m.refuse(s); err != nil {
+	if err := m.cfg.refuse(s); err != nil {
 		m.believeUnfit(s, err)
 		return
 	}
@@ -233,10 +233,9 @@ func (m *Member) confirm(e TableSeen) {
 	}
 }
 
-// precedes reports whether a version is an earlier version of the current table.
-func (m *Member) precedes(s Snapshot) bool {
-	return s.adopted() && m.snap.adopted() && s.UID == m.snap.UID &&
-		resourceversion.Compare(s.Version, m.snap.Version) < 0
+// precedes reports whether s is an earlier version of the same table.
+func (s Snapshot) precedes(later Snapshot) bool {
+	return s.adopted() && later.adopted() && s.UID == later.UID && resourceversion.Compare(s.Version, later.Version) < 0
 }
 
 // behindLeases reports whether Leases show a later epoch than the table's: either a watch lags, or an old copy was put
@@ -246,10 +245,10 @@ func (m *Member) behindLeases(t *table.Table) bool {
 	return t.Epoch < m.epochs[m.snap.UID]
 }
 
-// refuse returns why this member cannot use a version: it is invalid, or is for members with other options.
-func (m *Member) refuse(s Snapshot) error {
+// refuse returns why a member cannot use a version: it is invalid, or is for members with other options.
+func (c *Config) refuse(s Snapshot) error {
 	t := s.Table
-	if s.Err != nil || t.Slots == m.cfg.Slots && t.Key == m.cfg.Key {
+	if s.Err != nil || t.Slots == c.Slots && t.Key == c.Key {
 		return s.Err
 	}
 	cure := "it has no members: delete the ConfigMap if this member's options are right"
@@ -258,7 +257,7 @@ func (m *Member) refuse(s Snapshot) error {
 			"and leave the ConfigMap as it is", membersText(t))
 	}
 	return fmt.Errorf("it has %d slots by key %s, but this member was started with %d slots by key %s; %s",
-		t.Slots, t.Key, m.cfg.Slots, m.cfg.Key, cure)
+		t.Slots, t.Key, c.Slots, c.Key, cure)
 }
 
 // membersText lists the first members of a table.

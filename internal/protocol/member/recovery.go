@@ -52,18 +52,26 @@ func (m *Member) found(s Snapshot) {
 	}
 }
 
-// renewalSucceeded records the version of this member's Lease after a renewal.
-func (m *Member) renewalSucceeded(version string) {
-	if m.recovery.on && !m.snap.Missing() && m.recovery.proof == "" && !m.recovery.early {
-		m.recovery.proof = version
+// renewed records the answer to a renewal. missing is set if there is no object to adopt.
+func (r *recovery) renewed(e Renewed, missing bool) {
+	if e.Outcome == OutcomeDone && r.on && !missing && r.proof == "" && !r.early {
+		r.proof = e.Lease.Version
+	}
+	r.early = false
+}
+
+// settle sets the heard time at which recovery began, at the first echo since then.
+func (r *recovery) settle(heard time.Duration) {
+	if r.pending {
+		r.pending, r.since = false, heard
 	}
 }
 
 // caughtUp reports whether the watch of Leases is newer than the object to adopt: a renewal that began later has come
-// back. A lagging watch may hide a gate that was opened by a table that was created and deleted before this object.
-func (m *Member) caughtUp() bool {
-	w := m.recovery.proof
-	return w != "" && resourceversion.Compare(m.watch.version, w) >= 0
+// back. echoed is the latest one that did. A lagging watch may hide a gate that was opened by a table that was created
+// and deleted before this object.
+func (r *recovery) caughtUp(echoed string) bool {
+	return r.proof != "" && resourceversion.Compare(echoed, r.proof) >= 0
 }
 
 // safe reports whether no member can still be working with another table. This member must have waited for a lease,
@@ -78,19 +86,14 @@ func (m *Member) safe() bool {
 	}
 	for id, o := range m.watch.others {
 		switch {
-		case !o.missing && !o.lease.Open && m.writesEnded(o):
+		case !o.missing && !o.lease.Open && m.watch.writesEnded(o, m.cfg.aftermath()):
 		case !o.missing && m.snap.UID != "" && o.lease.TableUID == m.snap.UID:
-		case m.silence(id) >= m.silenceLimit(id):
+		case m.watch.expired(id, m.cfg.LeaseDuration):
 		default:
 			return false
 		}
 	}
 	return true
-}
-
-// writesEnded reports whether all writes that a member sent before it shut its gate have ended.
-func (m *Member) writesEnded(o *other) bool {
-	return o.lease.Epoch == 0 || !o.shutting && m.watch.heard-o.shut >= max(m.cfg.aftermath(), o.lease.LongestWrite)
 }
 
 // aftermath is how long a member's writes may still take effect after it has shut its gate.
@@ -127,7 +130,7 @@ func (m *Member) repair() {
 		m.send(table.New(m.cfg.Slots, m.cfg.Key, m.epochAbove()), true)
 		return
 	}
-	if !m.caughtUp() {
+	if !m.recovery.caughtUp(m.watch.version) {
 		return
 	}
 	t, epoch := m.snap.Table.Clone(), m.epochAbove()

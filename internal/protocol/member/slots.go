@@ -141,7 +141,7 @@ func (m *Member) followTable() {
 			m.stop(fmt.Errorf("%w: table epoch %d does not name member %s any more", ErrExpelled, t.Epoch, self), true)
 			return
 		case leaving:
-			if !m.swap.underWay && !m.inDoubt() {
+			if !m.swap.underWay && !m.swap.inDoubt(m.snap.Version) {
 				m.part()
 			}
 			return
@@ -305,7 +305,7 @@ func (m *Member) drainNow(t *table.Table, r table.Run) bool {
 	case r.Next == "":
 		return m.phase == leaving && leaves(t, m.cfg.Self.ID)
 	}
-	return r.Ready && !leaves(t, r.Next) && m.renewing(r.Next)
+	return r.Ready && !leaves(t, r.Next) && m.watch.renewing(r.Next, m.cfg.RenewDeadline)
 }
 
 func leaves(t *table.Table, id string) bool {
@@ -324,7 +324,7 @@ func (m *Member) gathered(t *table.Table) bool {
 		case r.Next == "":
 		case r.Ready:
 			owners[r.Owner] = true
-		case r.Owner == m.cfg.Self.ID && m.renewing(r.Next):
+		case r.Owner == m.cfg.Self.ID && m.watch.renewing(r.Next, m.cfg.RenewDeadline):
 			complete = false
 		}
 	}

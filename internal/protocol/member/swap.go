@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/protocol/planner"
 	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/internal/resourceversion"
 )
 
 // swap is the state of changes of the table (rule R3). At most one is in flight. Each is conditional on the last
@@ -25,6 +26,11 @@ type swap struct {
 	// sent is when the last swap was sent, as Time.Mono. slow: it was not answered within half of WriteTimeout.
 	sent time.Duration
 	slow bool
+}
+
+// inDoubt reports whether a swap with unknown outcome may still happen, because version is the latest one seen.
+func (s *swap) inDoubt(version string) bool {
+	return s.unknown != "" && resourceversion.Compare(version, s.unknown) <= 0
 }
 
 // work sends the change of the table that is due, if any.
@@ -68,7 +74,7 @@ func (m *Member) mayWrite(t *table.Table) bool {
 	if m.phase == parting || m.swap.underWay || m.swap.refused == m.snap.Version || !m.due(m.swap.retryAt) {
 		return false
 	}
-	if !m.follows() {
+	if !m.trail.follows(m.snap.Version) {
 		return false // the watch or the Leases will soon clear that up
 	}
 	if m.behindLeases(t) {

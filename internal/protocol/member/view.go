@@ -14,7 +14,8 @@ func (m *Member) view() planner.View {
 	return planner.View{
 		Config: &m.rules, Local: local{m}, Now: m.now.Mono, Wall: m.now.Wall, Table: m.table(), Version: m.snap.Version,
 		Phase: phases[m.phase], Rank: m.rank(), Expelled: m.toExpel, Complete: m.watch.all && m.watch.complete,
-		InDoubt: m.inDoubt(), Sending: m.phase == leaving && m.transferUnknown(), Serial: m.serial, Memory: m.planner,
+		InDoubt: m.swap.inDoubt(m.snap.Version), Sending: m.phase == leaving && m.transferUnknown(),
+		Serial: m.serial, Memory: m.planner,
 	}
 }
 
@@ -28,7 +29,7 @@ func (m *Member) rank() int {
 	}
 	silent := func(patience time.Duration) bool {
 		for id := range m.watch.others {
-			if _, member := t.Member(id); member && m.silence(id) >= patience {
+			if _, member := t.Member(id); member && m.watch.silence(id) >= patience {
 				return true
 			}
 		}
@@ -52,9 +53,9 @@ type local struct{ *Member }
 
 func (l local) Dead(id string) bool { return l.dead(id) }
 
-func (l local) Renewing(id string) bool { return l.renewing(id) }
+func (l local) Renewing(id string) bool { return l.watch.renewing(id, l.cfg.RenewDeadline) }
 
-func (l local) OnTime(id string) bool { return l.renewsOnTime(id) }
+func (l local) OnTime(id string) bool { return l.watch.renewing(id, l.period()*5/2) }
 
 func (l local) Seen(id string) bool { return l.watch.others[id] != nil }
 
@@ -73,7 +74,7 @@ func (l local) WritesEnd(id string) time.Duration {
 	if o == nil {
 		return 0
 	}
-	return max(0, o.lease.LongestWrite-l.silence(id)/13*12)
+	return max(0, o.lease.LongestWrite-l.watch.silence(id)/13*12)
 }
 
 func (l local) MemoryOf(id string) planner.MemoryReport {
@@ -93,7 +94,7 @@ func (l local) TooOld(format int) (id string) {
 	t := l.table()
 	for other, o := range l.watch.others {
 		_, member := t.Member(other)
-		late := o.missing || l.silence(other) >= l.cfg.LeaseDuration
+		late := o.missing || l.watch.silence(other) >= l.cfg.LeaseDuration
 		if o.older && o.lease.Format < format && !member && !late && (id == "" || other < id) {
 			id = other
 		}

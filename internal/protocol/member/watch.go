@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/internal/resourceversion"
+	"github.com/rota-dev/rota/internal/protocol/table"
 )
 
 // watch is this member's view of the other members' Leases (rule R1).
@@ -53,217 +53,136 @@ type other struct {
 	older bool
 }
 
-// chooseWatch selects the Leases to watch. Planners, newcomers and members in recovery watch all of them. Others watch
-// the planners and the members that they hand slots to, which keeps the load on the API server at O(members).
-func (m *Member) chooseWatch() {
-	if m.lease.mine.UID == "" || m.snap.Table == nil && !m.recovery.on {
+// covers reports whether the current watch shows a member's Lease.
+func (w *watch) covers(id string) bool { return w.all || slices.Contains(w.ids, id) }
+
+// seen records another member's Lease. live is false if it is from the first answer, which lists all watched Leases.
+func (w *watch) seen(l Lease, now time.Duration, live bool) {
+	o := w.others[l.ID]
+	if o == nil {
+		o = &other{}
+		w.others[l.ID] = o
+	}
+	if !o.missing && o.lease.UID == l.UID && o.lease.Version == l.Version {
 		return
 	}
-	if m.unfit.err != nil && !m.recovery.on {
-		return // the planners are unknown, so keep the watch
+	was := *o
+	*o = other{lease: l, pending: true, seen: now, shut: was.shut, shutting: was.shutting}
+	// A Lease in a list may be left over from a process that has ended.
+	o.older = olderLease(l) && (was.lease.UID == l.UID || live)
+	if was.lease.UID == l.UID {
+		o.renewals = min(was.renewals+1, aliveAfter)
 	}
-	// A newcomer reads all Leases once, for their epochs (rule R16).
-	asks := m.needsLeases()
-	all := m.recovery.on || m.phase == joining || m.rank() >= 0 || asks
-	var ids []string
-	if !all {
-		ids = m.watchedIDs()
-	}
-	anew := m.watch.serial == 0 ||
-		asks && m.watch.complete && resourceversion.Compare(m.watch.since, m.snap.Version) < 0
-	if !anew && all == m.watch.all && slices.Equal(ids, m.watch.ids) {
-		return
-	}
-	m.watch.serial = m.nextSerial()
-	m.watch.all, m.watch.ids, m.watch.complete, m.watch.since = all, ids, false, m.snap.Version
-	m.watch.echo = 0
-	m.do(WatchLeases{Serial: m.watch.serial, All: all, IDs: ids})
-}
-
-func (m *Member) watchedIDs() []string {
-	t := m.table()
-	if t == nil {
-		return nil
-	}
-	ids := []string{m.cfg.Self.ID}
-	ids = append(ids, m.candidates.Shortlist(m.snap.Version, t, m.dead)...) // including the dead, which may come back
-	for _, r := range t.Runs {
-		if r.Owner == m.cfg.Self.ID && r.Next != "" {
-			ids = append(ids, r.Next)
-		}
-	}
-	if id := m.predecessor(); id != "" {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
-func (m *Member) leasesSeen(e LeasesSeen) {
-	if e.Watch != m.watch.serial {
-		return
-	}
-	seen := map[string]bool{}
-	echoed := false
-	for _, l := range e.Leases {
-		seen[l.ID] = true
-		if l.TableUID != "" && l.Epoch > m.epochs[l.TableUID] {
-			m.epochs[l.TableUID], m.epochsAt = l.Epoch, m.now.Mono
-		}
-		if l.ID == m.cfg.Self.ID {
-			echoed = m.echoed(l) || echoed
-			continue
-		}
-		o := m.watch.others[l.ID]
-		if o == nil {
-			o = &other{}
-			m.watch.others[l.ID] = o
-		}
-		if o.missing || o.lease.UID != l.UID || o.lease.Version != l.Version {
-			was := *o
-			*o = other{lease: l, pending: true, seen: m.now.Mono, shut: was.shut, shutting: was.shutting}
-			// A Lease in a list may be left over from a process that has ended.
-			o.older = olderLease(l) && (was.lease.UID == l.UID || m.watch.complete && !e.Complete)
-			if was.lease.UID == l.UID {
-				o.renewals = min(was.renewals+1, aliveAfter)
-			}
-			// A member that has seen no table has not worked.
-			if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
-				o.shutting = true
-			}
-		}
-	}
-	for _, id := range e.Gone {
-		m.missing(id, m.watch.all && m.watch.complete)
-	}
-	if e.Complete {
-		m.watch.complete = true
-		if m.watch.all {
-			m.trail.prove(m.watch.since)
-		}
-		for id := range m.watch.others {
-			if !seen[id] {
-				if m.watch.all || slices.Contains(m.watch.ids, id) {
-					m.missing(id, false)
-				} else {
-					delete(m.watch.others, id) // if it is watched again, its wait restarts (rule R3)
-				}
-			}
-		}
-		if !seen[m.cfg.Self.ID] {
-			m.lease.next = m.now.Mono // renew to find out whether the Lease is gone
-		}
-	}
-	if m.watch.complete {
-		m.expectMembers()
-	}
-	if echoed {
-		m.settlePending()
+	// A member that has seen no table has not worked.
+	if !l.Open && l.Epoch > 0 && (was.lease.Open || was.lease.UID == "") {
+		o.shutting = true
 	}
 }
 
-// expectMembers records watched members without a Lease as missing.
-func (m *Member) expectMembers() {
-	t := m.table()
-	if t == nil {
-		return
-	}
-	for _, other := range t.Members {
-		if other.ID != m.cfg.Self.ID && m.watch.others[other.ID] == nil &&
-			(m.watch.all || slices.Contains(m.watch.ids, other.ID)) {
-			m.missing(other.ID, false)
+// listed records which Leases the first answer of the watch lacks.
+func (w *watch) listed(ids map[string]bool) {
+	w.complete = true
+	for id := range w.others {
+		switch {
+		case ids[id]:
+		case w.covers(id):
+			w.missing(id, false)
+		default:
+			delete(w.others, id) // if it is watched again, its wait restarts (rule R3)
 		}
 	}
 }
 
-// echoed records that this member's own renewal came back. It reports whether it was a new one.
-func (m *Member) echoed(l Lease) bool {
-	if l.UID != m.lease.mine.UID {
-		m.lease.next = m.now.Mono // it was replaced: renew to find out
-		return false
-	}
-	if l.Version == m.watch.version {
-		return false
-	}
-	m.watch.version = l.Version
-	if m.watch.echo > 0 {
-		gap := m.now.Mono - m.watch.echo
-		quarter := m.cfg.LeaseDuration / 4
-		m.watch.capped = gap > quarter
-		m.watch.step = min(gap, quarter)
-		m.watch.heard += m.watch.step
-	} else {
-		m.watch.capped = true
-	}
-	m.watch.echo = m.now.Mono
-	return true
-}
-
-// settlePending sets, at an echo, the heard time of what was seen since the last one.
-func (m *Member) settlePending() {
-	m.watch.suspects = false
-	for _, o := range m.watch.others {
-		silence := m.watch.heard - o.since
-		if !o.pending && silence >= m.cfg.LeaseDuration-m.period() && silence < m.cfg.LeaseDuration {
-			m.watch.suspects = true
+// expect records watched members without a Lease as missing.
+func (w *watch) expect(members []table.Member, self string) {
+	for _, m := range members {
+		if m.ID != self && w.others[m.ID] == nil && w.covers(m.ID) {
+			w.missing(m.ID, false)
 		}
-		if o.pending {
-			o.pending, o.since = false, m.watch.heard
-			if !m.watch.capped && o.seen > 0 {
-				o.since -= min(m.watch.step, m.now.Mono-o.seen) // the echo proves that the watch kept up since then
-			}
-		}
-		if o.shutting {
-			o.shutting, o.shut = false, m.watch.heard
-		}
-	}
-	if m.recovery.on && m.recovery.pending {
-		m.recovery.pending, m.recovery.since = false, m.watch.heard
 	}
 }
 
 // missing records that a watched Lease does not exist. The first sight restarts the wait: the member may be ending, or
-// a person deleted the Lease. From then on the Lease counts as unchanged (rule R1). The wait does not restart if the
-// member was held dead before and the watch is gapless, so that no renewal can have been missed. Then another planner
-// has deleted the Lease, and may die before it expels the member.
-func (m *Member) missing(id string, gapless bool) {
-	if id == m.cfg.Self.ID {
-		m.lease.next = m.now.Mono
-		return
-	}
-	o := m.watch.others[id]
+// a person deleted the Lease. From then on the Lease counts as unchanged (rule R1). dead is set if the member was held
+// dead before and no renewal can have been missed. Then the wait does not restart: another planner has deleted the
+// Lease, and may die before it expels the member.
+func (w *watch) missing(id string, dead bool) {
+	o := w.others[id]
 	if o == nil {
-		m.watch.others[id] = &other{missing: true, pending: true}
+		w.others[id] = &other{missing: true, pending: true}
 		return
 	}
 	if !o.missing {
-		pending := o.pending || !(gapless && m.dead(id))
+		pending := o.pending || !dead
 		*o = other{lease: Lease{ID: id, LongestWrite: o.lease.LongestWrite}, missing: true, since: o.since, pending: pending}
 	}
 }
 
+// echoed records that this member's own renewal came back, and advances heard time by at most limit. It reports whether
+// the renewal was a new one.
+func (w *watch) echoed(version string, now, limit time.Duration) bool {
+	if version == w.version {
+		return false
+	}
+	w.version = version
+	if w.echo > 0 {
+		gap := now - w.echo
+		w.capped = gap > limit
+		w.step = min(gap, limit)
+		w.heard += w.step
+	} else {
+		w.capped = true
+	}
+	w.echo = now
+	return true
+}
+
+// settle sets, at an echo, the heard time of what was seen since the last one. period is the time between renewals.
+func (w *watch) settle(now, lease, period time.Duration) {
+	w.suspects = false
+	for _, o := range w.others {
+		silence := w.heard - o.since
+		if !o.pending && silence >= lease-period && silence < lease {
+			w.suspects = true
+		}
+		if o.pending {
+			o.pending, o.since = false, w.heard
+			if !w.capped && o.seen > 0 {
+				o.since -= min(w.step, now-o.seen) // the echo proves that the watch kept up since then
+			}
+		}
+		if o.shutting {
+			o.shutting, o.shut = false, w.heard
+		}
+	}
+}
+
 // silence returns the heard time since another member's Lease last changed, or 0 for a Lease that was never seen.
-func (m *Member) silence(id string) time.Duration {
-	o := m.watch.others[id]
+func (w *watch) silence(id string) time.Duration {
+	o := w.others[id]
 	if o == nil || o.pending {
 		return 0
 	}
-	return m.watch.heard - o.since
+	return w.heard - o.since
 }
 
-// dead reports whether this member holds another one dead (rule R1).
-func (m *Member) dead(id string) bool {
-	return id != m.cfg.Self.ID && (m.toExpel[id] || m.silence(id) >= m.silenceLimit(id))
+// expired reports whether another member's Lease has been unchanged for lease, this member's LeaseDuration. A member
+// with a longer lease may send writes that last beyond that. Its Lease announces them, and the wait is longer.
+func (w *watch) expired(id string, lease time.Duration) bool {
+	if o := w.others[id]; o != nil {
+		lease = max(lease, o.lease.LongestWrite)
+	}
+	return w.silence(id) >= lease
 }
 
-// renewing reports whether another member was lately seen to renew. A missing Lease does not renew (rule R6).
-func (m *Member) renewing(id string) bool {
-	o := m.watch.others[id]
-	return o != nil && !o.missing && m.silence(id) < m.cfg.RenewDeadline
+// renewing reports whether another member was seen to renew within this time. A missing Lease does not renew (rule R6).
+func (w *watch) renewing(id string, within time.Duration) bool {
+	o := w.others[id]
+	return o != nil && !o.missing && w.silence(id) < within
 }
 
-// renewsOnTime reports whether another member misses no renewal. Members that do may be alive, but should get no slots.
-func (m *Member) renewsOnTime(id string) bool {
-	o := m.watch.others[id]
-	return o != nil && !o.missing && m.silence(id) < m.period()*5/2
+// writesEnded reports whether all writes that a member sent before it shut its gate have ended, none of which takes
+// longer than aftermath or than its Lease announced.
+func (w *watch) writesEnded(o *other, aftermath time.Duration) bool {
+	return o.lease.Epoch == 0 || !o.shutting && w.heard-o.shut >= max(aftermath, o.lease.LongestWrite)
 }

@@ -52,17 +52,9 @@ func later(a, b string) string {
 	return a
 }
 
-// follows reports whether the table is proven to follow from the ones before. If it is not, this member does not write
-// on top of it and deletes no Lease because of it. It still uses what the table contains about its own slots, since no
-// other member gives those up while its Lease exists.
-func (m *Member) follows() bool {
-	return resourceversion.Compare(m.snap.Version, m.trail.proven) <= 0
-}
-
-// needsLeases reports whether this member must read all Leases to prove the table. Usually the watch of the table
-// proves it in a moment. It does not for a newcomer, after the watch restarted, or while the watch is silent.
-func (m *Member) needsLeases() bool {
-	unproven := m.table() != nil && !m.follows()
-	silent := m.waited(&m.trail.unproven, unproven, m.cfg.RetryPeriod)
-	return unproven && (m.trail.proven == "" || m.trail.begun != "" || silent)
+// follows reports whether a version of the table is proven to follow from the ones before. If it is not, this member
+// does not write on top of it and deletes no Lease because of it. It still uses what the table contains about its own
+// slots, since no other member gives those up while its Lease exists.
+func (tr *trail) follows(version string) bool {
+	return resourceversion.Compare(version, tr.proven) <= 0
 }
