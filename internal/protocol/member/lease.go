@@ -51,7 +51,7 @@ func (m *Member) lapse() {
 	}
 	m.lapsed = true
 	m.shutAll()
-	m.shutSlots()
+	m.slots.shut()
 	m.note("Lapsed", true, "no renewal of the Lease succeeded within %v; all work stops until one does",
 		m.cfg.RenewDeadline)
 }

@@ -54,13 +54,3 @@ func (m *Member) keepParting() {
 		m.do(DeleteLease{ID: id, UID: m.lease.mine.UID, Version: m.lease.mine.Version, Timeout: m.longest()})
 	}
 }
-
-// transferUnknown reports whether a transfer was sent and its outcome is not known yet.
-func (m *Member) transferUnknown() bool {
-	for i := range m.slots {
-		if m.slots[i].state == sent {
-			return true
-		}
-	}
-	return false
-}

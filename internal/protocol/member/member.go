@@ -73,7 +73,7 @@ type Member struct {
 	recovery  recovery
 
 	// slots has an entry for each slot of the tables seen so far, including slots of duties.
-	slots    []slotState
+	slots    slots
 	prefetch prefetch
 	// gather is since when slots of this member have been ready to be handed over, or 0 if none are.
 	gather time.Duration
@@ -123,7 +123,7 @@ func New(cfg Config) *Member {
 	return &Member{
 		cfg:      cfg,
 		rng:      rand.New(rand.NewPCG(cfg.Seed, 0)), // jitter, repeatable in tests
-		slots:    make([]slotState, cfg.Slots),
+		slots:    make(slots, cfg.Slots),
 		toExpel:  map[string]bool{},
 		deleting: map[string]bool{},
 		gone:     map[string]bool{},
@@ -157,11 +157,11 @@ func (m *Member) Step(now Time, event Event) []Action {
 	case LeaseDeleted:
 		m.leaseDeleted(e)
 	case Warmed:
-		m.answer(e.Slots, e.Round, warming, warm)
+		m.slots.answered(e.Slots, e.Round, warming, warm)
 	case Drained:
-		m.drained(e)
+		m.slots.drained(e)
 	case Loaded:
-		m.answer(e.Slots, e.Round, loading, loaded)
+		m.slots.answered(e.Slots, e.Round, loading, loaded)
 	case LoadsSeen:
 		m.apply(planner.Learn(m.view(), e.Serial, e.Reports))
 	case Lapsed:

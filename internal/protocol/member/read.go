@@ -93,7 +93,7 @@ func (m *Member) believe(s Snapshot, consistent bool) {
 	if m.tableUID != s.UID {
 		if m.tableUID != "" {
 			m.shutAll() // another object has replaced the table (rule R5)
-			m.shutSlots()
+			m.slots.shut()
 		}
 		m.tableUID = s.UID
 		if _, member := s.Table.Member(m.cfg.Self.ID); !member && m.phase == joined {
@@ -167,7 +167,7 @@ func (m *Member) suspend(u unfit) {
 	m.unfit = u
 	if was == nil {
 		m.shutAll()
-		m.shutSlots()
+		m.slots.shut()
 		if m.cfg.Outlives {
 			m.outlives = m.now.Mono + m.cfg.RenewDeadline
 		}

@@ -34,7 +34,7 @@ func (m *Member) beginRecovery() {
 	}
 	m.recovery = recovery{on: true, pending: true}
 	m.shutAll()
-	m.shutSlots()
+	m.slots.shut()
 	if m.phase == joined || m.phase == leaving {
 		m.note("TableLost", true, "the table is missing or was replaced; "+
 			"all work stops until the members have made sure that no member uses the old one")

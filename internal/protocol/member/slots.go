@@ -65,23 +65,26 @@ type slotState struct {
 	gone []table.Gone
 }
 
-// answer moves the slots that wait for this round's answer to the next state.
-func (m *Member) answer(set slot.Set, round uint64, from, to state) {
+// slots are the states of all slots.
+type slots []slotState
+
+// answered moves the slots that wait for this round's answer to the next state.
+func (all slots) answered(set slot.Set, round uint64, from, to state) {
 	for _, s := range set.Slots() {
-		if int(s) < len(m.slots) && m.slots[s].state == from && m.slots[s].round == round {
-			m.slots[s].state = to
+		if int(s) < len(all) && all[s].state == from && all[s].round == round {
+			all[s].state = to
 			if to == loaded {
-				m.slots[s].heldSince = m.slots[s].epoch
+				all[s].heldSince = all[s].epoch
 			}
 		}
 	}
 }
 
-func (m *Member) drained(e Drained) {
+func (all slots) drained(e Drained) {
 	versions, readable := e.Versions.Readable()
 	for _, s := range e.Slots.Slots() {
-		if int(s) < len(m.slots) && m.slots[s].state == draining && m.slots[s].round == e.Round {
-			l := &m.slots[s]
+		if int(s) < len(all) && all[s].state == draining && all[s].round == e.Round {
+			l := &all[s]
 			l.state, l.versions, l.cause = drained, versions, table.CauseHanded
 			l.gone = nil
 			for _, g := range e.Gone {
@@ -96,11 +99,11 @@ func (m *Member) drained(e Drained) {
 	}
 }
 
-// shutSlots returns every slot that was open, or about to open, to the state where rule R8 starts. The gate is already
-// shut. A transfer that was sent stays sent. If it failed and the slot stays, the slot is loaded before it opens.
-func (m *Member) shutSlots() {
-	for i := range m.slots {
-		switch s := &m.slots[i]; s.state {
+// shut returns every slot that was open, or about to open, to the state where rule R8 starts. The gate is already shut.
+// A transfer that was sent stays sent. If it failed and the slot stays, the slot is loaded before it opens.
+func (all slots) shut() {
+	for i := range all {
+		switch s := &all[i]; s.state {
 		case loading, loaded, open, draining, drained:
 			s.state, s.epoch = away, 0
 		case sent:
@@ -110,14 +113,39 @@ func (m *Member) shutSlots() {
 	}
 }
 
+// sending reports whether a transfer was sent and its outcome is not known yet.
+func (all slots) sending() bool {
+	for i := range all {
+		if all[i].state == sent {
+			return true
+		}
+	}
+	return false
+}
+
+// byEpoch returns an Open for each epoch of the slots in a set.
+func (all slots) byEpoch(set slot.Set) []Open {
+	var opens []Open
+	for _, s := range set.Slots() {
+		epoch := all[s].epoch
+		i := slices.IndexFunc(opens, func(o Open) bool { return o.Epoch == epoch })
+		if i < 0 {
+			i = len(opens)
+			opens = append(opens, Open{Epoch: epoch})
+		}
+		opens[i].Slots.Add(s)
+	}
+	return opens
+}
+
 // requests collects one Step's requests by slot.
 type requests struct {
 	hold, warm, drain, open, shut, release slot.Set
 	// last are slots to drain whose deletions cannot be left to a next owner.
 	last slot.Set
 	load []loadGroup
-	// mayDrain is the result of gathered.
-	mayDrain bool
+	// mayDrain is the result of gathered. mayOpen is set once a renewal has reported the gate as open (rule R5).
+	mayDrain, mayOpen bool
 }
 
 // loadGroup is a set of slots that one Load names.
@@ -150,7 +178,7 @@ func (m *Member) followTable() {
 	} else if m.phase == joining {
 		m.phase = joined
 	}
-	req := requests{mayDrain: m.gathered(t)}
+	req := requests{mayDrain: m.gathered(t), mayOpen: m.lease.open}
 	changed := m.followed != m.snap.Version
 	m.followed = m.snap.Version
 	for _, r := range t.Runs {
@@ -197,7 +225,7 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 		switch {
 		case !m.due(l.until):
 		case m.givesUp(t, r):
-			m.beginDrain(t, s, r, l, req)
+			req.beginDrain(t, s, r, l)
 		default:
 			l.state = loading
 			req.addLoad(s, l, table.CauseExpelled)
@@ -205,25 +233,25 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 	case loading, loaded:
 		if m.givesUp(t, r) {
 			// The slot is handed on before it was loaded. Something from before a lapse may be in flight.
-			m.beginDrain(t, s, r, l, req)
+			req.beginDrain(t, s, r, l)
 		} else if l.state == loaded {
-			m.openLoaded(s, l, req)
+			req.openLoaded(s, l)
 		}
 	case open:
 		if req.mayDrain && m.drainNow(t, r) {
-			m.beginDrain(t, s, r, l, req)
+			req.beginDrain(t, s, r, l)
 		}
 	case draining:
 		if r.Next == "" && !m.givesUp(t, r) {
-			m.reopen(s, l, req)
+			req.reopen(s, l)
 		}
 	case drained:
-		if m.phase == leaving && len(l.gone) > 0 && !m.handsOver(t, r) {
-			m.beginDrain(t, s, r, l, req) // the next owner is gone: drain again for the deletions
+		if m.phase == leaving && len(l.gone) > 0 && !handsOver(t, r) {
+			req.beginDrain(t, s, r, l) // the next owner is gone: drain again for the deletions
 			return
 		}
 		if r.Next == "" && !m.givesUp(t, r) {
-			m.reopen(s, l, req)
+			req.reopen(s, l)
 		}
 	case sent:
 		// Only a version newer than the transfer's precondition shows how the transfer ended (rule R6).
@@ -232,40 +260,6 @@ func (m *Member) followOwned(t *table.Table, s slot.Slot, r table.Run, l *slotSt
 			m.followOwned(t, s, r, l, req)
 		}
 	case away, warming, warm:
-	}
-}
-
-// beginDrain requests a drain of the slot.
-func (m *Member) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState, req *requests) {
-	l.state = draining
-	if m.handsOver(t, r) {
-		req.drain.Add(s)
-	} else {
-		req.last.Add(s)
-	}
-}
-
-// handsOver reports whether the next owner of a run can receive the deletions that it has to reconcile (rule R15).
-func (m *Member) handsOver(t *table.Table, r table.Run) bool {
-	return r.Next != "" && t.Reads(table.GoneFormat)
-}
-
-// reopen opens a drained slot that stays. If it was never loaded, or was shut since then, it is loaded first.
-func (m *Member) reopen(s slot.Slot, l *slotState, req *requests) {
-	if l.heldSince != l.epoch || l.shut {
-		l.state, l.shut = loading, false
-		req.addLoad(s, l, table.CauseAssigned)
-		return
-	}
-	l.state = loaded
-	m.openLoaded(s, l, req)
-}
-
-// openLoaded opens a loaded slot once a renewal has reported the gate as open (rule R5).
-func (m *Member) openLoaded(s slot.Slot, l *slotState, req *requests) {
-	if m.lease.open {
-		l.state = open
-		req.open.Add(s)
 	}
 }
 
@@ -340,6 +334,38 @@ func (m *Member) gathered(t *table.Table) bool {
 	return m.waited(&m.gather, true, turn*step)
 }
 
+// beginDrain requests a drain of the slot.
+func (req *requests) beginDrain(t *table.Table, s slot.Slot, r table.Run, l *slotState) {
+	l.state = draining
+	if handsOver(t, r) {
+		req.drain.Add(s)
+	} else {
+		req.last.Add(s)
+	}
+}
+
+// handsOver reports whether the next owner of a run can receive the deletions that it has to reconcile (rule R15).
+func handsOver(t *table.Table, r table.Run) bool { return r.Next != "" && t.Reads(table.GoneFormat) }
+
+// reopen opens a drained slot that stays. If it was never loaded, or was shut since then, it is loaded first.
+func (req *requests) reopen(s slot.Slot, l *slotState) {
+	if l.heldSince != l.epoch || l.shut {
+		l.state, l.shut = loading, false
+		req.addLoad(s, l, table.CauseAssigned)
+		return
+	}
+	l.state = loaded
+	req.openLoaded(s, l)
+}
+
+// openLoaded opens a loaded slot if the gate may open.
+func (req *requests) openLoaded(s slot.Slot, l *slotState) {
+	if req.mayOpen {
+		l.state = open
+		req.open.Add(s)
+	}
+}
+
 func (req *requests) addLoad(s slot.Slot, l *slotState, cause table.Cause) {
 	key := loadGroup{epoch: l.epoch, cause: cause, held: l.heldSince == l.epoch}
 	for i := range req.load {
@@ -372,7 +398,7 @@ func (m *Member) request(t *table.Table, req *requests) {
 			Gone: t.GoneIn(g.slots), Held: g.held, Duties: dutiesIn(t, g.slots),
 		})
 	}
-	for _, r := range m.byEpoch(req.open) {
+	for _, r := range m.slots.byEpoch(req.open) {
 		m.do(r)
 	}
 	if !req.drain.Empty() {
@@ -389,20 +415,6 @@ func (m *Member) round(set slot.Set) uint64 {
 		m.slots[s].round = round
 	}
 	return round
-}
-
-func (m *Member) byEpoch(set slot.Set) []Open {
-	var opens []Open
-	for _, s := range set.Slots() {
-		epoch := m.slots[s].epoch
-		i := slices.IndexFunc(opens, func(o Open) bool { return o.Epoch == epoch })
-		if i < 0 {
-			i = len(opens)
-			opens = append(opens, Open{Epoch: epoch})
-		}
-		opens[i].Slots.Add(s)
-	}
-	return opens
 }
 
 // dutiesIn returns the names of the duties in the slots, or nil if there are none.

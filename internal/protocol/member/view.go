@@ -14,7 +14,7 @@ func (m *Member) view() planner.View {
 	return planner.View{
 		Config: &m.rules, Local: local{m}, Now: m.now.Mono, Wall: m.now.Wall, Table: m.table(), Version: m.snap.Version,
 		Phase: phases[m.phase], Rank: m.rank(), Expelled: m.toExpel, Complete: m.watch.all && m.watch.complete,
-		InDoubt: m.swap.inDoubt(m.snap.Version), Sending: m.phase == leaving && m.transferUnknown(),
+		InDoubt: m.swap.inDoubt(m.snap.Version), Sending: m.phase == leaving && m.slots.sending(),
 		Serial: m.serial, Memory: m.planner,
 	}
 }
