@@ -111,15 +111,11 @@ func (m *Member) repair() {
 		return
 	}
 	mine := m.waited(&m.recovery.ready, true, m.turn())
-	if !m.due(m.swap.retryAt) {
-		return
+	if !m.due(m.swap.retryAt) || !mine {
+		return // members take turns; if two write anyway, the swap decides
 	}
 	if !m.snap.Missing() && m.swap.refused == m.snap.Version {
 		return // a read will bring a newer version
-	}
-	// Members take turns. If two write anyway, the swap decides.
-	if !mine {
-		return
 	}
 	if m.snap.Missing() {
 		if !m.recovery.confirmed {
