@@ -15,9 +15,6 @@ const moment = 250 * time.Millisecond
 // began. With a series of reconciles of unpredictable length, there would always be a long one in flight.
 const settling = 5 * time.Second
 
-// longMax bounds how many keys of a slot are remembered because their reconciles take longer than a moment.
-const longMax = 1024
-
 // drain is a drain under way. At first it is soft: it admits keys unless their reconciles are known to take longer than
 // what is in flight anyway. So a reconcile that takes minutes holds up only its own key. The drain becomes hard once
 // everything in flight is expected to end within a moment, and soft again if it does not.
@@ -256,26 +253,3 @@ func (g *Gate) fits(st *slotState, key Key) bool {
 	}
 	return takes == 0 || takes <= g.horizon(st)
 }
-
-// learn records how long a reconcile took.
-func (st *slotState) learn(key Key, took time.Duration) {
-	if took < moment {
-		delete(st.long, key)
-		st.slow = max(st.slow-1, -slowMax)
-		return
-	}
-	st.slow, st.lately = min(st.slow+1, slowMax), took
-	if st.long == nil {
-		st.long = map[Key]time.Duration{}
-	}
-	if _, known := st.long[key]; !known && len(st.long) >= longMax {
-		for other := range st.long {
-			delete(st.long, other)
-			break
-		}
-	}
-	st.long[key] = took
-}
-
-// slowMax bounds how many fast reconciles it takes until a slow slot counts as fast, or the reverse.
-const slowMax = 8

@@ -57,7 +57,7 @@ var bugs = []bug{
 	{"PinsHold", "R22: a pinned slot goes to any member", planner + "place.go",
 		"if !one.Slots.Empty() {", "if one.Slots.Len() > 1 {", script("R22_pins")},
 	// Plans, the gate, drivers and controllers: tests in their packages.
-	{"TokenForgotten", "R12: a reconciler does not get the epoch", "internal/gate/enter.go",
+	{"TokenForgotten", "R12: a reconciler does not get the epoch", "internal/gate/entry.go",
 		"slot: s, epoch: st.epoch,", "slot: s, epoch: 0,", check{pkg: "internal/gate", run: "^TestR12EpochReachesTheReconciler$"}},
 	{"DrainsPastDeadline", "R15: a drain ends after the deadline", "internal/gate/drain.go",
 		"if st.state == draining && g.now() >= g.deadline {", "if st.state == draining && g.deadline < 0 {",
