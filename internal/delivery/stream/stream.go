@@ -1,13 +1,107 @@
 package stream
 
 import (
-	"maps"
+	"fmt"
 	"slices"
-	"time"
 
 	"github.com/rota-dev/rota/internal/resourceversion"
 	"github.com/rota-dev/rota/slot"
 )
+
+// Type is what happened to an object.
+type Type uint8
+
+const (
+	// TypeUnknown is no event.
+	TypeUnknown Type = iota
+	// Added is the same to a stream as Modified: the object is in that state.
+	Added
+	// Modified is the same as Added.
+	Modified
+	// Deleted says that the object is gone or, in a stream that selects (Config.Selects), not selected any more. The
+	// event shows the state before that, at the version of the change.
+	Deleted
+)
+
+// String returns the type's name in watch events.
+func (t Type) String() string { return [...]string{"UNKNOWN", "ADDED", "MODIFIED", "DELETED"}[t] }
+
+// Name is an object's namespace, or "", and its name.
+type Name struct{ Namespace, Name string }
+
+// String returns the name as a key of a store.
+func (n Name) String() string {
+	if n.Namespace == "" {
+		return n.Name
+	}
+	return n.Namespace + "/" + n.Name
+}
+
+// Object is an object in one state.
+type Object struct {
+	Name Name
+	// UID distinguishes it from its namesakes.
+	UID string
+	// Version is the state's resourceVersion.
+	Version string
+	// Slot is where it lies, if In: objects of owned kinds whose owner is of no kind that counts lie nowhere.
+	Slot slot.Slot
+	In   bool
+	// Right is true if its slot's selector selects it. Otherwise the watch may not show what happens to it.
+	Right bool
+	// Body is the object itself. The stream does not look into it.
+	Body any
+}
+
+// String returns the object without its body.
+func (o Object) String() string {
+	in := "nowhere"
+	if o.In {
+		in = "in " + o.Slot.String()
+	}
+	return fmt.Sprintf("%s (%s) %s at %s", o.Name, o.UID, in, o.Version)
+}
+
+// Event is a watch event.
+type Event struct {
+	Type   Type
+	Object Object
+}
+
+// Action is what the store gets.
+type Action uint8
+
+const (
+	// ActionUnknown is none.
+	ActionUnknown Action = iota
+	// Put is for the object as it is, as an event of Type.
+	Put
+	// Remove is for an object that was deleted.
+	Remove
+	// Leave is for an object that left the slot where the store has it for another, and may have been deleted there. The
+	// store gets it as it is now, and then loses it: both owners hear of it.
+	Leave
+)
+
+// Out is what the store gets.
+type Out struct {
+	Action Action
+	Type   Type // of a Put
+	Object Object
+	// Kept is true if the stream keeps the body, so the store gets a copy.
+	Kept bool
+	// At is the version of a Remove or Leave where it differs from the object's, or else "".
+	At string
+}
+
+// String returns the action and the object.
+func (o Out) String() string {
+	name := [...]string{"unknown", "put", "remove", "leave"}[o.Action]
+	if o.At != "" {
+		return name + " " + o.Object.String() + " by " + o.At
+	}
+	return name + " " + o.Object.String()
+}
 
 // Config describes the kind whose objects a stream brings.
 type Config struct {
@@ -293,94 +387,74 @@ func (s *Stream) end(name Name, uid, version string, handled bool, at string) {
 	s.set(name, entry{uid: uid, version: version, handled: handled})
 }
 
-// doubt puts a doubt about an object into the ledger.
-func (s *Stream) doubt(name Name, d *Doubt) {
-	s.set(name, entry{uid: d.uid, version: d.version, slot: d.slot, here: true, handled: !d.pending, doubt: d})
-}
-
-// stray notes that the store has an object that the watch may not show.
-func (s *Stream) stray(o Object) {
-	s.doubt(o.Name, &Doubt{
-		Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck,
-	})
-}
-
-// believe drops a doubt.
-func (s *Stream) believe(name Name) {
-	is, ok := s.entries[name]
-	if !ok || is.doubt == nil {
-		return
-	}
-	if is.doubt = nil; s.tracks() {
-		s.set(name, is)
-		return
-	}
-	s.forget(name)
-}
-
-// believeAll drops the doubts in some slots that are about a version or an earlier one; "" stands for any version.
-func (s *Stream) believeAll(set slot.Set, version string) {
-	for _, name := range slices.Collect(maps.Keys(s.doubted)) {
-		d := s.entries[name].doubt
-		if set.Has(d.slot) && (version == "" || compare(d.version, version) <= 0) {
-			s.believe(name)
-		}
-	}
-}
-
-// ending returns what the store gets when the object in doubt has ended by a version.
-func (s *Stream) ending(d *Doubt, version string) Out {
-	out := Out{Action: Leave, Object: d.last, Kept: true}
-	if d.last.In && d.last.Slot == d.slot {
-		out.Action = Remove
-	}
-	if !d.pending {
-		out.At = version
-	}
-	return out
-}
-
-// Observe begins to note every object that is sent, until Unobserve: a list of slots, or a loss, is about to be
-// compared with the store.
-func (s *Stream) Observe() { s.observing = true }
-
-// Unobserve ends what Observe began.
-func (s *Stream) Unobserve() {
-	s.observing = false
-	s.unobserved()
-}
-
-// unobserved forgets what was noted only for lists.
-func (s *Stream) unobserved() {
-	if s.tracks() || !s.cfg.Namesakes {
-		return
-	}
-	maps.DeleteFunc(s.entries, func(_ Name, e entry) bool { return e.here && e.doubt == nil })
-}
-
-// TakeSince returns, by slot, the version of the list that brought the slot, or "" if it was taken before. It forgets
-// the versions of the slots in a set. It returns nil if no slots were listed.
-func (s *Stream) TakeSince(set slot.Set) []string {
-	if s.since == nil {
-		return nil
-	}
-	since := slices.Clone(s.since)
-	for _, n := range set.Slots() {
-		s.since[n] = ""
-	}
-	return since
-}
-
-const (
-	// FirstCheck is the shortest time between two look-ups of an object that exists.
-	FirstCheck = time.Second
-	// LastCheck is the longest.
-	LastCheck = time.Minute
-	// Soon is the due time of a doubt that is looked up FirstCheck after Due first sees it.
-	Soon = time.Duration(-1)
-)
-
 // Size returns how many names the ledger holds, how many of them the store does not have, and how many are in doubt.
 func (s *Stream) Size() (names, ended, doubted int) {
 	return len(s.entries), len(s.ended), len(s.doubted)
+}
+
+// entry is the state of a name at a version. Events, lists and look-ups at earlier versions are stale.
+type entry struct {
+	uid     string
+	version string
+	// slot is where the store has the object, if here.
+	slot slot.Slot
+	here bool
+	// handled is true if another event at that version brings nothing new. It is false if the object is elsewhere, since
+	// its slot may still be gained, and if a doubt is about that version.
+	handled bool
+	doubt   *Doubt
+}
+
+// ledger holds the latest state of each name.
+type ledger struct {
+	entries map[Name]entry
+	// doubted are the names with a doubt. ended are those that the store does not have, and endedMax is the latest of
+	// their versions.
+	doubted, ended map[Name]struct{}
+	endedMax       string
+}
+
+func newLedger() ledger {
+	return ledger{entries: map[Name]entry{}, doubted: map[Name]struct{}{}, ended: map[Name]struct{}{}}
+}
+
+func (l *ledger) set(name Name, e entry) {
+	if e.doubt != nil {
+		l.doubted[name] = struct{}{}
+	} else {
+		delete(l.doubted, name)
+	}
+	if e.here {
+		delete(l.ended, name)
+	} else {
+		l.ended[name] = struct{}{}
+		l.endedMax = later(l.endedMax, e.version)
+	}
+	l.entries[name] = e
+}
+
+func (l *ledger) forget(name Name) {
+	delete(l.entries, name)
+	delete(l.doubted, name)
+	delete(l.ended, name)
+}
+
+// sweep forgets the names that the store does not have.
+func (l *ledger) sweep() {
+	for name := range l.ended {
+		l.forget(name)
+	}
+	l.endedMax = ""
+}
+
+// stale reports whether an event at a version brings nothing new: it is older than the entry, or repeats it.
+func (e entry) stale(version string) bool {
+	c := compare(version, e.version)
+	return c < 0 || c == 0 && (e.here || e.handled)
+}
+
+// shown reports whether a list brings nothing new: its version of the object is older than the entry's, or the same.
+func (e entry) shown(version string) bool {
+	c := compare(version, e.version)
+	return c < 0 || c == 0 && e.handled
 }

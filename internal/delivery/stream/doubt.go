@@ -1,9 +1,87 @@
 package stream
 
 import (
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/slot"
 )
+
+// Doubt is about an object in the store. The watch does not show whether it still exists, or how it changes. So it is
+// looked up until it has ended, or the watch shows it again. A doubt that is no longer in the ledger is void.
+type Doubt struct {
+	Name Name
+	uid  string
+	slot slot.Slot
+	// last is the object as it was last sent to the store, or as the event in doubt showed it.
+	last Object
+	// pending is true if an event waits for the look-up. The event shows last: the object may have left its slot. If no
+	// event is pending, the object exists.
+	pending bool
+	// version is the version of the pending event, or of the last state sent.
+	version string
+
+	due   time.Duration
+	pause time.Duration
+	busy  bool
+}
+
+const (
+	// FirstCheck is the shortest time between two look-ups of an object that exists.
+	FirstCheck = time.Second
+	// LastCheck is the longest.
+	LastCheck = time.Minute
+	// Soon is the due time of a doubt that is looked up FirstCheck after Due first sees it.
+	Soon = time.Duration(-1)
+)
+
+// doubt puts a doubt about an object into the ledger.
+func (s *Stream) doubt(name Name, d *Doubt) {
+	s.set(name, entry{uid: d.uid, version: d.version, slot: d.slot, here: true, handled: !d.pending, doubt: d})
+}
+
+// stray notes that the store has an object that the watch may not show.
+func (s *Stream) stray(o Object) {
+	s.doubt(o.Name, &Doubt{
+		Name: o.Name, uid: o.UID, slot: o.Slot, last: o, version: o.Version, due: Soon, pause: FirstCheck,
+	})
+}
+
+// believe drops a doubt.
+func (s *Stream) believe(name Name) {
+	is, ok := s.entries[name]
+	if !ok || is.doubt == nil {
+		return
+	}
+	if is.doubt = nil; s.tracks() {
+		s.set(name, is)
+		return
+	}
+	s.forget(name)
+}
+
+// believeAll drops the doubts in some slots that are about a version or an earlier one; "" stands for any version.
+func (s *Stream) believeAll(set slot.Set, version string) {
+	for _, name := range slices.Collect(maps.Keys(s.doubted)) {
+		d := s.entries[name].doubt
+		if set.Has(d.slot) && (version == "" || compare(d.version, version) <= 0) {
+			s.believe(name)
+		}
+	}
+}
+
+// ending returns what the store gets when the object in doubt has ended by a version.
+func (s *Stream) ending(d *Doubt, version string) Out {
+	out := Out{Action: Leave, Object: d.last, Kept: true}
+	if d.last.In && d.last.Slot == d.slot {
+		out.Action = Remove
+	}
+	if !d.pending {
+		out.At = version
+	}
+	return out
+}
 
 // Due returns the doubts to look up now, oldest version first, and the time until the next one is due. It does not
 // return a doubt again until LookedUp or Again.
