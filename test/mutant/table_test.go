@@ -114,7 +114,7 @@ var bugs = []bug{
 		suite("Filter", "R8ExpelledListsAgain")},
 	{"CachedLists", "lists of slots may be old", "internal/delivery/feed/list.go",
 		"asked := s.scope.Narrow(&o, r.Set)", "o.ResourceVersion = \"0\"\nasked := s.scope.Narrow(&o, r.Set)", suite("Filter", "HoldsAndHearsItsShare")},
-	{"WatchFromList", "a watch goes on from the latest list", "internal/delivery/feed/watch.go",
+	{"WatchFromList", "a watch goes on from the latest list", "internal/delivery/feed/watch_connection.go",
 		"set, _ := p.source.needs()",
 		"set, _ := p.source.needs()\no.ResourceVersion = max(o.ResourceVersion, p.source.core.Listed())",
 		suite("Filter", "CutWhileGrowing")},

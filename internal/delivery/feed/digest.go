@@ -148,31 +148,6 @@ func (i *Informer) digest(n slot.Slot) sharding.Digest {
 	return d
 }
 
-// touch notes a change that the recorder received: an object came or went, or a namesake replaced it.
-func (h *handler) touch(before, after any) {
-	i := h.informer
-	if h.user != nil || !i.Source.sharded() {
-		return
-	}
-	from, _, was := i.SlotOf(before)
-	to, _, is := i.SlotOf(after)
-	if was && is && from == to && (i.share.Key() != slot.KeyUID || sameUID(before, after)) {
-		return // the same object
-	}
-	if was {
-		i.sums.touched(from)
-	}
-	if is {
-		i.sums.touched(to)
-	}
-}
-
-func sameUID(a, b any) bool {
-	x, errX := meta.Accessor(a)
-	y, errY := meta.Accessor(b)
-	return errX == nil && errY == nil && x.GetUID() == y.GetUID()
-}
-
 // Census lists everything that the informers select and returns the digests of all slots: what all members together
 // should hold. It covers the kinds that Digest does, and keeps one page of a list in memory at a time. Kinds that are
 // not served are empty. Kinds that cannot be listed are missing from digests and are in failed. Objects that a user's

@@ -63,13 +63,13 @@
 // # Orphans
 //
 // Objects of an owned kind that have no controlling owner are delivered to every member if AddOrphans was called; see
-// placement.go. Such a kind is delivered as with Filter. A handler hears of an adoption, and of its opposite, as an
+// slots.go. Such a kind is delivered as with Filter. A handler hears of an adoption, and of its opposite, as an
 // update. If the member does not hold the new owner's slot, that update is the last that it hears of the object.
 //
 // # A kind that is not served
 //
 // If the API server answers 404 for a kind, slots count as empty of it, so that other kinds are not held up; see
-// not_served.go.
+// failing.go.
 //
 // # Limits
 //

@@ -2,16 +2,23 @@ package feed
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -134,4 +141,138 @@ func broken(err error) bool {
 	return ok && slices.ContainsFunc([]string{"stream error: stream ID ", "http2: "}, func(text string) bool {
 		return strings.Contains(cause.Message, text)
 	})
+}
+
+// The API server may not serve a kind, for instance because its CustomResourceDefinition was deleted. That must not
+// hold up the slots of other kinds. So slots count as empty of the kind, and all of it is listed when it is served
+// again. A 404 does not prove that objects are gone, so the store keeps what it has. If the objects are gone, the watch
+// or that list says so.
+
+// errVacant ends a wait for a kind that is not served.
+var errVacant = errors.New("the kind is not served")
+
+// NotServed reports whether the API server does not know the kind. A gateway that does not know the path answers the
+// same.
+func NotServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+const (
+	// diagnoseTimeout bounds the requests of a diagnosis.
+	diagnoseTimeout = 30 * time.Second
+	// diagnoseAgain is the time until the next one if no cause was found.
+	diagnoseAgain = time.Minute
+)
+
+// diagnose finds out why the kind's lists or watches fail, and notes it as the cause of the failure. A watch cache that
+// cannot be filled answers 429 to watches and to most lists, but a list in pages goes to etcd and has the API server's
+// reason, such as an object that cannot be converted. It reads pages up to the one that fails, and then halves that
+// one.
+func (s *Source) diagnose(r Request, since time.Time) {
+	a := s.failure(r)
+	if a.err == nil || !a.since.Equal(since) || a.cause != nil {
+		return
+	}
+	ctx, cancel := s.whileRunning(diagnoseTimeout)
+	defer cancel()
+	if ctx.Err() != nil {
+		return
+	}
+	var cause error
+	if (internal(a.err) || apierrors.IsTooManyRequests(a.err)) && s.diagnosing.CompareAndSwap(false, true) {
+		cause = s.culprit(ctx)
+		s.diagnosing.Store(false)
+	}
+	if s.found(r, since, cause) && cause == nil {
+		time.AfterFunc(diagnoseAgain, func() { s.diagnose(r, since) })
+	}
+}
+
+// culprit returns the error with which a list in pages fails, and names the object before the one that cannot be read.
+// It returns nil if no page fails, or ctx ends.
+func (l *lister) culprit(ctx context.Context) error {
+	var last types.NamespacedName
+	var cause error
+	o := metav1.ListOptions{Limit: l.pageSize()}
+	for {
+		page, err := l.upstream.list(ctx, sharding.Request{ListOptions: o})
+		switch {
+		case err != nil && !internal(err):
+			return cause
+		case err != nil:
+			cause = err
+			if o.Limit == 1 {
+				return unreadable(last, cause)
+			}
+			o.Limit = (o.Limit + 1) / 2
+			continue
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil || list.GetContinue() == "" {
+			return cause
+		}
+		_ = meta.EachListItem(page, func(obj runtime.Object) error {
+			about, err := meta.Accessor(obj)
+			if err == nil {
+				last = types.NamespacedName{Namespace: about.GetNamespace(), Name: about.GetName()}
+			}
+			return err
+		})
+		o.Continue = list.GetContinue()
+	}
+}
+
+func unreadable(last types.NamespacedName, cause error) error {
+	if last == (types.NamespacedName{}) {
+		return fmt.Errorf("the first object, by namespace and name, cannot be read: %w", cause)
+	}
+	return fmt.Errorf("the first object after %s, by namespace and name, cannot be read: %w", last, cause)
+}
+
+// internal reports whether the API server itself failed to answer.
+func internal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
+}
+
+// watchCache is about slots whose objects come from a list of the API server's watch cache. The cache can answer while
+// consistent lists fail, for example because an object was written that cannot be converted: it holds the object as it
+// was before. client-go's informers begin with such a list, so slots of a dead owner come with what leader election
+// would take over. It is no older than this member's stream of the kind, nor than the versions that a former owner
+// handed on. It may lack the latest writes of a former owner that has died. flow.mu guards it.
+type watchCache struct {
+	// slots have objects from it. at is the version of the oldest of their lists, and since when that was sent.
+	slots slot.Set
+	at    string
+	since time.Time
+	// barred are slots for which it must not be asked before the kind has been listed: it is not known which version their
+	// former owner wrote.
+	barred slot.Set
+	// least is the highest version that a former owner handed on.
+	least string
+	// rechecks is true while a timer is set for the next try to list the kind.
+	rechecks bool
+}
+
+const (
+	// cacheFor is for how long a slot may come with objects that a list of the watch cache has brought.
+	cacheFor = 30 * time.Second
+	// recheckAfter is the time between two tries to list the kind while slots have objects of the watch cache.
+	recheckAfter = 10 * time.Second
+)
+
+// recheckKind lists the kind without keeping anything, so that events go on to the store meanwhile. Once it can be
+// listed, the slots that have objects of the watch cache are listed again. Otherwise it is tried again later.
+func (s *Source) recheckKind() {
+	ctx, cancel := s.whileRunning(diagnoseTimeout)
+	defer cancel()
+	set := s.rechecks(ctx.Err() == nil)
+	if set.Empty() {
+		return
+	}
+	sent := time.Now()
+	_, err := s.eachListed(ctx, 0, func(runtime.Object) error { return nil })
+	s.answeredList(sent, err)
+	s.rechecked(err)
+	if err == nil {
+		s.Refresh(set)
+	}
 }

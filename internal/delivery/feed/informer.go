@@ -4,28 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"strconv"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
-
-// slotIndex is the index that finds a store's objects by slot.
-const slotIndex = "rota.dev/slot"
 
 // Informer wraps a real SharedIndexInformer.
 type Informer struct {
@@ -146,44 +140,6 @@ func (i *Informer) forget() {
 	}
 }
 
-func (i *Informer) indexSlot(obj any) ([]string, error) {
-	n, _, ok := i.SlotOf(obj)
-	if !ok {
-		return nil, nil
-	}
-	return slotNames[n : n+1 : n+1], nil
-}
-
-var slotNames = func() []string {
-	names := make([]string, slot.MaxCount)
-	for n := range names {
-		names[n] = strconv.Itoa(n)
-	}
-	return names
-}()
-
-// inSlot returns the store's objects in a slot.
-func (i *Informer) inSlot(n slot.Slot) []any {
-	objects, err := i.GetIndexer().ByIndex(slotIndex, slotNames[n])
-	if err != nil {
-		return nil // cannot happen: the index is added before the informer runs
-	}
-	return objects
-}
-
-// Objects returns the store's objects in the slots.
-func (i *Informer) Objects(set slot.Set) iter.Seq2[slot.Slot, any] {
-	return func(yield func(slot.Slot, any) bool) {
-		for _, n := range set.Slots() {
-			for _, obj := range i.inSlot(n) {
-				if !yield(n, obj) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // LastSyncResourceVersion returns the position in the stream. The reflector's own version also follows injected events.
 func (i *Informer) LastSyncResourceVersion() string {
 	if !i.Source.sharded() {
@@ -211,16 +167,6 @@ func (i *Informer) Shows(name types.NamespacedName, uid types.UID) bool {
 	return about == nil || about.GetUID() != uid
 }
 
-// WholeKey returns the key in table.Versions of an informer that holds all objects.
-func (p *placement) WholeKey() string {
-	if p.Apart {
-		return ledger.WholeKey(p.Kind)
-	}
-	return p.Kind.String()
-}
-
-func (p *placement) VersionKey() string { return ledger.Key(p.Kind, p.share.Role(p.Kind), p.Role) }
-
 // Version implements ledger.View. A cache at this version has what the store shows.
 func (i *Informer) Version() string {
 	if i.Sharded {
@@ -229,12 +175,90 @@ func (i *Informer) Version() string {
 	return i.Whole.atMost()
 }
 
-// Populates reports whether the store has an object in the slots.
-func (i *Informer) Populates(set slot.Set) bool {
-	for _, n := range set.Slots() {
-		if keys, err := i.GetIndexer().IndexKeys(slotIndex, slotNames[n]); err != nil || len(keys) > 0 {
-			return true // an error cannot happen: the index is added before the informer runs
-		}
+// transformer is the user's function that changes each object before it is stored.
+type transformer struct {
+	f atomic.Pointer[func(any) (any, error)]
+}
+
+// transformed returns an object as the user's function changes it, and marks it, so that it is not changed again on its
+// way to the store. Where the function fails, or returns something of another type, the store's own call has to show
+// it.
+func (t *transformer) transformed(obj runtime.Object) runtime.Object {
+	f := t.f.Load()
+	if f == nil {
+		return obj
 	}
-	return false
+	out, err := (*f)(obj)
+	if err != nil || reflect.TypeOf(out) != reflect.TypeOf(obj) {
+		return obj
+	}
+	markTransformed(out)
+	return out.(runtime.Object)
+}
+
+// SetTransform sets the function that changes each object before it is stored. It does not get marked objects.
+func (i *Informer) SetTransform(f cache.TransformFunc) error {
+	if f == nil {
+		err := i.SharedIndexInformer.SetTransform(nil)
+		if err == nil {
+			i.transformer.f.Store(nil)
+		}
+		return err
+	}
+	var one sync.Mutex // lists are transformed on a separate goroutine
+	serial := func(obj any) (any, error) {
+		one.Lock()
+		defer one.Unlock()
+		return f(obj)
+	}
+	err := i.SharedIndexInformer.SetTransform(func(obj any) (any, error) {
+		if markOf(obj) != "" || unmarkTransformed(obj) {
+			return obj, nil
+		}
+		return serial(obj)
+	})
+	if err == nil {
+		i.transformer.f.Store(&serial)
+	}
+	return err
+}
+
+// watchErrors calls an informer's WatchErrorHandler.
+type watchErrors struct {
+	reflector *cache.Reflector // it only has the name and the type of the real one
+
+	mu      sync.Mutex
+	handler cache.WatchErrorHandlerWithContext // the user's, or nil for client-go's
+}
+
+// report calls the handler.
+func (w *watchErrors) report(ctx context.Context, err error) {
+	w.mu.Lock()
+	handler := w.handler
+	w.mu.Unlock()
+	if handler == nil {
+		handler = cache.DefaultWatchErrorHandler
+	}
+	handler(ctx, w.reflector, err)
+}
+
+func (w *watchErrors) handle(handler cache.WatchErrorHandlerWithContext) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.handler = handler
+}
+
+// SetWatchErrorHandler implements cache.SharedInformer. The handler also hears of errors of the watches that this
+// package opens. Those come with a reflector that only has the name and the type of the real one.
+func (i *Informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
+	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext implements cache.SharedInformer, as SetWatchErrorHandler does.
+func (i *Informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
+	if err := i.SharedIndexInformer.SetWatchErrorHandlerWithContext(handler); err != nil {
+		return err
+	}
+	i.handle(handler)
+	return nil
 }

@@ -3,15 +3,20 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/stream"
+	"github.com/rota-dev/rota/slot"
 )
 
 // errOvertaken is returned if everything was listed meanwhile, or more slots have to be listed.
@@ -146,3 +151,160 @@ func (s *Source) pages(ctx context.Context, r *relist, o sharding.Request, valid
 		}
 	}
 }
+
+// listAll lists the wanted slots, and returns the objects in them as one list.
+func (s *Source) listAll(ctx context.Context, r *relist, o sharding.Request) (runtime.Object, error) {
+	kept, list, err := s.pages(ctx, r, o, func() bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	return list, s.replace(list, kept)
+}
+
+func versionOfList(list runtime.Object) string {
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return ""
+	}
+	return about.GetResourceVersion()
+}
+
+// keep removes objects of other slots from a list, in place.
+func (s *Source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.ListInterface, error) {
+	kept, about, err := s.sift(list, r, asked)
+	if err != nil {
+		return nil, err
+	}
+	return about, s.replace(list, kept)
+}
+
+// replace replaces the objects of a list.
+func (s *Source) replace(list runtime.Object, kept []stream.Object) error {
+	items := make([]runtime.Object, len(kept))
+	for i := range kept {
+		items[i] = kept[i].Body.(runtime.Object)
+	}
+	about, err := meta.ListAccessor(list)
+	if err == nil {
+		err = meta.SetList(list, items)
+	}
+	if err != nil {
+		return fmt.Errorf("list of %s: %w", s.inf.Kind, err)
+	}
+	// The number of remaining objects includes objects of other slots.
+	about.SetRemainingItemCount(nil)
+	return nil
+}
+
+// sift returns the objects of a page that are in the list's slots. They are copies, so that the memory of the others
+// can be freed.
+func (s *Source) sift(page runtime.Object, r *relist,
+	asked slot.Set,
+) (kept []stream.Object, list metav1.ListInterface, err error) {
+	list, err = meta.ListAccessor(page)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.Kind, err)
+	}
+	var shown []stream.Object
+	err = meta.EachListItem(page, func(obj runtime.Object) error {
+		about, err := meta.Accessor(obj)
+		if err != nil {
+			return err
+		}
+		o := s.object(obj, about)
+		if !o.In {
+			return nil
+		}
+		s.count(o.Slot, asked)
+		if !o.Right {
+			s.mislabelled(about)
+		}
+		if !r.Set.Has(o.Slot) {
+			return nil
+		}
+		o.Body = s.detach(obj)
+		kept = append(kept, o)
+		if !o.Right {
+			o.Body = obj.DeepCopyObject() // the stream keeps it
+		}
+		shown = append(shown, o)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.Kind, err)
+	}
+	return kept, list, s.shows(r, list.GetResourceVersion(), shown)
+}
+
+// relist is a list that the reflector asked for, page by page.
+type relist struct {
+	*stream.List
+	version  string
+	complete bool
+	cached   bool // it comes from the API server's watch cache
+}
+
+const (
+	// turnPatience is how long a list waits for another kind's list at most. That one may be answered late, or never.
+	turnPatience = 2 * time.Second
+	// turnLook is how often a list that waits looks whether it is needed at once.
+	turnLook = 50 * time.Millisecond
+)
+
+// turns has the lists of a member that works take turns, one kind after the other, while others still work on the slots
+// that are listed: what goes through all objects of several kinds at a time takes all processors, and changes of the
+// member's own objects wait meanwhile.
+type turns struct {
+	taken chan struct{} // has a value while a list has its turn
+}
+
+func newTurns() turns { return turns{taken: make(chan struct{}, 1)} }
+
+// await waits until no other list has its turn, or until urgent returns true: then the list must not wait. urgent is
+// called now and then. The caller calls done.
+func (t turns) await(ctx context.Context, urgent func() bool) (done func()) {
+	patience := time.NewTimer(turnPatience)
+	defer patience.Stop()
+	look := time.NewTicker(turnLook)
+	defer look.Stop()
+	for !urgent() {
+		select {
+		case t.taken <- struct{}{}:
+			return func() { <-t.taken }
+		case <-look.C:
+		case <-patience.C:
+			return func() {}
+		case <-ctx.Done():
+			return func() {}
+		}
+	}
+	return func() {}
+}
+
+// ErrNoOrder is returned if a kind's resourceVersions cannot be compared.
+var ErrNoOrder = errors.New("its resourceVersions cannot be ordered, which a share of a kind needs: see that its API " +
+	"server has decimal ones, or have every member cache the kind whole (an informer of Share.NewInformer; with " +
+	"controller-runtime, watch it without having it sharded)")
+
+// order checks that the resourceVersions of a kind can be ordered. Kubernetes' own API servers use decimal numbers,
+// also for custom resources. Aggregated API servers may use other texts. Numbers that all end in the same text are
+// ordered by the numbers. The zero value has seen no version yet.
+type order struct{ example string }
+
+// check returns an error for a version that cannot be ordered with those before. "" stands for no version.
+func (o *order) check(kind schema.GroupKind, version string) error {
+	switch {
+	case version == "":
+		return nil
+	case len(version) == len(tail(version)):
+		return fmt.Errorf("%s has resourceVersion %q: %w", kind, version, ErrNoOrder)
+	case o.example == "":
+		o.example = version
+	case tail(version) != tail(o.example):
+		return fmt.Errorf("%s has resourceVersions %q and %q: %w", kind, o.example, version, ErrNoOrder)
+	}
+	return nil
+}
+
+// tail is what follows the digits that a version begins with.
+func tail(version string) string { return strings.TrimLeft(version, "0123456789") }

@@ -2,8 +2,10 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"encoding/json"
-	"sync"
-
 	"github.com/rota-dev/rota/internal/delivery/sharding"
-	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -33,13 +31,29 @@ type lister struct {
 	received, foreign atomic.Uint64
 }
 
-// object converts an object for the stream.
-func (l *lister) object(obj runtime.Object, about metav1.Object) stream.Object {
-	n, in := l.inf.place(about)
-	return stream.Object{
-		Name: stream.Name{Namespace: about.GetNamespace(), Name: about.GetName()}, UID: string(about.GetUID()),
-		Version: about.GetResourceVersion(), Slot: n, In: in, Right: l.scope.Right(about), Body: obj,
+// The API server may refuse the label by which objects are selected, for example because of an admission policy. No
+// watch that selects by the label brings such objects. So informers of their kind then ask for all objects of the kind,
+// as with Filter, and keep the objects of their slots (rule R11).
+
+// widening asks for everything while wide is true, and otherwise for what a scope asks for.
+type widening struct {
+	sharding.Scope
+	wide atomic.Bool
+}
+
+func (w *widening) Narrow(req *sharding.Request, slots slot.Set) slot.Set {
+	if w.wide.Load() {
+		return sharding.Everything
 	}
+	return w.Scope.Narrow(req, slots)
+}
+
+func (w *widening) Right(obj metav1.Object) bool { return w.wide.Load() || w.Scope.Right(obj) }
+
+// isWide reports whether the source asks for everything because of Widen.
+func (l *lister) isWide() bool {
+	scope, ok := l.scope.(*widening)
+	return ok && scope.wide.Load()
 }
 
 // page requests the next page of a list, or all of it if it has no limit.
@@ -136,27 +150,98 @@ func (l *lister) LookUp(ctx context.Context, key cache.ObjectName, atLeast strin
 	}
 }
 
-// count counts an object of slot n in an answer to a request for the slots asked.
-func (l *lister) count(n slot.Slot, asked slot.Set) {
-	l.received.Add(1)
-	if !asked.Has(n) {
-		l.foreign.Add(1)
+const (
+	// Readers is how many kinds a member asks for their versions at a time.
+	Readers = 4
+	// readTimeout bounds such a read, so that one without an answer does not hold up the others for long.
+	readTimeout = 2 * time.Second
+)
+
+// reads are the reads of a kind's present version. All callers that come before a read is sent share its answer.
+type reads struct {
+	mu sync.Mutex
+	// next is the read that was not sent yet. running is true while a read is in flight.
+	next    *read
+	running bool
+}
+
+type read struct {
+	done    chan struct{}
+	version string
+	err     error
+}
+
+// Present returns the kind's present version: the version of a consistent list that begins after the call.
+func (l *lister) Present(ctx context.Context) (string, error) {
+	q := &l.reads
+	q.mu.Lock()
+	if q.next == nil {
+		q.next = &read{done: make(chan struct{})}
+	}
+	r := q.next
+	if !q.running {
+		q.running = true
+		go l.readAll()
+	}
+	q.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.version, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
 	}
 }
 
-// mislabelled reports objects. l.mu is not held.
-func (l *lister) mislabelled(objs ...metav1.Object) {
-	if report := l.inf.share.options.Mislabelled; report != nil {
-		for _, obj := range objs {
-			report(l.inf.Kind, obj)
+// readAll sends the reads one after the other until there are no more.
+func (l *lister) readAll() {
+	share := l.inf.share
+	for {
+		share.reading <- struct{}{}
+		l.reads.mu.Lock()
+		r := l.reads.next
+		l.reads.next = nil
+		if l.reads.running = r != nil; r == nil {
+			l.reads.mu.Unlock()
+			<-share.reading
+			return
 		}
+		l.reads.mu.Unlock()
+		r.version, r.err = l.readShared()
+		<-share.reading
+		close(r.done)
 	}
 }
 
-// isWide reports whether the source asks for everything because of Widen.
-func (l *lister) isWide() bool {
-	scope, ok := l.scope.(*widening)
-	return ok && scope.wide.Load()
+func (l *lister) readShared() (string, error) {
+	ctx, cancel := l.whileRunning(readTimeout)
+	defer cancel()
+	return l.readVersion(ctx)
+}
+
+// whileRunning returns a context that ends with the informer, or after a time.
+func (l *lister) whileRunning(timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	go func() {
+		select {
+		case <-l.inf.Source.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// readVersion is present without sharing: it does not wait for others.
+func (l *lister) readVersion(ctx context.Context) (string, error) {
+	list, err := l.upstream.list(ctx, sharding.Request{ListOptions: metav1.ListOptions{Limit: 1}})
+	if err != nil {
+		return "", err
+	}
+	about, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", fmt.Errorf("list of %s: %w", l.inf.Kind, err)
+	}
+	return about.GetResourceVersion(), nil
 }
 
 // Lists come in pages, so that one page at a time is in memory. For each page, an API server that lists from its cache

@@ -3,6 +3,7 @@ package feed
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -111,4 +112,15 @@ func (s *Reports) ShownWhole(user cache.ResourceEventHandler) iter.Seq[any] {
 func (s *Reports) hearing(user cache.ResourceEventHandler, sharded bool) []*Informer {
 	running := s.Where(func(i *Informer) bool { return i.Running && i.Sharded == sharded })
 	return slices.DeleteFunc(running, func(i *Informer) bool { return !slices.Contains(i.users(), user) })
+}
+
+// Bookmarkless returns the sharded kinds in whose watches no bookmarks come, in order.
+func (s *Reports) Bookmarkless() (out []schema.GroupKind) {
+	for _, inf := range s.Active() {
+		if inf.Source.bookmarks.dropped() && !slices.Contains(out, inf.Kind) {
+			out = append(out, inf.Kind)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
