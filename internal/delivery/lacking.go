@@ -25,21 +25,6 @@ import (
 // defaultExcuse is the default of Options.Excuse.
 const defaultExcuse = 5 * time.Second
 
-// Lacks reports whether the slot was opened although a kind cannot be listed that is needed to work on objects of a
-// primary kind, or an informer that is needed has stopped (Ended). Nothing of that primary kind in the slot may be
-// reconciled then.
-func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
-	if s.Stale(kind) {
-		return true
-	}
-	lacking := s.lacking.Load()
-	if lacking == nil {
-		return false
-	}
-	slots := (*lacking)[kind]
-	return slots.Has(n)
-}
-
 // Lacking returns the slots that were opened without a kind that cannot be listed, by the kind that is missing.
 func (s *Share) Lacking() map[schema.GroupKind]slot.Set {
 	out := map[schema.GroupKind]slot.Set{}

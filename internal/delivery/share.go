@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/feed"
+	"github.com/rota-dev/rota/internal/delivery/ledger"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -152,4 +154,33 @@ func (s *Share) Live(ctx context.Context, kind schema.GroupKind, name types.Name
 		}
 	}
 	return false, nil
+}
+
+// Lacks reports whether the slot was opened although a kind cannot be listed that is needed to work on objects of a
+// primary kind, or an informer that is needed has stopped (Ended). Nothing of that primary kind in the slot may be
+// reconciled then.
+func (s *Share) Lacks(kind schema.GroupKind, n slot.Slot) bool {
+	if s.Stale(kind) {
+		return true
+	}
+	lacking := s.lacking.Load()
+	if lacking == nil {
+		return false
+	}
+	slots := (*lacking)[kind]
+	return slots.Has(n)
+}
+
+// Versions returns, per kind, the highest resourceVersion that this member saw or wrote in the slots, deletions
+// included (rule R8); for kinds that are cached whole, the highest that it wrote. Settle finds versions for writes
+// without one. If it could not, the version is table.List. Kinds without a version are left out. A kind that is primary
+// and owned has two keys.
+func (s *Share) Versions(set slot.Set) table.Versions {
+	out := s.Written(set)
+	hashes := s.hashes(set)
+	for _, inf := range s.Active() {
+		all := inf.WithOrphans(hashes)
+		ledger.Raise(out, inf.VersionKey(), inf.Source.Highest(all.Slots()))
+	}
+	return out
 }
