@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -64,23 +65,6 @@ type Controller struct {
 	reportedFailing bool
 }
 
-// objectsOf implements work.Objects for a kind in a share.
-type objectsOf struct {
-	share Share
-	kind  schema.GroupKind
-}
-
-func (o objectsOf) Locate(key types.NamespacedName) (slot.Slot, bool) {
-	return o.share.Locate(o.kind, key)
-}
-func (o objectsOf) Stored(key types.NamespacedName) (slot.Slot, bool) {
-	return o.share.Stored(o.kind, key)
-}
-func (o objectsOf) UID(key types.NamespacedName) (types.UID, bool) { return o.share.UID(o.kind, key) }
-func (o objectsOf) Holds(s slot.Slot) bool                         { return o.share.Holds(s) }
-func (o objectsOf) Incomplete(s slot.Slot) bool                    { return o.share.Lacks(o.kind, s) }
-func (o objectsOf) LedElsewhere() bool                             { return o.share.IsLedElsewhere() }
-
 // isFree reports whether the API server has no object of that name.
 func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool, error) {
 	exists, err := c.env.Share.Live(ctx, c.Kind, key)
@@ -89,6 +73,36 @@ func (c *Controller) isFree(ctx context.Context, key types.NamespacedName) (bool
 			c.Name, "object", key.String(), "error", err.Error())
 	}
 	return !exists, err
+}
+
+// Missing describes what the member waits for until Started is called.
+func (c *Controller) Missing() string {
+	c.mu.Lock()
+	explain := c.explain
+	c.mu.Unlock()
+	if explain != nil {
+		if why := explain(); why != "" {
+			return fmt.Sprintf("the workers of controller %s: %s", c.Name, why)
+		}
+	}
+	return fmt.Sprintf("the workers of controller %s, which have not asked its queue for work: they must Get from the "+
+		"Queue that NewQueue returned", c.Name)
+}
+
+// Started records that the controller's workers run. The member joins once the workers of all controllers do, so that
+// it takes no slots without workers. Queue.Get calls Started. Call it if workers use another queue or start only after
+// the member has joined. It may be called more than once.
+func (c *Controller) Started() { c.begin.Do(func() { close(c.begun) }) }
+
+// Begun returns a channel that is closed when Started is called.
+func (c *Controller) Begun() <-chan struct{} { return c.begun }
+
+// Explain sets a function that returns why the workers do not run yet, or "" if it cannot know. It is called
+// concurrently and must not block.
+func (c *Controller) Explain(why func() string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.explain = why
 }
 
 // Add records that a key enters the queue. If it returns false, the key belongs to another member: do not add it to the
@@ -237,4 +251,51 @@ func (c *Controller) complete(objects delivery.Opened) {
 	c.Work.Complete(slices.Concat(objects.Deleted, objects.Changed))
 	c.Enqueue(objects.Recent, work.PriorityRecent)
 	c.Enqueue(objects.Others, work.PriorityOpened)
+}
+
+// Choose returns the keys that a controller does not want when slots open. The keys belong to objects that exist in
+// these slots and are not in the queue for another reason. Choose is called on goroutines of the rota, possibly
+// concurrently. Handovers wait for it.
+type Choose func(set slot.Set, keys []types.NamespacedName) (unwanted map[types.NamespacedName]bool)
+
+// SetChoose sets the controller's Choose function. Call it before the controller's workers run.
+func (c *Controller) SetChoose(f Choose) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.choose = f
+}
+
+// noteBounced records that an item was put back.
+func (c *Controller) noteBounced(item any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bounced[item] = struct{}{}
+}
+
+// hasBounced reports whether an item was put back since it was taken.
+func (c *Controller) hasBounced(item any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, bounced := c.bounced[item]
+	return bounced
+}
+
+// unbounce reports whether an item was put back since it was taken, and clears that.
+func (c *Controller) unbounce(item any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, bounced := c.bounced[item]
+	delete(c.bounced, item)
+	return bounced
+}
+
+// Turn reports whether a change must be reported: all reconciles fail now, or no longer fail.
+func (c *Controller) Turn(failing bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	turned := failing != c.reportedFailing && (failing || c.Sum().Failures == 0)
+	if turned {
+		c.reportedFailing = failing
+	}
+	return turned
 }

@@ -85,31 +85,12 @@ const claimedDelay = 50 * time.Millisecond
 // lets go of it, so that the slot cannot move in between if the object is gone. Until Done, the item is treated as if
 // it had never been taken: Forget keeps its failures, and Done does not affect the other item's sync.
 func (q *Queue[T]) bounce(key types.NamespacedName, item T) {
-	q.controller.mu.Lock()
-	q.controller.bounced[item] = struct{}{}
-	q.controller.mu.Unlock()
+	q.controller.noteBounced(item)
 	q.AddAfter(item, claimedDelay)
 	q.controller.Work.Drop(key)
 }
 
-// hasBounced reports whether an item was put back since it was taken.
-func (c *Controller) hasBounced(item any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, bounced := c.bounced[item]
-	return bounced
-}
-
-// unbounce reports whether an item was put back since it was taken, and clears that.
-func (c *Controller) unbounce(item any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, bounced := c.bounced[item]
-	delete(c.bounced, item)
-	return bounced
-}
-
-// claim reserves the object for an item until unclaim. It returns false if another item has reserved it.
+// claim reserves the object for an item until Keys.Unclaim. It returns false if another item has reserved it.
 func (c *Controller) claim(key types.NamespacedName, item any) (claimed bool) {
 	c.Work.With(func(k *keys) { claimed = k.Claim(key, item) })
 	return claimed
@@ -121,9 +102,6 @@ func (c *Controller) isClaimed(key types.NamespacedName, item any) bool {
 	c.Work.With(func(k *keys) { other = k.Claimed(key) })
 	return other != nil && other != item
 }
-
-// unclaim releases the reservation. The object's flight must have ended, or it would be taken for the next item's.
-func (c *Controller) unclaim(key types.NamespacedName) { c.Work.With(func(k *keys) { k.Unclaim(key) }) }
 
 // Add implements workqueue.TypedInterface.
 func (q *Queue[T]) Add(item T) {
@@ -182,7 +160,7 @@ func (q *Queue[T]) Done(item T) {
 	case q.controller.unbounce(item):
 	case err == nil && !q.controller.isClaimed(key, item):
 		q.controller.Done(key)
-		q.controller.unclaim(key)
+		q.controller.Work.With(func(k *keys) { k.Unclaim(key) })
 	}
 	q.TypedRateLimitingInterface.Done(item)
 }

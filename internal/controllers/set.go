@@ -94,7 +94,7 @@ func (s *Set) New(
 		bounced: map[any]struct{}{},
 	}
 	c.Work = work.New(work.Env{
-		Name: name, Kind: kind.String(), ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: objectsOf{s.env.Share, kind},
+		Name: name, Kind: kind, ByUID: s.env.ByUID, Gate: s.env.Gate, Objects: s.env.Share,
 		Enqueue: enqueue, Now: s.env.Now, Wall: s.env.Wall, Asked: s.env.Asked, IsFree: c.isFree,
 		After: s.env.After,
 	})

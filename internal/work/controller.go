@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rota-dev/rota/internal/gate"
@@ -27,25 +28,26 @@ const (
 	PriorityOpened Priority = -100
 )
 
-// Objects gives access to a kind's objects. Its methods may be called concurrently and do not block.
+// Objects gives access to objects: it is a delivery.Share. Its methods may be called concurrently and do not block.
 type Objects interface {
 	// Locate and Stored return the slot of a key; known is false if it cannot be determined. If the name does not
 	// determine the slot, Stored returns the slot of the cached object of that name, and Locate also uses other sources.
-	Locate(key types.NamespacedName) (s slot.Slot, known bool)
-	Stored(key types.NamespacedName) (s slot.Slot, known bool)
+	Locate(kind schema.GroupKind, key types.NamespacedName) (s slot.Slot, known bool)
+	Stored(kind schema.GroupKind, key types.NamespacedName) (s slot.Slot, known bool)
 	// UID returns the UID of the cached object of that name.
-	UID(key types.NamespacedName) (uid types.UID, exists bool)
-	// Holds reports whether the slot's objects are cached or about to be. Incomplete reports whether some cannot be yet.
+	UID(kind schema.GroupKind, key types.NamespacedName) (uid types.UID, exists bool)
+	// Holds reports whether the slot's objects are cached or about to be. Lacks reports whether some cannot be yet.
 	Holds(s slot.Slot) bool
-	Incomplete(s slot.Slot) bool
-	// LedElsewhere reports whether a stock leader works.
-	LedElsewhere() bool
+	Lacks(kind schema.GroupKind, s slot.Slot) bool
+	// IsLedElsewhere reports whether a stock leader works.
+	IsLedElsewhere() bool
 }
 
 // Env is the environment of a Controller. Its functions may be called concurrently.
 type Env struct {
-	// Name is the controller's name, and Kind the kind of its objects, in the form of schema.GroupKind.
-	Name, Kind string
+	// Name is the controller's name, and Kind the kind of its objects.
+	Name string
+	Kind schema.GroupKind
 	// ByUID is true if an object's slot cannot be computed from its name (slot.KeyUID).
 	ByUID   bool
 	Gate    *gate.Gate
@@ -110,9 +112,9 @@ func (c *Controller) With(do func(*Keys[types.NamespacedName, Flying])) {
 // more.
 func (c *Controller) Slot(key types.NamespacedName) (s slot.Slot, known bool) {
 	if !c.env.ByUID {
-		return c.env.Objects.Locate(key)
+		return c.env.Objects.Locate(c.env.Kind, key)
 	}
-	if s, known = c.env.Objects.Stored(key); known {
+	if s, known = c.env.Objects.Stored(c.env.Kind, key); known {
 		return s, true
 	}
 	c.mu.Lock()
@@ -121,12 +123,12 @@ func (c *Controller) Slot(key types.NamespacedName) (s slot.Slot, known bool) {
 	if known {
 		return s, true
 	}
-	return c.env.Objects.Locate(key)
+	return c.env.Objects.Locate(c.env.Kind, key)
 }
 
 // exists reports whether there is an object of that name here.
 func (c *Controller) exists(key types.NamespacedName) bool {
-	_, exists := c.env.Objects.UID(key)
+	_, exists := c.env.Objects.UID(c.env.Kind, key)
 	return exists
 }
 
@@ -137,7 +139,7 @@ func (c *Controller) Add(key types.NamespacedName) bool { return c.add(key, c.en
 // Keeps reports whether Add would accept the key now: its slot is open here or on its way here.
 func (c *Controller) Keeps(key types.NamespacedName) bool {
 	s, known := c.Slot(key)
-	return known && (c.env.Gate.Owns(s) || c.env.Objects.Holds(s) && !c.env.Objects.LedElsewhere())
+	return known && (c.env.Gate.Owns(s) || c.env.Objects.Holds(s) && !c.env.Objects.IsLedElsewhere())
 }
 
 // AddLater is Add for a key that enters the queue after a delay, such as a backoff.
@@ -149,7 +151,7 @@ func (c *Controller) add(key types.NamespacedName, since time.Duration) bool {
 		return false
 	}
 	// A stock leader that works gets the same event, and all objects are enqueued when the rota's turn comes.
-	if !c.env.Gate.Owns(s) && (c.env.Objects.LedElsewhere() || !c.want(s, key)) {
+	if !c.env.Gate.Owns(s) && (c.env.Objects.IsLedElsewhere() || !c.want(s, key)) {
 		return false
 	}
 	c.mu.Lock()
@@ -221,11 +223,11 @@ func (c *Controller) Admit(ctx context.Context, key types.NamespacedName) (Admis
 	if !known {
 		return Admission{}, false // the object belongs to another member now
 	}
-	if c.env.Objects.Incomplete(s) {
+	if c.env.Objects.Lacks(c.env.Kind, s) {
 		c.await(s, key)
 		return Admission{}, false
 	}
-	uid, exists := c.env.Objects.UID(key)
+	uid, exists := c.env.Objects.UID(c.env.Kind, key)
 	about := gate.Key{Queue: c.env.Name, Namespace: key.Namespace, Name: key.Name}
 	inner, leave, verdict := c.env.Gate.Enter(ctx, s, about, !exists)
 	c.env.Asked(verdict)
@@ -415,7 +417,7 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 	}
 	c.keys.Drop(s, key) // after Await, so that the key never stops waiting
 	c.mu.Unlock()
-	if !c.env.Objects.Incomplete(s) { // Complete may have run before
+	if !c.env.Objects.Lacks(c.env.Kind, s) { // Complete may have run before
 		c.Complete(nil)
 	}
 	c.env.Gate.Recheck(s)
@@ -424,7 +426,7 @@ func (c *Controller) await(s slot.Slot, key types.NamespacedName) {
 // Complete enqueues the keys that waited for kinds in slots that are no longer incomplete, followed by others.
 func (c *Controller) Complete(others []types.NamespacedName) {
 	c.mu.Lock()
-	waited := c.keys.Complete(c.env.Objects.Incomplete)
+	waited := c.keys.Complete(func(s slot.Slot) bool { return c.env.Objects.Lacks(c.env.Kind, s) })
 	c.mu.Unlock()
 	c.env.Enqueue(append(waited, others...), PriorityEvent)
 }

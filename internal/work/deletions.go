@@ -55,7 +55,7 @@ func (c *Controller) Undone(s slot.Slot) []table.Gone {
 	var out []table.Gone
 	for _, key := range keys {
 		if !c.exists(key) {
-			out = append(out, table.Gone{Slot: s, Kind: c.env.Kind, Namespace: key.Namespace, Name: key.Name})
+			out = append(out, table.Gone{Slot: s, Kind: c.env.Kind.String(), Namespace: key.Namespace, Name: key.Name})
 		}
 	}
 	slices.SortFunc(out, table.CompareGone)

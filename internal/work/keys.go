@@ -206,6 +206,9 @@ func (k *Keys[K, F]) Drop(s slot.Slot, key K) (had bool) {
 	return had
 }
 
+// InLoss reports whether OnLost is being called for a key.
+func (k *Keys[K, F]) InLoss(key K) bool { _, called := k.losses.called[key]; return called }
+
 // Owe marks a key to be enqueued when its slot opens. Paid undoes that.
 func (k *Keys[K, F]) Owe(s slot.Slot, key K) {
 	e := k.at(s, key)
