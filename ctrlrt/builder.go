@@ -22,8 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 	"github.com/rota-dev/rota/internal/work"
@@ -352,3 +354,6 @@ func (w *worker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	}
 	return result, err
 }
+
+// shareOf returns the informers over a member's share.
+func shareOf(r *rota.Rota) *delivery.Share { return r.Adapt(adapter.Grant()).Share }
