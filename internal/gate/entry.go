@@ -29,6 +29,8 @@ type entry struct {
 	hold, task, gone bool
 }
 
+var _ context.Context = (*entry)(nil)
+
 type (
 	epochKey struct{}
 	entryKey struct{}
@@ -70,6 +72,35 @@ func Ended(ctx context.Context) error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// CutShort reports whether the context of an admitted key ended because its slot was lost or is handed over, or because
+// the Lease was not renewed in time. The slot's next owner reconciles the key again, so the error need not be reported.
+func CutShort(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
+}
+
+// Verdict is the gate's answer for a key.
+type Verdict uint8
+
+// Verdicts.
+const (
+	// Unknown is the zero value: no verdict.
+	Unknown Verdict = iota
+	// Admitted keys are in flight until leave is called.
+	Admitted
+	// Refused keys are in a slot that this member does not own: drop them.
+	Refused
+	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open or Review returns them.
+	Parked
+	// Expired keys came after the deadline: drop them. They are also parked.
+	Expired
+)
+
+// String returns the verdict in lower case.
+func (v Verdict) String() string {
+	return [...]string{"unknown", "admitted", "refused", "parked", "expired"}[v]
 }
 
 // Enter asks whether a key of slot s may be reconciled now. gone is true if the key's object is gone from the cache.
@@ -231,6 +262,29 @@ func (g *Gate) Hold(s slot.Slot) (release func()) {
 	e := &entry{gate: g, slot: s, since: g.now(), hold: true}
 	g.put(&g.slots[s], e)
 	return e.leave
+}
+
+func (st *slotState) entries(into []*entry) []*entry {
+	for e := st.first; e != nil; e = e.next {
+		if !e.hold {
+			into = append(into, e)
+		}
+	}
+	return into
+}
+
+// lose cancels entries whose slots no longer belong to this member.
+func lose(entries []*entry, cause error) {
+	for _, e := range entries {
+		e.lost.CompareAndSwap(nil, &cause)
+	}
+	cancel(entries, cause)
+}
+
+func cancel(entries []*entry, cause error) {
+	for _, e := range entries {
+		e.cancel(cause)
+	}
 }
 
 // ErrNotInFlight is returned by Extend if its context does not belong to a key in flight.

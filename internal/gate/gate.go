@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -21,41 +20,12 @@ var ErrExpired = errors.New("the lease of this member was not renewed in time")
 // that take too long for a leaving member to wait.
 var ErrHandover = errors.New("the slot of this key is handed over to another member")
 
-// CutShort reports whether the context of an admitted key ended because its slot was lost or is handed over, or because
-// the Lease was not renewed in time. The slot's next owner reconciles the key again, so the error need not be reported.
-func CutShort(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrExpired) || errors.Is(cause, ErrHandover)
-}
-
 // Key is what the gate admits: the key of an object, or a duty.
 type Key struct {
 	// Queue is the name of the queue the key came from, such as a controller's name. The gate does not interpret it.
 	Queue string
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
-}
-
-// Verdict is the gate's answer for a key.
-type Verdict uint8
-
-// Verdicts.
-const (
-	// Unknown is the zero value: no verdict.
-	Unknown Verdict = iota
-	// Admitted keys are in flight until leave is called.
-	Admitted
-	// Refused keys are in a slot that this member does not own: drop them.
-	Refused
-	// Parked keys are in a slot that is about to move: drop them. If the slot stays, Open or Review returns them.
-	Parked
-	// Expired keys came after the deadline: drop them. They are also parked.
-	Expired
-)
-
-// String returns the verdict in lower case.
-func (v Verdict) String() string {
-	return [...]string{"unknown", "admitted", "refused", "parked", "expired"}[v]
 }
 
 // state is the state of one slot.
@@ -228,31 +198,6 @@ func (g *Gate) each(set slot.Set, do func(slot.Slot, *slotState)) {
 		}
 	}
 }
-
-func (st *slotState) entries(into []*entry) []*entry {
-	for e := st.first; e != nil; e = e.next {
-		if !e.hold {
-			into = append(into, e)
-		}
-	}
-	return into
-}
-
-// lose cancels entries whose slots no longer belong to this member.
-func lose(entries []*entry, cause error) {
-	for _, e := range entries {
-		e.lost.CompareAndSwap(nil, &cause)
-	}
-	cancel(entries, cause)
-}
-
-func cancel(entries []*entry, cause error) {
-	for _, e := range entries {
-		e.cancel(cause)
-	}
-}
-
-var _ context.Context = (*entry)(nil)
 
 // Flight is a key, hold or task in flight.
 type Flight struct {
