@@ -196,6 +196,9 @@ func (l *lister) mislabelled(objs ...metav1.Object) {
 	}
 }
 
+// sharded reports whether the informer holds a share.
+func (s *Source) sharded() bool { return s.on.Load() }
+
 // mobile reports whether objects of one name may be in different slots over time.
 func (p *placement) mobile() bool { return p.Role.Owned() || p.share.Key() == slot.KeyUID }
 

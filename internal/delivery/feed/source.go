@@ -72,8 +72,6 @@ func (s *Source) deliver(by sharding.Scope) {
 	})
 }
 
-func (s *Source) sharded() bool { return s.on.Load() }
-
 // IsWatchListSemanticsUnSupported reports whether WatchList is not supported. client-go calls it.
 func (s *Source) IsWatchListSemanticsUnSupported() bool { return s.noWatchList }
 
