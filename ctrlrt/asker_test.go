@@ -67,7 +67,7 @@ func readerOf(t *testing.T, shard func(*kinds) error, told *[]string) *reader {
 	k := newKinds()
 	require.NoError(t, shard(k))
 	rd := &reader{
-		Reader: fixedCache{items: make([]corev1.ConfigMap, 3)}, rota: r, kinds: k, scheme: scheme.Scheme,
+		Reader: fixedCache{items: make([]corev1.ConfigMap, 3)}, rota: r, share: shareOf(r), kinds: k, scheme: scheme.Scheme,
 		live: &uncached{Reader: fixedCache{items: make([]corev1.ConfigMap, 9)}, scheme: scheme.Scheme, mapper: mapper},
 	}
 	if told != nil {
@@ -111,7 +111,7 @@ func TestListsOfAnotherControllersKindAreWhole(t *testing.T) {
 func TestListsOfAKindThatCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rd := readerOf(t, shardConfigMaps, nil)
-		share := shareOf(rd.rota)
+		share := rd.share
 		require.NoError(t, share.Shard(configMaps.GroupKind()))
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("no RoleBinding"))
 		rd.live.Reader = fixedCache{err: refused}
@@ -221,7 +221,7 @@ func TestListOfAKindInTwoCaches(t *testing.T) {
 			APIVersion: "v1", Kind: "Secret", Name: "s", Controller: ptr.To(true),
 		}}}}
 	main, children := fixedCache{items: []corev1.ConfigMap{cm}}, cache.Cache(fixedCache{items: []corev1.ConfigMap{cm}})
-	rd := &reader{Reader: main, rota: r, kinds: k, scheme: scheme.Scheme}
+	rd := &reader{Reader: main, rota: r, share: shareOf(r), kinds: k, scheme: scheme.Scheme}
 	rd.children.Store(&children)
 	var list corev1.ConfigMapList
 	if err := rd.List(t.Context(), &list, Share); err != nil || len(list.Items) != 1 {
@@ -258,7 +258,7 @@ func ownerOfOne(t *testing.T, name string) (*reader, *server) {
 	require.NoError(t, k.shard(priorityClassGVK.GroupKind(), "classes"))
 	live := &server{}
 	return &reader{
-		Reader: oneCached{name: name}, rota: r, kinds: k, scheme: scheme.Scheme,
+		Reader: oneCached{name: name}, rota: r, share: shareOf(r), kinds: k, scheme: scheme.Scheme,
 		live: &uncached{Reader: live, scheme: scheme.Scheme, mapper: mapper},
 	}, live
 }

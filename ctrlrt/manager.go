@@ -117,7 +117,8 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 		}
 		m.reader = &reader{
 			direct: direct, live: &uncached{Reader: direct, scheme: o.Scheme, options: m.options.Cache},
-			whole: m.wholeReader, rota: r, kinds: m.kinds, scheme: o.Scheme, consistent: consistent,
+			whole: m.wholeReader, rota: r, share: shareOf(r), kinds: m.kinds, scheme: o.Scheme,
+			consistent: consistent,
 		}
 		if co.Cache != nil {
 			m.reader.Reader = co.Cache.Reader

@@ -5,9 +5,12 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,6 +35,26 @@ type shardedQueue struct {
 // on it at once.
 func (q *shardedQueue) about(r request) request {
 	return request{NamespacedName: q.keyOf(r.NamespacedName)}
+}
+
+// keyOf is delivery.Share.KeyOf for a kind whose scope must be looked up. Until the API server serves the kind, it
+// returns the key unchanged.
+func (r *reader) keyOf(gvk schema.GroupVersionKind, key client.ObjectKey) client.ObjectKey {
+	if key.Namespace == "" {
+		return key
+	}
+	kind := gvk.GroupKind()
+	if _, known := r.scopes.Load(kind); !known {
+		mapping, err := r.live.mapper.RESTMapping(kind, gvk.Version)
+		if err != nil {
+			return key
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			r.share.ClusterScoped(kind)
+		}
+		r.scopes.Store(kind, true)
+	}
+	return r.share.KeyOf(kind, key)
 }
 
 // These implement workqueue.TypedRateLimitingInterface.

@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
 	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/feed"
 )
 
@@ -48,6 +49,7 @@ type reader struct {
 	direct client.Reader
 	live   *uncached
 	rota   *rota.Rota
+	share  *delivery.Share // shareOf the rota
 	kinds  *kinds
 	scheme *runtime.Scheme
 	log    logr.Logger
@@ -72,9 +74,9 @@ func (r *reader) caches(ctx context.Context, kind schema.GroupKind) (first, seco
 
 // mine reports whether an object is in this member's share, by its own key or with byOwner by its owner's key.
 func (r *reader) mine(kind schema.GroupKind, obj metav1.Object, byOwner bool) bool {
-	slotOf := shareOf(r.rota).SlotOf
+	slotOf := r.share.SlotOf
 	if byOwner {
-		slotOf = shareOf(r.rota).OwnerSlotOf
+		slotOf = r.share.OwnerSlotOf
 	}
 	n, ok := slotOf(kind, obj)
 	return ok && r.rota.Adapt(adapter.Grant()).Gate.Owns(n)
@@ -99,27 +101,7 @@ func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 }
 
 // incomplete reports whether the cache lacks objects of this member's share.
-func (r *reader) incomplete(kind schema.GroupKind) bool { return shareOf(r.rota).Incomplete(kind) }
-
-// keyOf is delivery.Share.KeyOf for a kind whose scope must be looked up. Until the API server serves the kind, it
-// returns the key unchanged.
-func (r *reader) keyOf(gvk schema.GroupVersionKind, key client.ObjectKey) client.ObjectKey {
-	if key.Namespace == "" {
-		return key
-	}
-	kind := gvk.GroupKind()
-	if _, known := r.scopes.Load(kind); !known {
-		mapping, err := r.live.mapper.RESTMapping(kind, gvk.Version)
-		if err != nil {
-			return key
-		}
-		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-			shareOf(r.rota).ClusterScoped(kind)
-		}
-		r.scopes.Store(kind, true)
-	}
-	return shareOf(r.rota).KeyOf(kind, key)
-}
+func (r *reader) incomplete(kind schema.GroupKind) bool { return r.share.Incomplete(kind) }
 
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -132,7 +114,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return r.Reader.Get(ctx, key, obj, opts...)
 	}
 	key = r.keyOf(gvk, key)
-	if controllers.Deleted(ctx, shareOf(r.rota), kind, key) {
+	if controllers.Deleted(ctx, r.share, kind, key) {
 		// the error of a cache
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
@@ -252,7 +234,7 @@ func (r *reader) reportMade(ctx context.Context, kind schema.GroupKind, obj meta
 	if !a.owns(kind) || !r.kinds.isOwned(kind) {
 		return
 	}
-	if _, has := shareOf(r.rota).OwnerSlotOf(kind, obj); has {
+	if _, has := r.share.OwnerSlotOf(kind, obj); has {
 		return
 	}
 	if place, first := r.lists.first(kind, "made by", a.controller); first {

@@ -30,7 +30,7 @@ func (r *reader) await(ctx context.Context, kind schema.GroupKind, key client.Ob
 	if !r.awaits(ctx) {
 		return nil
 	}
-	return caughtUp(shareOf(r.rota).AwaitWrite(ctx, kind, key, view))
+	return caughtUp(r.share.AwaitWrite(ctx, kind, key, view))
 }
 
 // awaitList waits until the informers of a view show this member's writes to the objects of a List.
@@ -42,7 +42,7 @@ func (r *reader) awaitList(ctx context.Context, kind schema.GroupKind, view feed
 	}
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
-	return caughtUp(shareOf(r.rota).AwaitWrites(ctx, kind, o.Namespace, view))
+	return caughtUp(r.share.AwaitWrites(ctx, kind, o.Namespace, view))
 }
 
 // caughtUp wraps an error as controller-runtime does.
