@@ -4,7 +4,8 @@
 //
 // From the API server to a handler, an event passes
 //
-//	pump (watch) -> placement (slot) -> flow and package stream (what to do) -> client-go's informer -> handler
+//	pump (watch.go) -> placement (slots.go) -> flow (flow.go) and package stream -> client-go's informer -> handler
+//	(handlers.go)
 //
 // # How it works
 //
