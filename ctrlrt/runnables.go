@@ -6,13 +6,10 @@ import (
 	"path/filepath"
 	"reflect"
 	goruntime "runtime"
-	"strings"
-	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/rota-dev/rota/internal/upstream/controllerruntime"
 )
@@ -86,18 +83,6 @@ func (s starting) NeedLeaderElection() bool { return needsLeader(s.Runnable) }
 
 type hasCache interface{ GetCache() cache.Cache }
 
-// needsLeader reports whether a manager with leader election starts a runnable on the leader only.
-func needsLeader(r manager.Runnable) bool {
-	switch r := r.(type) {
-	case hasCache, webhook.Server:
-		return false
-	case manager.LeaderElectionRunnable:
-		return r.NeedLeaderElection()
-	default:
-		return true
-	}
-}
-
 // describe names a runnable: a controller by its name, a function by its place in the source.
 func describe(r manager.Runnable) string {
 	if name, ok := controllerruntime.ControllerName(r); ok {
@@ -109,52 +94,4 @@ func describe(r manager.Runnable) string {
 		return fmt.Sprintf("runnable %T %s (%s:%d)", r, f.Name(), filepath.Base(file), line)
 	}
 	return fmt.Sprintf("runnable %T", r)
-}
-
-// leaderOnly has the names of the runnables that run on the leader only.
-type leaderOnly struct {
-	mu      sync.Mutex
-	names   []string
-	started bool
-}
-
-// add adds a name. After the manager's start it logs or refuses the name at once.
-func (l *leaderOnly) add(m *Manager, name string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.started {
-		return m.judgeLeaderOnly(name)
-	}
-	l.names = append(l.names, name)
-	return nil
-}
-
-// start logs the names added so far, or refuses them.
-func (l *leaderOnly) start(m *Manager) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.started = true
-	return m.judgeLeaderOnly(l.names...)
-}
-
-func (m *Manager) judgeLeaderOnly(names ...string) error {
-	switch {
-	case len(names) == 0:
-		return nil
-	case m.options.LeaderElection:
-		m.GetLogger().Info("These run on the leader only. Where they fill what reconcilers of sharded controllers read, "+
-			"such as a lister or a cache of tokens, "+
-			"it is empty on all other members: give such a runnable a method NeedLeaderElection that returns false", "runnables",
-			strings.Join(names, ", "))
-		return nil
-	default:
-		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
-			"that they would run on every replica at "+
-			"once: %s. Make each a duty, which one member at a time does: build a controller with "+
-			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; "+m.orElect()+"or shard "+
-			"a controller with ctrlrt.NewControllerManagedBy; "+
-			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
-			"the runnable a method "+
-			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))
-	}
 }

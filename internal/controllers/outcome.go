@@ -12,9 +12,6 @@ import (
 	"github.com/rota-dev/rota/internal/work"
 )
 
-// ErrPanicked is the result (Controller.Ended) of a reconcile that panicked.
-var ErrPanicked = errors.New("the reconciler panicked: the log has the stack")
-
 const (
 	// failingObjects is the least number of failing objects, or all objects of this member if fewer, if no reconcile has
 	// ever succeeded: if there are many, a few may be broken themselves. After a success, half of the member's objects

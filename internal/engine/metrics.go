@@ -155,12 +155,15 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 
 var _ prometheus.Collector = (*metrics)(nil)
 
-// tableOf returns the table, empty if there is none.
+// noTable stands for the table while there is none. It is made once, since each key asks for the table.
+var noTable = &table.Table{}
+
+// tableOf returns the table, empty if there is none. It must not be changed.
 func (r *Engine) tableOf() *table.Table {
 	if t := r.state.Table(); t != nil {
 		return t
 	}
-	return &table.Table{}
+	return noTable
 }
 
 // oldestMove returns the age of the oldest handover to this member that is under way.

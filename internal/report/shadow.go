@@ -3,8 +3,11 @@ package report
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -189,4 +192,28 @@ func (e *Expectation) Report(id string, setup map[string]string) *coverage.Repor
 	}
 	slices.SortFunc(out.Would, coverage.Would.Compare)
 	return out
+}
+
+// crash is a panic of a shadow.
+type crash struct {
+	value any
+	stack string
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("panic: %v", c.value) }
+
+// Caught recovers from a panic and stores it as an error. Defer it.
+func Caught(err *error) {
+	if value := recover(); value != nil {
+		*err = &crash{value, string(debug.Stack())}
+	}
+}
+
+// StackOf returns the stack as keys and values for the log, if err is a panic.
+func StackOf(err error) []any {
+	var c *crash
+	if !errors.As(err, &c) {
+		return nil
+	}
+	return []any{"stack", c.stack}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/internal/adapter"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 // elected are the places in the program that called Elected of a manager without leader election.
@@ -69,4 +71,64 @@ func electedError(m *Manager, places ...string) error {
 		"its channel closes on every replica, and what waits for it would run on all of them at once. Make that work a "+
 		"duty, which one member at a time does: add it with AddDuty of the ctrlrt.Manager; %sor, if every replica is to do "+
 		"it, wait for Joined of the rota.Rota", m.rota.Name(), strings.Join(places, ", "), m.orElect())
+}
+
+// needsLeader reports whether a manager with leader election starts a runnable on the leader only.
+func needsLeader(r manager.Runnable) bool {
+	switch r := r.(type) {
+	case hasCache, webhook.Server:
+		return false
+	case manager.LeaderElectionRunnable:
+		return r.NeedLeaderElection()
+	default:
+		return true
+	}
+}
+
+// leaderOnly has the names of the runnables that run on the leader only.
+type leaderOnly struct {
+	mu      sync.Mutex
+	names   []string
+	started bool
+}
+
+// add adds a name. After the manager's start it logs or refuses the name at once.
+func (l *leaderOnly) add(m *Manager, name string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started {
+		return m.judgeLeaderOnly(name)
+	}
+	l.names = append(l.names, name)
+	return nil
+}
+
+// start logs the names added so far, or refuses them.
+func (l *leaderOnly) start(m *Manager) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.started = true
+	return m.judgeLeaderOnly(l.names...)
+}
+
+func (m *Manager) judgeLeaderOnly(names ...string) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case m.options.LeaderElection:
+		m.GetLogger().Info("These run on the leader only. Where they fill what reconcilers of sharded controllers read, "+
+			"such as a lister or a cache of tokens, "+
+			"it is empty on all other members: give such a runnable a method NeedLeaderElection that returns false", "runnables",
+			strings.Join(names, ", "))
+		return nil
+	default:
+		return fmt.Errorf("rota %s: these are not sharded and need a leader, but the manager has no leader election, so "+
+			"that they would run on every replica at "+
+			"once: %s. Make each a duty, which one member at a time does: build a controller with "+
+			"ctrlrt.NewDutyControllerManagedBy, and add a runnable with AddDuty of the ctrlrt.Manager; "+m.orElect()+"or shard "+
+			"a controller with ctrlrt.NewControllerManagedBy; "+
+			"or, for what may run on every replica, set NeedLeaderElection: ptr.To(false) in the controller's options, or give "+
+			"the runnable a method "+
+			"NeedLeaderElection that returns false", m.rota.Name(), strings.Join(names, ", "))
+	}
 }
