@@ -128,7 +128,7 @@ func New(cfg Config) *Member {
 		deleting: map[string]bool{},
 		gone:     map[string]bool{},
 		epochs:   map[string]uint64{},
-		watch:    watch{others: map[string]*other{}},
+		watch:    watch{others: map[string]*other{}, longest: cfg.LongestWrite()},
 		rules:    cfg.rules(),
 	}
 }

@@ -25,6 +25,8 @@ type watch struct {
 	echo    time.Duration
 	version string
 	others  map[string]*other
+	// longest is Config.LongestWrite.
+	longest time.Duration
 	// step is by how much the last echo advanced heard. capped is set if more time had passed.
 	step   time.Duration
 	capped bool
@@ -109,7 +111,8 @@ func (w *watch) expect(members []table.Member, self string) {
 func (w *watch) missing(id string, dead bool) {
 	o := w.others[id]
 	if o == nil {
-		w.others[id] = &other{missing: true, pending: true}
+		// What it announced is unknown.
+		w.others[id] = &other{lease: Lease{ID: id, LongestWrite: w.longest}, missing: true, pending: true}
 		return
 	}
 	if !o.missing {
