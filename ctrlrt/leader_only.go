@@ -6,9 +6,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rota-dev/rota/internal/adapter"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/rota-dev/rota/internal/adapter"
 )
 
 // elected are the places in the program that called Elected of a manager without leader election.

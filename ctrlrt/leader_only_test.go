@@ -25,13 +25,13 @@ func TestElectedOfEveryReplicaIsRefused(t *testing.T) {
 		t.Error("elected before the start")
 	default:
 	}
-	require.ErrorSays(t, startOnce(t, mgr), "elected_test.go:", "every replica", "AddDuty", "Joined")
+	require.ErrorSays(t, startOnce(t, mgr), "leader_only_test.go:", "every replica", "AddDuty", "Joined")
 
 	mgr, _ = offline(t, "elected-whole", ctrl.Options{})
 	whole, err := mgr.Whole()
 	require.NoError(t, err)
 	_ = whole.Elected()
-	require.ErrorSays(t, startOnce(t, mgr), "elected_test.go:", "every replica")
+	require.ErrorSays(t, startOnce(t, mgr), "leader_only_test.go:", "every replica")
 }
 
 func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
@@ -44,7 +44,7 @@ func TestElectedIsRefusedBeforeTheMemberJoins(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(t.Context()) }()
 	err := require.Receive(t, ended, time.Minute, "the manager goes on")
-	require.ErrorSays(t, err, "elected_test.go:", "every replica")
+	require.ErrorSays(t, err, "leader_only_test.go:", "every replica")
 }
 
 // leaderless runs on every replica.
@@ -87,7 +87,7 @@ func TestElectedOfAMemberIsLogged(t *testing.T) {
 	for range 3 {
 		<-mgr.Elected()
 	}
-	if n := h.count("Elected of the manager", "elected_test.go:", "AddDuty"); n != 1 {
+	if n := h.count("Elected of the manager", "leader_only_test.go:", "AddDuty"); n != 1 {
 		t.Errorf("told %d times, want once, in %s", n, h.lines)
 	}
 }

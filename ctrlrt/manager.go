@@ -103,6 +103,7 @@ func NewManager(cfg *rest.Config, r *rota.Rota, o manager.Options) (*Manager, er
 	if consistent {
 		shareOf(r).KeepWrites()
 	}
+	shareOf(r).KeepNames()
 	o.Cache.NewInformer = m.newInformer(shareOf(r).NewInformer)
 	newClient := o.NewClient
 	if newClient == nil {

@@ -3,6 +3,9 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,10 +29,20 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.
-func startParent(t *testing.T, namespace, pod string, o rota.Options) *replica {
+// startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret. It counts the
+// children that the member asks the API server for.
+func startParent(t *testing.T, namespace, pod string, o rota.Options, asked *atomic.Int64) *replica {
 	t.Helper()
-	return startMember(t, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
+	cfg := controlplane.For(t).Config()
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/configmaps/child-") {
+				asked.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	return startMemberVia(t, cfg, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
 		c := mgr.GetClient()
 		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
 			func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -68,12 +81,16 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 		o.LabelNamespaces = namespaces
 	}
 	var parents []types.NamespacedName
-	for i := range 40 {
+	add := func(i int) {
+		t.Helper()
 		name := types.NamespacedName{Namespace: namespaces[i/4%len(namespaces)], Name: fmt.Sprintf("secret-%d", i)}
 		parents = append(parents, name)
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 			Data: map[string][]byte{"value": []byte("1")}}
 		require.NoError(t, c.Create(t.Context(), secret))
+	}
+	for i := range 40 {
+		add(i)
 	}
 	require.NoError(t, c.Create(t.Context(), configMap(namespaces[0], "foreign", "nobody's")))
 	// right says what is wrong with the children on the server, and with the members' caches.
@@ -128,11 +145,22 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			require.NoError(t, err)
 		}
 	}
-	a, b := startParent(t, namespace, "a", o), startParent(t, namespace, "b", o)
+	var asked atomic.Int64
+	a, b := startParent(t, namespace, "a", o, &asked), startParent(t, namespace, "b", o, &asked)
 	eventually(t, 30*time.Second, right(a, b))
+	// A new parent's child is not there, which the cache knows if it is told of all children.
+	asked.Store(0)
+	for i := range 20 {
+		add(40 + i)
+	}
+	eventually(t, 30*time.Second, right(a, b))
+	selects := o.Delivery == sharding.SlotLabel || o.Delivery == sharding.ShardSelector
+	if n := asked.Load(); !selects && n >= 20 {
+		t.Errorf("the API server was asked %d times for 20 new children", n)
+	}
 	disturb()
 	eventually(t, 20*time.Second, right(a, b))
-	d := startParent(t, namespace, "d", o)
+	d := startParent(t, namespace, "d", o, &asked)
 	disturb()
 	eventually(t, 60*time.Second, right(a, b, d))
 	go a.stop()

@@ -140,7 +140,11 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		}
 		blank := obj.DeepCopyObject()
 		err := from.Get(ctx, key, obj, opts...)
-		if err != nil && !apierrors.IsNotFound(err) || err == nil && !r.incomplete(kind) && r.mine(kind, obj, true) {
+		switch {
+		case err == nil && !r.incomplete(kind) && r.mine(kind, obj, true):
+			return nil
+		case apierrors.IsNotFound(err) && (both || !r.share.Absent(kind, key)), err == nil:
+		default:
 			return err
 		}
 		// Decoding adds to the object, which may share memory with the cache.

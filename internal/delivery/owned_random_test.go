@@ -79,7 +79,9 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
 //     went wrong while it was in the store, a child stays there;
 //   - the last reconciles of these Sites saw their children as they are;
 //   - no deletion was heard of a child that existed and had not changed its owner;
-//   - nothing was heard of a child that is older than what was heard of it before, nor of one that was gone.
+//   - nothing was heard of a child that is older than what was heard of it before, nor of one that was gone;
+//   - a child that exists anywhere is not Absent. Where the watch shows all children, others are, but for those that were
+//     deleted while slots were listed.
 //
 // Where orphans are delivered, they are in the store while any slot is held, and reconciles saw them.
 type generation struct {
@@ -93,6 +95,8 @@ type generation struct {
 	// kept are the children that the store had at the last checkpoint and whose owners have not changed since, in slots
 	// that were not lost. Orphans are kept while any slot is held.
 	kept map[string]bool
+
+	absent int // how often a child was Absent
 
 	mislabelled sync.Mutex
 	reported    map[types.NamespacedName]bool
@@ -124,6 +128,7 @@ func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy,
 	if orphans {
 		require.NoError(t, g.share.AddOrphans(childKind))
 	}
+	g.share.KeepNames()
 	g.run()
 	for round := range 12 {
 		for range 60 {
@@ -134,6 +139,9 @@ func ownedRandom(t *testing.T, seed uint64, o delivery.Options, watchList, busy,
 		if t.Failed() {
 			return
 		}
+	}
+	if all := o.Mode == sharding.Filter || orphans; all != (g.absent > 0) {
+		t.Errorf("children were absent %d times; all of them are watched: %t", g.absent, all)
 	}
 }
 
@@ -365,7 +373,23 @@ func (g *generation) checkpoint(repaired bool) {
 			}
 		}
 	}
+	g.checkAbsent()
 	g.checkHistory()
+}
+
+func (g *generation) checkAbsent() {
+	g.t.Helper()
+	g.sync()
+	for i := range randomChildren {
+		key := types.NamespacedName{Namespace: "a", Name: fmt.Sprintf("c%d", i)}
+		switch there := g.server.Get(key) != nil; {
+		case !g.share.Absent(childKind, key):
+		case there:
+			g.t.Errorf("%s is absent, and exists", key)
+		default:
+			g.absent++
+		}
+	}
 }
 
 // ownerOf returns who owns a child that exists: "" if nobody does.

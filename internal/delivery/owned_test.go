@@ -298,3 +298,52 @@ func ways(t *testing.T, test func(t *testing.T, o delivery.Options, watchList bo
 		}
 	}
 }
+
+// A child is absent if no member has it, which only a watch of all children shows, and no list that is older.
+func TestAbsent(t *testing.T) {
+	ways(t, func(t *testing.T, o delivery.Options, watchList bool) {
+		f := newFamily(t, o, watchList)
+		f.share.KeepNames()
+		mine, theirs := f.sites(1, 1)[0], f.sites(1, 2)[0]
+		f.put("mine", mine)
+		f.put("theirs", theirs)
+		f.put("orphan", "")
+		remove := func(name string) {
+			_, err := f.server.Delete(t.Context(), types.NamespacedName{Namespace: "a", Name: name})
+			require.NoError(t, err)
+		}
+		check := func(when string, absent ...string) {
+			t.Helper()
+			require.NoError(t, f.share.Reached(t.Context(), table.Versions{childKind.String(): f.server.Tick()}))
+			for _, name := range []string{"mine", "theirs", "orphan", "came", "never"} {
+				want := slices.Contains(absent, name) && o.Mode == sharding.Filter
+				if got := f.share.Absent(childKind, types.NamespacedName{Namespace: "a", Name: name}); got != want {
+					t.Errorf("%s %s is absent: %t, want %t", when, name, got, want)
+				}
+			}
+		}
+		f.run()
+		check("without a list")
+		inList, release := f.faults.HoldLists()
+		f.share.Hold(only(1))
+		loaded := make(chan error)
+		go func() { loaded <- f.share.Load(t.Context(), only(1), table.CauseExpelled, nil, false) }()
+		<-inList
+		f.put("came", theirs) // the list does not show it
+		require.NoError(t, f.share.Reached(t.Context(), table.Versions{childKind.String(): f.server.Tick()}))
+		release()
+		require.NoError(t, <-loaded)
+		check("listed,", "never")
+		remove("theirs")
+		remove("orphan")
+		check("deleted,", "theirs", "orphan", "never")
+		f.put("orphan", "")
+		f.share.Release(only(1))
+		check("released,", "theirs", "never")
+		f.faults.Expire()
+		f.put("theirs", theirs)
+		remove("came")
+		f.own(only(1))
+		check("listed again,", "came", "never")
+	})
+}

@@ -23,6 +23,7 @@ type flow struct {
 	stale   bool    // slots counted as empty while the kind was absent: list everything when it is served again
 	past    past
 	order   order
+	names   names
 
 	kick     signal        // the driver should look
 	suspects signal        // there are new doubts
@@ -39,11 +40,18 @@ func (s signal) raise() {
 	}
 }
 
-// start sets the stream once the role of the informer is known.
-func (f *flow) start(c stream.Config) {
+// start sets the stream once the role of the informer is known. keepNames is true if the watch shows all objects.
+func (f *flow) start(c stream.Config, keepNames bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.core = stream.New(c)
+	f.core, f.names.on = stream.New(c), keepNames
+}
+
+// lacksName reports whether there is no object of that name. It is false if that is not known.
+func (f *flow) lacksName(name stream.Name) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.names.lacks(name)
 }
 
 // at returns the position.
@@ -193,6 +201,7 @@ func (f *flow) vacate() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stale = true
+	f.names.replace(nil)
 	return f.core.Position()
 }
 
@@ -229,13 +238,19 @@ func (f *flow) newList(set slot.Set, carried bool) *relist {
 	if carried {
 		set = f.core.Carried()
 	}
-	return &relist{List: f.core.NewList(set)}
+	return &relist{List: f.core.NewList(set), names: f.names.begin()}
 }
 
-// shows notes the objects on a page of a list. It returns an error if the versions cannot be ordered.
-func (f *flow) shows(r *relist, version string, objects []stream.Object) error {
+// shows notes the objects on a page of a list, and the names of all of them. It returns an error if the versions cannot
+// be ordered.
+func (f *flow) shows(r *relist, version string, objects []stream.Object, all []stream.Name) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if r.names != nil {
+		for _, name := range all {
+			r.names.add(name)
+		}
+	}
 	if err := f.order.check(f.inf.Kind, version); err != nil {
 		return err
 	}
@@ -264,6 +279,13 @@ func (f *flow) sent(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	return f.core.Stored(set, upTo)
 }
 
+// listedNames notes that a list has shown all objects.
+func (f *flow) listedNames(r *relist) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names.listed(r.names)
+}
+
 // beginList begins the list of everything that the reflector asks for.
 func (f *flow) beginList() *relist {
 	f.mu.Lock()
@@ -275,7 +297,7 @@ func (f *flow) beginList() *relist {
 // begin starts a list of everything. f.mu is held.
 func (f *flow) begin() *relist {
 	f.order = order{}
-	return &relist{List: f.core.Begin(f.inf.held())}
+	return &relist{List: f.core.Begin(f.inf.held()), names: f.names.fresh()}
 }
 
 // listedAll notes that the reflector has got all of a list.
@@ -288,6 +310,10 @@ func (f *flow) listedAll(r *relist, version string) {
 // commit notes that a list at a version has replaced the whole store, or is about to. f.mu is held.
 func (f *flow) commit(r *relist, version string) {
 	doubted := f.core.Commit(r.List, version)
+	if r.Set.Empty() {
+		r.names = nil // only the version was wanted
+	}
+	f.names.replace(r.names)
 	f.stale = false
 	f.health.cached.slots = slot.Set{}
 	if r.cached {
@@ -349,11 +375,15 @@ func (f *flow) decide(p *pump, e *stream.Event) (v stream.Verdict, passed bool) 
 	switch {
 	case p.initial != nil:
 		p.outs = p.initial.Event(f.core, p.outs[:0], e)
+		if p.initial.names != nil {
+			p.initial.names.event(e)
+		}
 		return v, false
 	case f.pump != p: // its events would move the position of its successor
 		return v, true
 	}
 	p.outs, v = f.core.Event(p.outs[:0], e)
+	f.names.event(e)
 	if passed = len(p.outs) == 0 && len(v.Missed) == 0; passed {
 		f.advance(e.Object.Version)
 	}

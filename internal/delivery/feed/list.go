@@ -119,6 +119,9 @@ func (d *driver) listOnce(ctx context.Context, t stream.Task, o sharding.Request
 	if err != nil {
 		return nil, err
 	}
+	if o.ResourceVersion == "" { // a list from the watch cache may be older than the watch
+		d.listedNames(r)
+	}
 	return &listing{
 		List: r.List, verified: map[stream.Name]string{}, items: items, version: versionOfList(last),
 	}, nil
@@ -206,12 +209,16 @@ func (s *Source) sift(page runtime.Object, r *relist,
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.Kind, err)
 	}
 	var shown []stream.Object
+	var all []stream.Name
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
 		about, err := meta.Accessor(obj)
 		if err != nil {
 			return err
 		}
 		o := s.object(obj, about)
+		if r.names != nil {
+			all = append(all, o.Name)
+		}
 		if !o.In {
 			return nil
 		}
@@ -233,12 +240,13 @@ func (s *Source) sift(page runtime.Object, r *relist,
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.Kind, err)
 	}
-	return kept, list, s.shows(r, list.GetResourceVersion(), shown)
+	return kept, list, s.shows(r, list.GetResourceVersion(), shown, all)
 }
 
 // relist is a list that the reflector asked for, page by page.
 type relist struct {
 	*stream.List
+	names    *nameSet // of all objects; nil if they are not kept
 	version  string
 	complete bool
 	cached   bool // it comes from the API server's watch cache

@@ -27,6 +27,7 @@ type registry struct {
 	informers []*Informer // informers of NewWholeInformer come last
 	ended     ended
 	hasEnded  atomic.Bool
+	keepNames atomic.Bool
 	wide      map[schema.GroupKind]bool // see Widen
 }
 

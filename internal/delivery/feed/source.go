@@ -69,7 +69,7 @@ func (s *Source) deliver(by sharding.Scope) {
 	s.start(stream.Config{
 		Slots: int(s.inf.share.SlotCount()) + 1, // the last one is the orphans'
 		Moves: s.inf.Role.Owned(), Namesakes: s.inf.share.Key() == slot.KeyUID && !s.inf.Role.Owned(), Selects: by.Leaves(),
-	})
+	}, by == sharding.Whole && s.inf.Role.Owned() && s.inf.share.keepNames.Load())
 }
 
 // IsWatchListSemanticsUnSupported reports whether WatchList is not supported. client-go calls it.

@@ -154,7 +154,7 @@ func (p *pump) works() {
 // to an ordinary list and reports how that fails.
 func (p *pump) ordered(version string) bool {
 	s := p.source
-	err := s.shows(p.initial, version, nil)
+	err := s.shows(p.initial, version, nil, nil)
 	if err != nil {
 		p.disconnect()
 		s.answeredList(time.Now(), err)
