@@ -24,8 +24,7 @@ type Report struct {
 	Rate float64 `json:"rate"`
 	// Delivery is how the objects of their slots reached the members.
 	Delivery sharding.Mode `json:"delivery"`
-	// LabelWritesBefore are the writes of nothing but the labels by which objects are delivered, before the undisturbed
-	// time.
+	// LabelWritesBefore counts the members' writes, before the baseline period, that changed only delivery labels.
 	LabelWritesBefore *int `json:"label_writes_before"`
 	// Overlaps are pairs of reconciles of one namespace/name by two replicas that overlap in time.
 	Overlaps int `json:"overlaps"`

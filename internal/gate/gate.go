@@ -16,8 +16,8 @@ var ErrLost = errors.New("the slot of this key is no longer owned by this member
 // ErrExpired is the cause of contexts that end because the member could not renew its Lease in time (rule R2).
 var ErrExpired = errors.New("the lease of this member was not renewed in time")
 
-// ErrHandover is the cause of contexts that end because the slot is handed over: contexts of duties, and of reconciles
-// that take too long for a leaving member to wait.
+// ErrHandover is the cause of contexts that end because the slot is handed over: contexts of duties and tasks, and of
+// reconciles that run longer than a leaving member can wait.
 var ErrHandover = errors.New("the slot of this key is handed over to another member")
 
 // Key is what the gate admits: the key of an object, or a duty.
@@ -241,8 +241,8 @@ func (g *Gate) OpenSet() slot.Set {
 	return g.where(func(s *slotState) bool { return s.state == open })
 }
 
-// Working returns the slots in which keys are admitted: OpenSet and the slots whose drain is soft, which may last as
-// long as a reconcile.
+// Working returns the slots that still admit keys: those in OpenSet, and those in a soft drain. A soft drain can last
+// as long as a reconcile.
 func (g *Gate) Working() slot.Set {
 	return g.where(func(s *slotState) bool {
 		return s.state == open || s.state == draining && s.drain != nil && !s.drain.hard

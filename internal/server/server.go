@@ -120,7 +120,7 @@ func (s *Server) Addr() *net.TCPAddr {
 	return addr
 }
 
-// Connections returns the figures of a server that authenticates.
+// Connections returns connection statistics. Call it only if Options.Authenticates is set.
 func (s *Server) Connections() Connections { return s.conns.figures() }
 
 // Run serves until Shutdown or Close.

@@ -28,7 +28,7 @@ const (
 	PriorityOpened Priority = -100
 )
 
-// Objects gives access to objects: it is a delivery.Share. Its methods may be called concurrently and do not block.
+// Objects looks up objects; delivery.Share implements it. Its methods may be called concurrently and do not block.
 type Objects interface {
 	// Locate and Stored return the slot of a key; known is false if it cannot be determined. If the name does not
 	// determine the slot, Stored returns the slot of the cached object of that name, and Locate also uses other sources.

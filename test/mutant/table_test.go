@@ -95,7 +95,7 @@ var bugs = []bug{
 	{"DeletionForgotten", "R8: an answered deletion does not hold the next owner", "internal/delivery/ledger/record.go",
 		"o.gone[name] = uid", "delete(o.gone, name)", life("62")},
 	{"LostWriteForgotten", "R8: an unanswered write does not hold the next owner", "internal/delivery/ledger/record.go",
-		"r.at(p).blind++ }", "}", life("180")},
+		"r.at(p).blind++ }", "}", life("1869")},
 	// Streams and deliveries.
 	{"WentOnFromThere", "an object that had gone on comes back", "internal/delivery/stream/stream.go",
 		"e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)", "e.Type == Deleted, o.Version)",

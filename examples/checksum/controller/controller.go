@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// Annotation "true" on a Secret asks for its checksum.
+	// Annotation, if set to "true" on a Secret, asks for its checksum.
 	Annotation = "checksum.example.com/publish"
 	// Suffix is appended to a Secret's name to get its ConfigMap's name.
 	Suffix = "-checksum"

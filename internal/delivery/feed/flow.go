@@ -212,7 +212,7 @@ func (f *flow) needs() (needed slot.Set, stale bool) {
 	return f.core.Needed(), f.stale
 }
 
-// Renew has slots listed from now on, at the driver's next look.
+// Renew requests a new list of slots, one that starts after this call, when the driver next checks for work.
 func (f *flow) Renew(set slot.Set) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

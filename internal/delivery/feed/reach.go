@@ -98,10 +98,10 @@ func (s *Source) TellAll(ctx context.Context) error {
 	return nil
 }
 
-// Wake has the driver look.
+// Wake makes the driver check for work.
 func (s *Source) Wake() { s.kick.raise() }
 
-// Refresh asks for a list of the slots that begins from now on.
+// Refresh requests a new list of the slots' objects, one that starts after this call.
 func (s *Source) Refresh(set slot.Set) {
 	if set.Empty() {
 		return

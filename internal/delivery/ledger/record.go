@@ -162,7 +162,7 @@ func (r *Record) Awaits(set slot.Set) bool {
 	return left
 }
 
-// Proof is what a version that is read from now on proves at a place.
+// Proof is what a version that is read after this proves at a place.
 type Proof struct {
 	place Place
 	gone  map[types.NamespacedName]types.UID

@@ -86,7 +86,7 @@ func (s *Stream) Wanted(held slot.Set) slot.Set {
 // Valid reports whether a task is still valid: no list of the whole has overtaken it.
 func (s *Stream) Valid(t Task) bool { return s.lists == t.Lists }
 
-// Renew asks for a list of the slots that begins from now on.
+// Renew requests a new list of the slots' objects, one that starts after this call.
 func (s *Stream) Renew(set slot.Set) {
 	s.ticket++
 	for _, n := range set.Slots() {

@@ -223,7 +223,7 @@ func (o *opener) WatchWithContext(ctx context.Context, opts metav1.ListOptions) 
 	}
 	f.mu.Unlock()
 	if o.opened = true; missed {
-		f.o.Missed() // lists from now on show what happened before the version
+		f.o.Missed() // later lists show what happened before the version
 	}
 	return watch.Filter(w, passBookmark), nil
 }

@@ -148,8 +148,8 @@ func eachHashSlot(t *table.Table, visit func(slot.Slot, table.Run)) {
 	eachSlot(t, func(r table.Run) bool { return !t.IsDuty(r.Slots.First) }, visit)
 }
 
-// Learn handles the members' reports, which were read under a serial of Proposal.Reads, and plans moves if they are
-// due. The table of the view may be nil.
+// Learn handles member reports that were read for a serial in Proposal.Reads: it judges the canary if the serial is the
+// canary's, and plans moves if any are due. v.Table may be nil.
 func Learn(v View, serial uint64, reports []LoadReport) Proposal {
 	p := newProposer(v)
 	switch {

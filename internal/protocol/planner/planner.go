@@ -83,7 +83,7 @@ type Local interface {
 	// WritesEnd returns how long from now a long write of the other member may still be in flight, or 0 if its Lease
 	// announces no long writes (rules R2 and R7).
 	WritesEnd(id string) time.Duration
-	// TooOld returns a process that wants to join and does not read that format of the table, or "".
+	// TooOld returns the ID of a process that wants to join but cannot read the given table format, or "" if none.
 	TooOld(format int) (id string)
 	// MemoryOf returns the member's last report of its memory, or the zero value if there is none.
 	MemoryOf(id string) MemoryReport

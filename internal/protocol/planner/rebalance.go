@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// This file makes plans that this member does not write.
+// This file computes plans that a member does not propose: for `rota rebalance`, and for prefetching.
 
 // Rebalance returns the table after the moves that planners would begin now if there were no rollout and all members
 // had joined long ago. It is the planners' own plan (rule R17), so members that are on probation or drained get
