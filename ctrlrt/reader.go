@@ -143,7 +143,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		switch {
 		case err == nil && !r.incomplete(kind) && r.mine(kind, obj, true):
 			return nil
-		case apierrors.IsNotFound(err) && (both || !r.share.Absent(kind, key)), err == nil:
+		case apierrors.IsNotFound(err) && (both || r.consistent || !r.share.Absent(kind, key)), err == nil:
 		default:
 			return err
 		}

@@ -347,3 +347,32 @@ func TestAbsent(t *testing.T) {
 		check("listed again,", "came", "never")
 	})
 }
+
+// A slot that was gained may be newer than the watch, and its former owner may have made children that lie elsewhere.
+func TestAbsentWhereTheWatchIsBehind(t *testing.T) {
+	f := newFamily(t, delivery.Options{Mode: sharding.Filter, Key: slot.KeyName}, false)
+	f.share.KeepNames()
+	f.run()
+	f.own(only(1))
+	resume := f.faults.Pause()
+	came := types.NamespacedName{Namespace: "a", Name: "came"}
+	v := f.put(came.Name, "").Version
+	f.share.Hold(only(2))
+	require.NoError(t, f.share.Load(t.Context(), only(2), table.CauseHanded, table.Versions{childKind.String(): v}, false))
+	if f.share.Absent(childKind, came) {
+		t.Error("a child is absent that was made before its maker's slot was handed over")
+	}
+	resume()
+	require.NoError(t, f.share.Reached(t.Context(), table.Versions{childKind.String(): f.server.Tick()}))
+	if never := (types.NamespacedName{Namespace: "a", Name: "never"}); !f.share.Absent(childKind, never) {
+		t.Error("once the watch has caught up, a child is not absent that never was")
+	}
+	// What a reconcile made elsewhere goes with its slot.
+	defer f.faults.Pause()()
+	made := child("made", "")
+	made.ResourceVersion = f.put(made.Name, "").Version
+	f.share.Write(childKind, types.NamespacedName{Namespace: "a", Name: made.Name}, nil, 2).Answered(made)
+	if got := f.share.Versions(only(2))[childKind.String()]; got != made.ResourceVersion {
+		t.Errorf("the next owner has to reach version %s, want %s, of a child without an owner", got, made.ResourceVersion)
+	}
+}

@@ -41,7 +41,9 @@ func LimitsOf(c *member.Config, left time.Duration, long bool) Limits {
 // An Attempt has no clock. All times are counted from the write's beginning. It is not safe for concurrent use.
 type Attempt struct {
 	Limits
-	sent bool
+	// sent is true if the latest try has been sent, which was at sentAt.
+	sent   bool
+	sentAt time.Duration
 	// asked is true once a transport has asked for a connection, so its trace hooks work. connected is true once one has
 	// got a connection for a try: part of the write may have reached the server, and another try may have begun since.
 	asked, connected bool
@@ -57,15 +59,23 @@ func (a *Attempt) Begin(at time.Duration) (late bool) {
 func (a *Attempt) Connect() { a.connected = true }
 
 // Wrote records that the request has been sent, or could not be sent as a whole.
-func (a *Attempt) Wrote(whole bool) { a.sent, a.connected = whole, true }
+func (a *Attempt) Wrote(at time.Duration, whole bool) { a.sent, a.sentAt, a.connected = whole, at, true }
 
-// NeverSent reports whether no part of the write can have reached the server. known is false if the transport does not
-// say what it does.
+// NeverSent reports whether no part of the write can have reached the server. known is false if the transport hides its
+// trace hooks.
 func (a *Attempt) NeverSent() (never, known bool) { return !a.connected, a.asked || a.connected }
 
-// Settled returns the time after which the write can no longer take effect if its outcome is unknown at a time.
+// Settled returns the time after which the write can no longer take effect if its outcome is unknown at a time. A
+// process that stood still may have sent it after SendWithin.
 func (a *Attempt) Settled(at time.Duration) time.Duration {
-	return min(at, a.SendWithin) + a.Timeout + unknownMargin // it was not sent after SendWithin
+	latest := min(at, a.SendWithin)
+	switch {
+	case a.sent:
+		latest = a.sentAt
+	case a.connected:
+		latest = at
+	}
+	return latest + a.Timeout + unknownMargin
 }
 
 // Outcome is what a client knows about a write when it returns.
@@ -88,8 +98,8 @@ type Effects struct {
 	After func(wait time.Duration, do func())
 }
 
-// End carries out what follows from the outcome that is known at a time.
-func (a *Attempt) End(at time.Duration, outcome Outcome, e Effects) {
+// End carries out what follows from an outcome. If that is Unknown, the write may take effect for as long as settles.
+func End(outcome Outcome, settles time.Duration, e Effects) {
 	switch outcome {
 	case NeverSent:
 		e.Release()
@@ -98,6 +108,6 @@ func (a *Attempt) End(at time.Duration, outcome Outcome, e Effects) {
 		e.Release()
 	case Unknown:
 		e.Lost()
-		e.After(a.Settled(at)-at, e.Release)
+		e.After(settles, e.Release)
 	}
 }

@@ -65,9 +65,9 @@ func newSending(parent context.Context, of Limits) *sending {
 				s.end(cause)
 				return
 			}
-			wait := s.Settled(s.SendWithin) - s.since()
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			wait := s.Settled(max(s.SendWithin, s.since())) - s.since()
 			s.cleanup = append(s.cleanup, time.AfterFunc(wait, func() { s.end(cause) }).Stop)
 		}),
 	}
@@ -75,6 +75,14 @@ func newSending(parent context.Context, of Limits) *sending {
 }
 
 func (s *sending) since() time.Duration { return time.Since(s.start) }
+
+// settles returns for how long the write may still take effect if its outcome is unknown now.
+func (s *sending) settles() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.since()
+	return s.Settled(at) - at
+}
 
 func (s *sending) begins() {
 	s.mu.Lock()
@@ -94,7 +102,7 @@ func (s *sending) connects() {
 func (s *sending) wrote(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Wrote(err == nil)
+	s.Wrote(s.since(), err == nil)
 }
 
 // neverSent reports whether no part of the write can have reached the server. err is the error of the last try.

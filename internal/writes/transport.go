@@ -111,7 +111,7 @@ func (w *writer) sendTimed(req *http.Request, note *noted, of pace, long bool, r
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
 		outcome = Answered
 	}
-	s.End(s.since(), outcome, Effects{
+	End(outcome, s.settles(), Effects{
 		Answered: func() { note.answered(resp) }, Lost: note.lost, Release: release,
 		After: func(wait time.Duration, do func()) { time.AfterFunc(wait, do) },
 	})

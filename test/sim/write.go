@@ -109,6 +109,9 @@ func (ws *workers) since(one *sent) time.Duration { return ws.n.clock.mono() - o
 func (ws *workers) connected(one *sent) {
 	if one.Begin(ws.since(one)) {
 		ws.w.Counts.NeverSent++
+		if never, _ := one.NeverSent(); !never {
+			ws.w.violate("never sent", "%s takes a write for sent that had no connection", ws.n.ID)
+		}
 		ws.returns(one, writes.NeverSent, func() {})
 		return
 	}
@@ -127,7 +130,7 @@ func (ws *workers) connected(one *sent) {
 // sendWrite sends a write, which the API server may take so long for.
 func (ws *workers) sendWrite(one *sent) {
 	w := ws.w
-	one.Wrote(true)
+	one.Wrote(ws.since(one), true)
 	w.Counts.Writes++
 	arrives := min(w.delay(time.Millisecond, 30*time.Millisecond), transit)
 	commits := arrives + min(w.delay(time.Millisecond, 30*time.Millisecond), one.Timeout)
@@ -165,7 +168,8 @@ func (ws *workers) sendWrite(one *sent) {
 func (ws *workers) returns(one *sent, outcome writes.Outcome, record func()) {
 	f := one.of
 	f.awaits--
-	one.End(ws.since(one), outcome, writes.Effects{
+	at := ws.since(one)
+	writes.End(outcome, one.Settled(at)-at, writes.Effects{
 		Answered: record, Lost: func() { ws.noteLost(one) }, Release: one.release,
 		After: func(wait time.Duration, do func()) {
 			ws.w.after(time.Duration(float64(wait)/ws.n.clock.rate), func() { ws.n.local(do) })

@@ -47,11 +47,12 @@ func (f *flow) start(c stream.Config, keepNames bool) {
 	f.core, f.names.on = stream.New(c), keepNames
 }
 
-// lacksName reports whether there is no object of that name. It is false if that is not known.
+// lacksName reports whether there is no object of that name. It is false if that is not known: names are as old as the
+// watch, and slots that were gained may be newer.
 func (f *flow) lacksName(name stream.Name) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.names.lacks(name)
+	return !f.core.Behind() && f.names.lacks(name)
 }
 
 // at returns the position.
@@ -231,12 +232,12 @@ func (f *flow) TakeSince(set slot.Set) (since []string, recently string) {
 	return since, f.past.before(time.Now().Add(-backlog))
 }
 
-// newList begins a list of slots, or of all that the stream carries.
+// newList begins a list of slots, or of all that the stream carries, which then is only compared.
 func (f *flow) newList(set slot.Set, carried bool) *relist {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if carried {
-		set = f.core.Carried()
+		return &relist{List: f.core.NewList(f.core.Carried())}
 	}
 	return &relist{List: f.core.NewList(set), names: f.names.begin()}
 }
@@ -279,11 +280,11 @@ func (f *flow) sent(set slot.Set, upTo string) map[stream.Name]stream.Place {
 	return f.core.Stored(set, upTo)
 }
 
-// listedNames notes that a list has shown all objects.
-func (f *flow) listedNames(r *relist) {
+// listedNames notes the end of a list beside the watch, and whether it has shown all objects as they are.
+func (f *flow) listedNames(r *relist, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.names.listed(r.names)
+	f.names.listed(r.names, all)
 }
 
 // beginList begins the list of everything that the reflector asks for.

@@ -116,11 +116,10 @@ func (d *driver) persist(ctx context.Context, t stream.Task, read func() error) 
 func (d *driver) listOnce(ctx context.Context, t stream.Task, o sharding.Request) (*listing, error) {
 	r := d.newList(d.inf.WithOrphans(t.Set), false)
 	items, last, err := d.pages(ctx, r, o, func() bool { return d.valid(t) })
+	// A list from the watch cache may be older than the watch.
+	d.listedNames(r, err == nil && o.ResourceVersion == "")
 	if err != nil {
 		return nil, err
-	}
-	if o.ResourceVersion == "" { // a list from the watch cache may be older than the watch
-		d.listedNames(r)
 	}
 	return &listing{
 		List: r.List, verified: map[stream.Name]string{}, items: items, version: versionOfList(last),

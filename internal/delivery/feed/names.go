@@ -38,10 +38,15 @@ func (n *names) begin() *nameSet {
 	return n.listing
 }
 
-// listed notes that a list beside the watch has shown all objects. That counts if nothing else has begun since.
-func (n *names) listed(all *nameSet) {
-	if all != nil && all == n.listing {
-		n.replace(all)
+// listed notes the end of a list beside the watch, and whether it has shown all objects as they are. That counts if
+// nothing else has begun since.
+func (n *names) listed(names *nameSet, all bool) {
+	switch {
+	case names == nil || names != n.listing:
+	case all:
+		n.replace(names)
+	default:
+		n.listing = nil
 	}
 }
 
@@ -60,7 +65,7 @@ func (n *names) event(e *stream.Event) {
 func (n *names) lacks(name stream.Name) bool { return n.known != nil && !n.known.has(name) }
 
 // nameSet is a set of names. It has 64 bits of each. Of a million objects two have the same with a probability of 3 in
-// 100 million.
+// 100 million. If one of these is deleted, the other one counts as absent until the next list.
 type nameSet struct {
 	seed maphash.Seed
 	of   map[uint64]struct{}
@@ -87,8 +92,8 @@ func (s *nameSet) event(e *stream.Event) {
 // effect on informers that receive a part of the objects.
 func (r *registry) KeepNames() { r.keepNames.Store(true) }
 
-// Absent reports whether no member has an object of that name in its share, as far as the watches of the kind have
-// come. It is false if that is not known.
+// Absent reports whether no object of that name exists, as far as the watches of the kind have come. It is false if that
+// is not known.
 func (r *registry) Absent(kind schema.GroupKind, key types.NamespacedName) bool {
 	informers := r.InformersOf(kind)
 	for _, inf := range informers {

@@ -26,6 +26,8 @@ type Write struct {
 	// nothing else shows: the slots that caused the write.
 	places []Place
 	by     []Place
+	// children are those of by where the objects of all owners are watched, so that caches say which do not exist.
+	children []Place
 	// uid is the UID of the object of that name in the stores, or "" if there was none.
 	uid types.UID
 	// author is the controller that sends it, or "" if no controller does.
@@ -96,7 +98,11 @@ func (l *Ledger) Write(kind schema.GroupKind, name types.NamespacedName, body me
 			w.by = append(w.by, Place{Key: kind.String(), Slot: n})
 		}
 		for _, part := range parts {
-			w.by = append(w.by, Place{Key: Key(kind, r, part), Slot: n})
+			p := Place{Key: Key(kind, r, part), Slot: n}
+			w.by = append(w.by, p)
+			if part.Owned() && !l.c.Roles.Scope(kind, part).Leaves() {
+				w.children = append(w.children, p)
+			}
 		}
 	}
 	if len(parts) == 0 {
@@ -199,9 +205,11 @@ func (w *Write) Answered(obj metav1.Object) {
 }
 
 // noteAnswer notes the version of an answer, also for the slots that the object was in before: they must see that it
-// left. ledger.mu is held.
+// left. A reconcile may write a child that lies elsewhere, such as one without an owner. The next owner of the
+// reconcile's slot must know that it exists, too. ledger.mu is held.
 func (w *Write) noteAnswer(obj metav1.Object) {
-	for _, p := range distinct(append(w.ledger.places(w.kind, w.ledger.c.Roles.Role(w.kind), obj), w.places...)) {
+	places := append(w.ledger.places(w.kind, w.ledger.c.Roles.Role(w.kind), obj), w.places...)
+	for _, p := range distinct(append(places, w.children...)) {
 		w.ledger.record.Note(p, obj.GetResourceVersion())
 	}
 	w.noteOwn(obj, obj.GetResourceVersion())

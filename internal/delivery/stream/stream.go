@@ -175,6 +175,9 @@ func later(a, b string) string {
 // Position is the version up to which the store shows everything, except for pending doubts.
 func (s *Stream) Position() string { return s.position }
 
+// Behind reports whether some slots were listed at a later version than the position.
+func (s *Stream) Behind() bool { return s.floors != nil }
+
 // Listed is the version of the latest list.
 func (s *Stream) Listed() string { return s.listed }
 
