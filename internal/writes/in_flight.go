@@ -59,7 +59,9 @@ func (a *Attempt) Begin(at time.Duration) (late bool) {
 func (a *Attempt) Connect() { a.connected = true }
 
 // Wrote records that the request has been sent, or could not be sent as a whole.
-func (a *Attempt) Wrote(at time.Duration, whole bool) { a.sent, a.sentAt, a.connected = whole, at, true }
+func (a *Attempt) Wrote(at time.Duration, whole bool) {
+	a.sent, a.sentAt, a.connected = whole, at, true
+}
 
 // NeverSent reports whether no part of the write can have reached the server. known is false if the transport hides its
 // trace hooks.

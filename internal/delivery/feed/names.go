@@ -92,8 +92,8 @@ func (s *nameSet) event(e *stream.Event) {
 // effect on informers that receive a part of the objects.
 func (r *registry) KeepNames() { r.keepNames.Store(true) }
 
-// Absent reports whether no object of that name exists, as far as the watches of the kind have come. It is false if that
-// is not known.
+// Absent reports whether no object of that name exists, as far as the watches of the kind have come. It is false if
+// that is not known.
 func (r *registry) Absent(kind schema.GroupKind, key types.NamespacedName) bool {
 	informers := r.InformersOf(kind)
 	for _, inf := range informers {
