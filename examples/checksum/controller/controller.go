@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// Annotation, if set to "true" on a Secret, asks for its checksum.
+	// Annotation asks for the checksum of a Secret on which it is "true".
 	Annotation = "checksum.example.com/publish"
 	// Suffix is appended to a Secret's name to get its ConfigMap's name.
 	Suffix = "-checksum"
