@@ -30,7 +30,8 @@ import (
 // reader answers Get and List of sharded kinds. The manager's cache would return NotFound for objects of other members.
 //
 //   - Get of another member's object is answered by the API server, or by the cache of Manager.Whole if that has the
-//     kind. The owner of an object of an owned kind is only known from the object.
+//     kind. The owner of an object of an owned kind is only known from the object. If the watch shows all objects of an
+//     owned kind, the cache answers for those that do not exist.
 //   - List by a sharded controller that is For the kind, or Owns it, returns this member's share. List by other callers
 //     returns all objects.
 //
@@ -103,6 +104,14 @@ func (r *reader) shares(a *asker, kind schema.GroupKind) bool {
 // incomplete reports whether the cache lacks objects of this member's share.
 func (r *reader) incomplete(kind schema.GroupKind) bool { return r.share.Incomplete(kind) }
 
+// absent reports whether the cache's NotFound of a child holds for all children, not only for this member's. It is
+// false if that is not known, or if a read must see this member's writes: the cache does not wait for those of others'
+// children.
+func (r *reader) absent(kind schema.GroupKind, key client.ObjectKey) bool {
+	_, scoped := r.scopes.Load(kind) // or else the key may have a namespace that is none
+	return !r.consistent && (scoped || key.Namespace == "") && r.share.Absent(kind, key)
+}
+
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -143,7 +152,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		switch {
 		case err == nil && !r.incomplete(kind) && r.mine(kind, obj, true):
 			return nil
-		case apierrors.IsNotFound(err) && (both || r.consistent || !r.share.Absent(kind, key)), err == nil:
+		case apierrors.IsNotFound(err) && (both || !r.absent(kind, key)), err == nil:
 		default:
 			return err
 		}
