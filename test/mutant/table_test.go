@@ -52,7 +52,7 @@ var bugs = []bug{
 		"Suspends(t, r, p.Wall) || state == Open && p.unwanted(r)", "Suspends(t, r, p.Wall)", script("R19_unwanted")},
 	{"OrdersEnd", "R19: orders do not end for a process that cannot read them", planner + "orders.go",
 		"_, format := p.unreadable()", "format := 0", script("R19_older_joiner")},
-	{"LoadsAgreed", "R21: a planner evens out loads although a member plans by number", planner + "loads.go",
+	{"LoadsAgreed", "R21: a planner evens out loads although a member plans by number", planner + "load_balance.go",
 		"return ok && !other.Leaving && !r.ByLoad", "return ok && other.Leaving && !r.ByLoad", script("R21_planned_by_number")},
 	{"PinsHold", "R22: a pinned slot goes to any member", planner + "place.go",
 		"if !one.Slots.Empty() {", "if one.Slots.Len() > 1 {", script("R22_pins")},
