@@ -165,7 +165,7 @@ func TestR08WritesAreNoted(t *testing.T) {
 		"a scale": {request{method: "PUT", path: path + "/mine/scale", answer: scale}, noted, noted},
 		"a child that is released": {request{method: "PUT", path: path + "/mine", answer: configMap("mine", "1000", "")},
 			noted, noted},
-		"one that is no child": {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "")}, no,
+		"one that is no child": {request{method: "PUT", path: path + "/c", answer: configMap("c", "1000", "")}, noted,
 			noted},
 		"dry run": {request{method: "PUT", path: path + "/c?dryRun=All",
 			answer: configMap("c", "1000", "s")}, no, no},

@@ -41,9 +41,10 @@ func LimitsOf(c *member.Config, left time.Duration, long bool) Limits {
 // An Attempt has no clock. All times are counted from the write's beginning. It is not safe for concurrent use.
 type Attempt struct {
 	Limits
-	// sent is true if the latest try has been sent, which was at sentAt.
-	sent   bool
-	sentAt time.Duration
+	// sent is true if the latest try has been sent. sending is true while a try has a connection and has not been sent.
+	// lastSent is when the last part of a try may have been sent.
+	sent, sending bool
+	lastSent      time.Duration
 	// asked is true once a transport has asked for a connection, so its trace hooks work. connected is true once one has
 	// got a connection for a try: part of the write may have reached the server, and another try may have begun since.
 	asked, connected bool
@@ -51,16 +52,25 @@ type Attempt struct {
 
 // Begin records that the request is about to be sent, perhaps again. It reports whether it is too late for that.
 func (a *Attempt) Begin(at time.Duration) (late bool) {
+	a.noteSent(at)
 	a.sent, a.asked = false, true
 	return at >= a.SendWithin
 }
 
 // Connect records that there is a connection.
-func (a *Attempt) Connect() { a.connected = true }
+func (a *Attempt) Connect() { a.sending, a.connected = true, true }
 
 // Wrote records that the request has been sent, or could not be sent as a whole.
 func (a *Attempt) Wrote(at time.Duration, whole bool) {
-	a.sent, a.sentAt, a.connected = whole, at, true
+	a.noteSent(at)
+	a.sent, a.connected = whole, true
+}
+
+// noteSent records that a try that was being sent is not any more.
+func (a *Attempt) noteSent(at time.Duration) {
+	if a.sending {
+		a.sending, a.lastSent = false, at
+	}
 }
 
 // NeverSent reports whether no part of the write can have reached the server. known is false if the transport hides its
@@ -70,11 +80,8 @@ func (a *Attempt) NeverSent() (never, known bool) { return !a.connected, a.asked
 // Settled returns the time after which the write can no longer take effect if its outcome is unknown at a time. A
 // process that stood still may have sent it after SendWithin.
 func (a *Attempt) Settled(at time.Duration) time.Duration {
-	latest := min(at, a.SendWithin)
-	switch {
-	case a.sent:
-		latest = a.sentAt
-	case a.connected:
+	latest := max(min(at, a.SendWithin), a.lastSent)
+	if a.sending {
 		latest = at
 	}
 	return latest + a.Timeout + unknownMargin

@@ -67,7 +67,7 @@ func newSending(parent context.Context, of Limits) *sending {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			wait := s.Settled(max(s.SendWithin, s.since())) - s.since()
+			wait := s.Settled(s.SendWithin) - s.since()
 			s.cleanup = append(s.cleanup, time.AfterFunc(wait, func() { s.end(cause) }).Stop)
 		}),
 	}
