@@ -239,6 +239,7 @@ func (s *Stream) Release(out []Out, t Task, version string, strays []Object) ([]
 		verdict.Missed = append(verdict.Missed, v.Missed...)
 	}
 	s.replayed, s.replaying = slot.Set{}, ""
+	s.passFloors()
 	s.caughtUp()
 	return out, verdict
 }

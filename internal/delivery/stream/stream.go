@@ -199,12 +199,18 @@ func (s *Stream) Advance(version string) bool {
 		return false
 	}
 	s.position = version
-	if s.floors != nil && compare(version, s.floorMax) >= 0 {
+	s.passFloors()
+	s.caughtUp()
+	return true
+}
+
+// passFloors drops the floors once the position has passed them all. While slots are listed, events wait that are older
+// than the position, and are sent again.
+func (s *Stream) passFloors() {
+	if s.floors != nil && s.warming.Empty() && compare(s.position, s.floorMax) >= 0 {
 		s.floors, s.floorMax = nil, ""
 		s.unobserved()
 	}
-	s.caughtUp()
-	return true
 }
 
 // caughtUp forgets the names that have ended, once no event or list can bring them back.
