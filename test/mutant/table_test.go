@@ -94,8 +94,6 @@ var bugs = []bug{
 		"if resourceversion.Compare(r.wrote[p.Key][p.Slot], version) < -1 {", life("1")},
 	{"DeletionForgotten", "R8: an answered deletion does not hold the next owner", "internal/delivery/ledger/record.go",
 		"o.gone[name] = uid", "delete(o.gone, name)", life("62")},
-	{"LostWriteForgotten", "R8: an unanswered write does not hold the next owner", "internal/delivery/ledger/record.go",
-		"r.at(p).blind++ }", "}", life("253")},
 	// Streams and deliveries.
 	{"WentOnFromThere", "an object that had gone on comes back", "internal/delivery/stream/stream.go",
 		"e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)", "e.Type == Deleted, o.Version)",
@@ -123,6 +121,8 @@ var bugs = []bug{
 		"timeout := min(left, c.WriteTimeout)", "timeout := c.WriteTimeout", engine("TestR02WritesEndBeforeTheDeadline")},
 	{"UnknownIsOver", "R6: a write of unknown outcome is not in flight", "internal/writes/in_flight.go",
 		"e.After(settles, e.Release)", "e.Release()", engine("TestR06UnknownOutcomeStaysInFlight")},
+	{"LostWriteForgotten", "R8: an unanswered write does not hold the next owner", "internal/delivery/ledger/record.go",
+		"r.at(p).blind++ }", "}", engine("TestR08WritesAreNoted")},
 	{"RejoinInFlight", "R13: an expelled process joins again with writes in flight", "internal/engine/engine.go",
 		"for r.inFlight() > 0 {", "for r.inFlight() > 1<<20 {", engine("TestR13RejoinsWhenNothingIsInFlight")},
 	// Held against what it stands in for.
