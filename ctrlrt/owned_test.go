@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,19 +30,24 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret. It counts the
-// children that the member asks the API server for.
-func startParent(t *testing.T, namespace, pod string, o rota.Options, asked *atomic.Int64) *replica {
+// countingGets returns a configuration that counts the requests for single objects whose path contains a text.
+func countingGets(t *testing.T, path string) (cfg *rest.Config, asked *atomic.Int32) {
 	t.Helper()
-	cfg := controlplane.For(t).Config()
+	cfg, asked = controlplane.For(t).Config(), &atomic.Int32{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/configmaps/child-") {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, path) {
 				asked.Add(1)
 			}
 			return next.RoundTrip(r)
 		})
 	})
+	return cfg, asked
+}
+
+// startParent starts a member whose controller keeps a ConfigMap of the same data for each Secret.
+func startParent(t *testing.T, cfg *rest.Config, namespace, pod string, o rota.Options) *replica {
+	t.Helper()
 	return startMemberVia(t, cfg, namespace, pod, o, func(mgr *ctrlrt.Manager) error {
 		c := mgr.GetClient()
 		return ctrlrt.NewControllerManagedBy(mgr).For(&corev1.Secret{}).Owns(&corev1.ConfigMap{}).Complete(reconcile.Func(
@@ -145,8 +151,8 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 			require.NoError(t, err)
 		}
 	}
-	var asked atomic.Int64
-	a, b := startParent(t, namespace, "a", o, &asked), startParent(t, namespace, "b", o, &asked)
+	cfg, asked := countingGets(t, "/configmaps/child-")
+	a, b := startParent(t, cfg, namespace, "a", o), startParent(t, cfg, namespace, "b", o)
 	eventually(t, 30*time.Second, right(a, b))
 	// A new parent's child is not there, which the cache knows if it is told of all children.
 	asked.Store(0)
@@ -160,7 +166,7 @@ func testOwnedKinds(t *testing.T, o rota.Options) {
 	}
 	disturb()
 	eventually(t, 20*time.Second, right(a, b))
-	d := startParent(t, namespace, "d", o, &asked)
+	d := startParent(t, cfg, namespace, "d", o)
 	disturb()
 	eventually(t, 60*time.Second, right(a, b, d))
 	go a.stop()

@@ -152,8 +152,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		switch {
 		case err == nil && !r.incomplete(kind) && r.mine(kind, obj, true):
 			return nil
-		case apierrors.IsNotFound(err) && (both || !r.absent(kind, key)), err == nil:
-		default:
+		case err != nil && (!apierrors.IsNotFound(err) || !both && r.absent(kind, key)):
 			return err
 		}
 		// Decoding adds to the object, which may share memory with the cache.

@@ -325,12 +325,12 @@ func TestR11LabelsArePutRight(t *testing.T) {
 			<-tick.C
 		}
 	}
-	o, asked := rota.Options{Delivery: sharding.SlotLabel}, atomic.Int64{}
-	a, b := startParent(t, namespace, "a", o, &asked), startParent(t, namespace, "b", o, &asked)
+	o, cfg := rota.Options{Delivery: sharding.SlotLabel}, controlplane.For(t).Config()
+	a, b := startParent(t, cfg, namespace, "a", o), startParent(t, cfg, namespace, "b", o)
 	eventually(t, 30*time.Second, right("", a, b))
 	disturb(200, "1")
 	eventually(t, 90*time.Second, right("1", a, b))
-	d := startParent(t, namespace, "d", o, &asked)
+	d := startParent(t, cfg, namespace, "d", o)
 	disturb(200, "2")
 	eventually(t, 90*time.Second, right("2", a, b, d))
 	spread := func(want ...int) func() string {

@@ -3,10 +3,8 @@ package ctrlrt_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,16 +83,7 @@ func testNeededWhole(t *testing.T, kept bool) {
 		}
 	}
 	v := &views{lists: map[string]int{}, seen: map[string]map[string]string{}}
-	var live atomic.Int32 // requests for single ConfigMaps
-	cfg := controlplane.For(t).Config()
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/configmaps/object-") {
-				live.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
-	})
+	cfg, live := countingGets(t, "/configmaps/object-")
 	const field = "data.value"
 	byValue := client.MatchingFields{field: "1"}
 	start := func(pod string) *replica {
