@@ -52,6 +52,9 @@ func (c *nodeClock) mono() time.Duration { return c.now() - c.sleeps() }
 // late is the clock by which the node's deadlines are measured.
 func (c *nodeClock) late() time.Duration { return c.time().Late() }
 
+// takes returns for how long a time on the node's clock lasts.
+func (c *nodeClock) takes(d time.Duration) time.Duration { return time.Duration(float64(d) / c.rate) }
+
 // real is when the node's clock will show the given time.
 func (c *nodeClock) real(clock time.Duration) time.Duration {
 	return c.since + time.Duration(math.Ceil(float64(clock-c.zero)/c.rate)) + 1

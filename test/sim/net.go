@@ -88,7 +88,7 @@ func (l *link) deliver(r request) {
 	if limit == 0 {
 		limit = 5 * time.Second
 	}
-	patience := time.Duration(float64(limit)/l.n.clock.rate) + 20*time.Millisecond
+	patience := l.n.clock.takes(limit) + 20*time.Millisecond
 	unknown := func(after time.Duration) {
 		w.after(after, func() {
 			if !answered {

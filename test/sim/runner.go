@@ -131,7 +131,6 @@ func (r *runner) Wait(done <-chan struct{}) {
 
 // Sleep implements replica.Runner.
 func (r *runner) Sleep(ctx context.Context, d time.Duration) bool {
-	d = time.Duration(float64(d) / r.n.clock.rate)
-	r.wait(func(resume func()) { r.n.w.after(d, func() { r.n.local(resume) }) })
+	r.wait(func(resume func()) { r.n.w.after(r.n.clock.takes(d), func() { r.n.local(resume) }) })
 	return ctx.Err() == nil
 }

@@ -63,8 +63,8 @@ func (ws *workers) write(f *flight) {
 	if !admitted || gate.Ended(f.ctx) != nil || left <= 0 {
 		return
 	}
-	w, release := ws.w, ws.n.gate.Hold(by.Slot)
-	one := &sent{of: f, gone: ws.target(f), begun: ws.n.clock.mono(), release: release}
+	w := ws.w
+	one := &sent{of: f, gone: ws.target(f), begun: ws.n.clock.mono(), release: ws.n.gate.Hold(by.Slot)}
 	var long func()
 	if w.longWrites && w.chance(0.1) {
 		ws.n.driver.Post(member.LongWrites{Until: ws.n.clock.mono() + w.between(0, 20*time.Second)})
@@ -73,6 +73,7 @@ func (ws *workers) write(f *flight) {
 		long, _ = ws.long.Begin()
 	}
 	if long != nil {
+		release := one.release
 		one.release = func() {
 			long()
 			release()
@@ -144,7 +145,7 @@ func (ws *workers) sendWrite(one *sent) {
 	if w.chance(w.Net.LoseResponse+w.Net.Late) || ws.n.Link.deaf > w.now {
 		// The client gives up, at its own deadline or with its patience.
 		wait := w.between(0, max(one.Patience-ws.since(one), 0))
-		w.after(time.Duration(float64(wait)/ws.n.clock.rate), func() {
+		w.after(ws.n.clock.takes(wait), func() {
 			ws.n.local(func() { ws.returns(one, writes.Unknown, nil) })
 		})
 		answer = func(func()) {}
@@ -172,7 +173,7 @@ func (ws *workers) returns(one *sent, outcome writes.Outcome, record func()) {
 	writes.End(outcome, one.Settled(at)-at, writes.Effects{
 		Answered: record, Lost: func() { ws.noteLost(one) }, Release: one.release,
 		After: func(wait time.Duration, do func()) {
-			ws.w.after(time.Duration(float64(wait)/ws.n.clock.rate), func() { ws.n.local(do) })
+			ws.w.after(ws.n.clock.takes(wait), func() { ws.n.local(do) })
 		},
 	})
 	if f.returns {

@@ -232,14 +232,18 @@ func (f *flow) TakeSince(set slot.Set) (since []string, recently string) {
 	return since, f.past.before(time.Now().Add(-backlog))
 }
 
-// newList begins a list of slots, or of all that the stream carries, which then is only compared.
-func (f *flow) newList(set slot.Set, carried bool) *relist {
+// newList begins a list of slots beside the watch.
+func (f *flow) newList(set slot.Set) *relist {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if carried {
-		return &relist{List: f.core.NewList(f.core.Carried())}
-	}
 	return &relist{List: f.core.NewList(set), names: f.names.begin()}
+}
+
+// listCarried begins a list of what the stream carries, which is only compared.
+func (f *flow) listCarried() *relist {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &relist{List: f.core.NewList(f.core.Carried())}
 }
 
 // shows notes the objects on a page of a list, and the names of all of them. It returns an error if the versions cannot

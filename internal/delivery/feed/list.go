@@ -114,7 +114,7 @@ func (d *driver) persist(ctx context.Context, t stream.Task, read func() error) 
 
 // listOnce lists a task's slots by the request o: in pages if o has a limit.
 func (d *driver) listOnce(ctx context.Context, t stream.Task, o sharding.Request) (*listing, error) {
-	r := d.newList(d.inf.WithOrphans(t.Set), false)
+	r := d.newList(d.inf.WithOrphans(t.Set))
 	items, last, err := d.pages(ctx, r, o, func() bool { return d.valid(t) })
 	// A list from the watch cache may be older than the watch.
 	d.listedNames(r, err == nil && o.ResourceVersion == "")

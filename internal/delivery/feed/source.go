@@ -151,7 +151,7 @@ func (s *Source) listEverything(ctx context.Context, o metav1.ListOptions) (runt
 }
 
 func (s *Source) recheck(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	again := s.newList(slot.Set{}, true)
+	again := s.listCarried()
 	list, err := s.upstream.list(ctx, sharding.Request{ListOptions: o})
 	if err != nil {
 		return nil, err
