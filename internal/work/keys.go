@@ -416,8 +416,9 @@ func (k *Keys[K, F]) Unclaim(key K) {
 
 // Forget drops all keys of slots that were lost, together with their failures, except keys in flight.
 func (k *Keys[K, F]) Forget(set slot.Set) {
-	for s, of := range k.slots {
-		if !set.Has(s) {
+	for _, s := range set.Slots() { // in order: a key that was met in two slots is lost in the last one
+		of := k.slots[s]
+		if of == nil {
 			continue
 		}
 		for _, e := range of.entries {

@@ -102,15 +102,13 @@ func (m *model) forget(lost slot.Set) {
 			m.clear(k)
 		}
 	}
-	for s, met := range m.met {
-		if lost.Has(s) {
-			for k := range met {
-				m.lost[k] = s
-			}
-			delete(m.met, s)
-			delete(m.resets, s)
-			delete(m.shown, s)
+	for _, s := range lost.Slots() {
+		for k := range m.met[s] {
+			m.lost[k] = s
 		}
+		delete(m.met, s)
+		delete(m.resets, s)
+		delete(m.shown, s)
 	}
 }
 
