@@ -31,6 +31,7 @@ import (
 	"github.com/rota-dev/rota/internal/delivery"
 	"github.com/rota-dev/rota/internal/delivery/feed"
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/sieve"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/upstream/clientgo"
 	"github.com/rota-dev/rota/slot"
@@ -172,7 +173,7 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 	})
 	config := cp.Config()
 	wrapped := rest.CopyConfig(config)
-	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return addsShardSelector{next} })
+	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper { return informersTransport{next} })
 	source := f.source(t, wrapped, f)
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
@@ -199,17 +200,20 @@ func kindOf(t *testing.T, f form) deliverytest.Kind {
 	}
 }
 
-// addsShardSelector does what the transport of package writes does where ListOptions have no shard selector.
-type addsShardSelector struct{ next http.RoundTripper }
+// informersTransport does what the transport of package writes does for informers: it adds the shard selector where
+// ListOptions have none, and removes the objects of other slots.
+type informersTransport struct{ next http.RoundTripper }
 
-func (a addsShardSelector) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a informersTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if selector := feed.ShardSelectorFrom(req.Context()); selector != "" {
 		query := req.URL.Query()
 		query.Set(clientgo.ShardSelectorParameter, selector)
 		req = req.Clone(req.Context())
 		req.URL.RawQuery = query.Encode()
 	}
-	return a.next.RoundTrip(req)
+	res, err := a.next.RoundTrip(req)
+	sieve.Apply(req, res)
+	return res, err
 }
 
 func typedConfigMaps(t testing.TB, config *rest.Config, _ form) lister {

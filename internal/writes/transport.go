@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/delivery/sieve"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/work"
 )
@@ -37,6 +38,7 @@ func (w *writer) RoundTrip(req *http.Request) (*http.Response, error) {
 			w.reportWhole(whole, w.cluster)
 		}
 		res, err := w.next.RoundTrip(uncompressed(withSelectors(req)))
+		sieve.Apply(req, res)
 		return hasty(req, res), err
 	}
 	note := w.noting(req, by, !inFlight, w.cluster)

@@ -132,15 +132,16 @@ func (s *Source) pages(ctx context.Context, r *relist, o sharding.Request, valid
 	items []stream.Object, last runtime.Object, err error,
 ) {
 	asked := s.scope.Narrow(&o, r.Set)
+	others := s.othersIn(r.Set, asked)
 	for {
 		if !valid() {
 			return nil, nil, errOvertaken
 		}
-		page, err := s.page(ctx, &o)
+		page, err := s.page(ctx, &o, others)
 		if err != nil {
 			return nil, nil, err
 		}
-		kept, about, err := s.sift(page, r, asked)
+		kept, about, err := s.sift(page, r, asked, others)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -173,7 +174,7 @@ func versionOfList(list runtime.Object) string {
 
 // keep removes objects of other slots from a list, in place.
 func (s *Source) keep(list runtime.Object, r *relist, asked slot.Set) (metav1.ListInterface, error) {
-	kept, about, err := s.sift(list, r, asked)
+	kept, about, err := s.sift(list, r, asked, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -199,16 +200,26 @@ func (s *Source) replace(list runtime.Object, kept []stream.Object) error {
 }
 
 // sift returns the objects of a page that are in the list's slots. They are copies, so that the memory of the others
-// can be freed.
-func (s *Source) sift(page runtime.Object, r *relist,
-	asked slot.Set,
-) (kept []stream.Object, list metav1.ListInterface, err error) {
+// can be freed. removed, unless it is nil, has objects that were on the page too.
+func (s *Source) sift(page runtime.Object, r *relist, asked slot.Set, removed *others) (
+	kept []stream.Object, list metav1.ListInterface, err error,
+) {
 	list, err = meta.ListAccessor(page)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list of %s: %w", s.inf.Kind, err)
 	}
 	var shown []stream.Object
 	var all []stream.Name
+	if removed != nil {
+		for _, o := range removed.seen {
+			if o.in {
+				s.count(o.slot, asked)
+			}
+			if r.names != nil {
+				all = append(all, o.name)
+			}
+		}
+	}
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
 		about, err := meta.Accessor(obj)
 		if err != nil {

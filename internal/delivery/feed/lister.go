@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/sieve"
+	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -56,16 +58,52 @@ func (l *lister) isWide() bool {
 	return ok && scope.wide.Load()
 }
 
-// page requests the next page of a list, or all of it if it has no limit.
-func (l *lister) page(ctx context.Context, o *sharding.Request) (runtime.Object, error) {
+// page requests the next page of a list, or all of it if it has no limit. by removes objects from it, unless by is nil.
+func (l *lister) page(ctx context.Context, o *sharding.Request, by *others) (runtime.Object, error) {
 	if o.Limit > 0 {
 		o.Limit = l.pageSize()
 	}
+	if by != nil {
+		ctx = by.Into(ctx)
+	}
 	page, err := l.upstream.list(ctx, *o)
 	if err == nil {
-		l.measure(page)
+		l.measure(page, by)
 	}
 	return page, err
+}
+
+// others are the objects of other slots on a page of a list. Where the transport allows it, they are removed before the
+// page is decoded.
+type others struct {
+	sieve.Sieve
+	seen []other
+}
+
+type other struct {
+	name stream.Name
+	slot slot.Slot
+	in   bool
+}
+
+// othersIn returns what removes the objects of other slots from the pages of a list of slots, or nil if the API server
+// is asked for no others, or if their labels matter.
+func (l *lister) othersIn(wanted, asked slot.Set) *others {
+	rest := asked.Minus(wanted)
+	if rest.Empty() || l.scope.Leaves() && !l.isWide() {
+		return nil
+	}
+	o := &others{}
+	o.Reset = func() { o.seen = o.seen[:0] }
+	o.Drop = func(about *metav1.ObjectMeta) bool {
+		n, in := l.inf.place(about)
+		if in && wanted.Has(n) {
+			return false
+		}
+		o.seen = append(o.seen, other{stream.Name{Namespace: about.Namespace, Name: about.Name}, n, in})
+		return true
+	}
+	return o
 }
 
 // eachListed calls a function for each object of a consistent list of everything that the informer selects. It lists a
@@ -75,7 +113,7 @@ func (l *lister) eachListed(ctx context.Context, pause time.Duration, do func(ru
 ) {
 	o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
 	for {
-		page, err := l.page(ctx, &o)
+		page, err := l.page(ctx, &o, nil)
 		if err != nil {
 			return "", err
 		}
@@ -283,9 +321,32 @@ func (s *sizes) pageSize() int64 {
 		max(firstPage, pageGrowth*s.pageLen), mostPage)
 }
 
-// measure notes how many objects a page has, and how large they are on average.
-func (s *sizes) measure(page runtime.Object) {
+// measure notes how many objects a page has, and how large they are on average. by has removed objects, unless it is
+// nil.
+func (s *sizes) measure(page runtime.Object, by *others) {
 	n := meta.LenList(page)
+	var average int
+	if by != nil && by.Bytes() > 0 {
+		n += by.Dropped()
+		average = by.Bytes() / max(1, n)
+	} else {
+		average = averageOf(page, n)
+	}
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objectBytes, s.pageLen = int64(max(1, average)), max(s.pageLen, int64(n))
+	s.listLargest = max(s.listLargest, s.objectBytes)
+	s.largest = max(s.largest, s.listLargest)
+	if list, err := meta.ListAccessor(page); err == nil && list.GetContinue() == "" {
+		s.largest, s.listLargest = max(s.listLargest, s.largest/2), 0
+	}
+}
+
+// averageOf returns about how many bytes an object on a page of n takes, as far as samples show.
+func averageOf(page runtime.Object, n int) int {
 	every, seen, samples, bytes := max(1, n/pageSamples), 0, 0, 0
 	_ = meta.EachListItem(page, func(obj runtime.Object) error { // the page's reader meets the same error
 		if seen++; seen%every == 0 {
@@ -293,17 +354,7 @@ func (s *sizes) measure(page runtime.Object) {
 		}
 		return nil
 	})
-	if samples == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objectBytes, s.pageLen = int64(max(1, bytes/samples)), max(s.pageLen, int64(n))
-	s.listLargest = max(s.listLargest, s.objectBytes)
-	s.largest = max(s.largest, s.listLargest)
-	if list, err := meta.ListAccessor(page); err == nil && list.GetContinue() == "" {
-		s.largest, s.listLargest = max(s.listLargest, s.largest/2), 0
-	}
+	return bytes / max(1, samples)
 }
 
 // sizeOf returns about how many bytes an object takes in an answer.

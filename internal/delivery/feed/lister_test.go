@@ -1,8 +1,12 @@
 package feed
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/internal/delivery/sieve"
+	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/require"
 )
@@ -45,7 +51,7 @@ func TestPagesFitTheObjects(t *testing.T) {
 			for range 40 {
 				page.Items = append(page.Items, runtime.RawExtension{Object: object(c.bytes)})
 			}
-			inf.Source.measure(page)
+			inf.Source.measure(page, nil)
 			if got := inf.Source.pageSize(); got < c.least || got > c.most {
 				t.Errorf("%s objects of %d bytes: %d in a page, want %d to %d", name, c.bytes, got, c.least, c.most)
 			}
@@ -140,9 +146,71 @@ func TestPagesRememberLargeObjects(t *testing.T) {
 		if small == 0 {
 			rest = ""
 		}
-		inf.Source.measure(page(n, bytes, rest))
+		inf.Source.measure(page(n, bytes, rest), nil)
 	}
 	if n := inf.Source.pageSize(); n > 64 {
 		t.Errorf("the next list begins with a page of %d objects, of which each may have 1 MiB", n)
+	}
+}
+
+// A transport removes the objects of other slots from a list before it is decoded. Nothing else changes: what is kept,
+// what is known of the others, and how large the next page is.
+func TestOthersAreRemovedFromLists(t *testing.T) {
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+	for i := range 40 {
+		obj := configMap("a", strconv.Itoa(i), strconv.Itoa(i))
+		obj.ResourceVersion, obj.Data = "5", map[string]string{"x": strings.Repeat("x", 1000)}
+		list.Items = append(list.Items, *obj)
+	}
+	text, err := json.Marshal(list)
+	require.NoError(t, err)
+	type result struct {
+		kept            []string
+		names, received int
+		page            int64
+	}
+	read := func(sifts bool) (got result, decoded int) {
+		inf := NewInformer(newCommon(sharding.Options{Slots: 8}), configMapKind, &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+				res := &http.Response{
+					StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(bytes.NewReader(text)),
+				}
+				if sifts {
+					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+					sieve.Apply(req, res)
+				}
+				body, err := io.ReadAll(res.Body)
+				require.NoError(t, err)
+				page := &corev1.ConfigMapList{}
+				require.NoError(t, json.Unmarshal(body, page))
+				decoded = len(page.Items)
+				return page, nil
+			},
+		}, &corev1.ConfigMap{}, 0, nil)
+		s := inf.Source
+		r := &relist{List: s.core.NewList(slot.SetOf(slot.Range{First: 2, Last: 3})), names: newNameSet()}
+		o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
+		items, _, err := s.pages(t.Context(), r, o, func() bool { return true })
+		require.NoError(t, err)
+		for _, o := range items {
+			got.kept = append(got.kept, o.Name.String())
+		}
+		for i := range list.Items {
+			if r.names.has(stream.Name{Namespace: "a", Name: strconv.Itoa(i)}) {
+				got.names++
+			}
+		}
+		got.received, got.page = int(s.received.Load()), s.pageSize()
+		return got, decoded
+	}
+	want, decoded := read(false)
+	if len(want.kept) == 0 || len(want.kept) == 40 || want.names != 40 || want.received != 40 || decoded != 40 {
+		t.Fatalf("without a transport: %+v, %d decoded", want, decoded)
+	}
+	got, decoded := read(true)
+	require.Equal(t, "kept, by name", want.kept, got.kept)
+	if got.names != want.names || got.received != want.received || got.page != want.page || decoded != len(want.kept) {
+		t.Errorf("with a transport: %+v, %d decoded, want %+v", got, decoded, want)
 	}
 }

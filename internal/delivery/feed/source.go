@@ -127,7 +127,7 @@ func (s *Source) listEverything(ctx context.Context, o metav1.ListOptions) (runt
 		if err != nil {
 			return nil, nil, err
 		}
-		s.measure(list)
+		s.measure(list, nil)
 		about, err := s.keep(list, r, sharding.Everything)
 		if err == nil {
 			about.SetContinue("")
