@@ -41,6 +41,9 @@ type Options struct {
 	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. If it is nil, no
 	// owner counts as leaving.
 	Leaves func(slot.Slot) bool
+	// Ahead reports whether another member is to list the slots on their way to it before this one lists. It must not
+	// block. If it is nil, none is.
+	Ahead func() bool
 	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
 	// returned because of it, by primary kind. By then Lacks allows work on the slots. It is also called with deletions
 	// that only a list of open slots showed. It must not block. It may be nil.
@@ -78,8 +81,8 @@ func New(o Options) *Share {
 	s := &Share{options: o}
 	s.Common = feed.New(feed.Options{
 		Roles: sharding.New(sharding.Options{Slots: o.Slots, Key: o.Key, Mode: o.Mode, Label: o.Label}), Log: o.Logger,
-		Patience: o.Patience, Excuse: o.Excuse, Plain: o.Plain, Leaves: o.Leaves, Mislabelled: o.Mislabelled,
-		Unseen: o.Unseen, Stopped: o.Stopped, Complete: s.complete, Missed: s.missed,
+		Patience: o.Patience, Excuse: o.Excuse, Plain: o.Plain, Leaves: o.Leaves, Ahead: o.Ahead,
+		Mislabelled: o.Mislabelled, Unseen: o.Unseen, Stopped: o.Stopped, Complete: s.complete, Missed: s.missed,
 	})
 	s.Reports, s.OwnReads = feed.NewReports(s.Common), feed.NewOwnReads(s.Common)
 	return s

@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -52,6 +53,15 @@ func (r *Engine) ownerLeaves(n slot.Slot) bool {
 	}
 	owner, _ := t.Member(t.At(n).Owner)
 	return owner.Leaving
+}
+
+// othersListFirst reports whether slots are on their way to another member, one that comes before this one in the order
+// of IDs and that does not have their objects yet.
+func (r *Engine) othersListFirst() bool {
+	t, id := r.state.Table(), r.ID()
+	return t != nil && slices.ContainsFunc(t.Runs, func(run table.Run) bool {
+		return run.Next != "" && run.Next < id && !run.Ready && !t.IsDuty(run.Slots.First)
+	})
 }
 
 // stuck returns what the gate reports as stuck. A duty counts only from the time its context ended.

@@ -39,7 +39,11 @@ type listing struct {
 func (d *driver) list(ctx context.Context, t stream.Task) (l *listing, err error) {
 	err = d.persist(ctx, t, func() error {
 		share := d.inf.share
-		defer share.turns.await(ctx, func() bool { return share.urgent(t.Set) })()
+		urgent := func() bool { return share.urgent(t.Set) }
+		if !d.selects() {
+			share.turns.awaitMembers(ctx, urgent)
+		}
+		defer share.turns.await(ctx, urgent)()
 		sent := time.Now()
 		l, err = d.listOnce(ctx, t, sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}})
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
@@ -263,23 +267,32 @@ type relist struct {
 }
 
 const (
-	// turnPatience is how long a list waits for another kind's list at most. That one may be answered late, or never.
-	turnPatience = 2 * time.Second
-	// turnLook is how often a list that waits looks whether it is needed at once.
+	// turnPatience is how long a list waits for another kind's list at most, and membersPatience for other members' lists.
+	// Those may be answered late, or never.
+	turnPatience    = 2 * time.Second
+	membersPatience = 4 * time.Second
+	// turnLook is how often a list that waits looks whether it has to wait any longer.
 	turnLook = 50 * time.Millisecond
 )
 
-// turns has the lists of a member that works take turns, one kind after the other, while others still work on the slots
-// that are listed: what goes through all objects of several kinds at a time takes all processors, and changes of the
-// member's own objects wait meanwhile.
+// turns has lists take turns while others still work on the slots that are listed. What goes through all objects of
+// several kinds at a time takes all processors, those of the API server included, and changes of all objects wait
+// meanwhile.
 type turns struct {
 	taken chan struct{} // has a value while a list has its turn
+	// ahead is Options.Ahead.
+	ahead func() bool
 }
 
-func newTurns() turns { return turns{taken: make(chan struct{}, 1)} }
+func newTurns(ahead func() bool) turns {
+	if ahead == nil {
+		ahead = func() bool { return false }
+	}
+	return turns{make(chan struct{}, 1), ahead}
+}
 
-// await waits until no other list has its turn, or until urgent returns true: then the list must not wait. urgent is
-// called now and then. The caller calls done.
+// await waits until no other list of this member has its turn, or until urgent returns true: then the list must not
+// wait. urgent is called now and then. The caller calls done.
 func (t turns) await(ctx context.Context, urgent func() bool) (done func()) {
 	patience := time.NewTimer(turnPatience)
 	defer patience.Stop()
@@ -297,6 +310,23 @@ func (t turns) await(ctx context.Context, urgent func() bool) (done func()) {
 		}
 	}
 	return func() {}
+}
+
+// awaitMembers waits until no other member is ahead of this one, or until urgent returns true.
+func (t turns) awaitMembers(ctx context.Context, urgent func() bool) {
+	patience := time.NewTimer(membersPatience)
+	defer patience.Stop()
+	look := time.NewTicker(turnLook)
+	defer look.Stop()
+	for t.ahead() && !urgent() {
+		select {
+		case <-look.C:
+		case <-patience.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // ErrNoOrder is returned if a kind's resourceVersions cannot be compared.

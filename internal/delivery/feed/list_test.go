@@ -16,7 +16,7 @@ import (
 func TestTurns(t *testing.T) {
 	calm := func() bool { return false }
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns()
+		turns := newTurns(nil)
 		begun := time.Now()
 		first := turns.await(t.Context(), calm)
 		if took := time.Since(begun); took != 0 {
@@ -55,6 +55,32 @@ func TestTurns(t *testing.T) {
 			t.Errorf("with nobody before it: %v", took)
 		}
 	})
+}
+
+// A list of everything waits while another member is to list first, but not for ever, and not where nobody works on the
+// slots.
+func TestMembersListOneAfterTheOther(t *testing.T) {
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		aheadFor, urgentAfter, want time.Duration
+	}{
+		"no other member":            {aheadFor: 0, urgentAfter: never, want: 0},
+		"a member that lists first":  {aheadFor: 300 * time.Millisecond, urgentAfter: never, want: 300 * time.Millisecond},
+		"a member that cannot list":  {aheadFor: never, urgentAfter: never, want: membersPatience},
+		"nobody works on the slots":  {aheadFor: never, urgentAfter: 0, want: 0},
+		"their owner dies meanwhile": {aheadFor: never, urgentAfter: time.Second, want: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				turns := newTurns(func() bool { return time.Since(begun) < c.aheadFor })
+				turns.awaitMembers(t.Context(), func() bool { return time.Since(begun) >= c.urgentAfter })
+				if took := time.Since(begun); took != c.want {
+					t.Errorf("waited for %s, want %s", took, c.want)
+				}
+			})
+		})
+	}
 }
 
 // A member without open slots, and one that gets slots of nobody, lists at once.

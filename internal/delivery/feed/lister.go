@@ -58,6 +58,9 @@ func (l *lister) isWide() bool {
 	return ok && scope.wide.Load()
 }
 
+// selects reports whether the API server is asked for fewer objects than all, by a selector.
+func (l *lister) selects() bool { return l.scope != sharding.Whole && !l.isWide() }
+
 // page requests the next page of a list, or all of it if it has no limit. by removes objects from it, unless by is nil.
 func (l *lister) page(ctx context.Context, o *sharding.Request, by *others) (runtime.Object, error) {
 	if o.Limit > 0 {
