@@ -41,9 +41,9 @@ type Options struct {
 	// Leaves reports whether the owner of a slot on its way here is leaving. It must not block. If it is nil, no
 	// owner counts as leaving.
 	Leaves func(slot.Slot) bool
-	// Ahead reports whether another member is to list the slots on their way to it before this one lists. It must not
-	// block. If it is nil, none is.
-	Ahead func() bool
+	// Ahead returns how many other members are to list the slots on their way to them before this one lists. It must not
+	// block. If it is nil, there are none.
+	Ahead func() int
 	// Completed is called when a kind that slots were opened without has been listed. Its argument is what Open would have
 	// returned because of it, by primary kind. By then Lacks allows work on the slots. It is also called with deletions
 	// that only a list of open slots showed. It must not block. It may be nil.

@@ -135,7 +135,7 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 		Slots: config.Slots, Key: config.Key, Mode: opts.Delivery, Label: opts.Label, Plain: fakes, Logger: log,
 		Mislabelled: func(kind schema.GroupKind, obj metav1.Object) { r.labels.Mislabelled(kind, obj) },
 		Completed:   func(opened map[schema.GroupKind]delivery.Opened) { r.controllers.Complete(opened) },
-		Unseen:      r.unseen, Stopped: r.informerStopped, Leaves: r.ownerLeaves, Ahead: r.othersListFirst,
+		Unseen:      r.unseen, Stopped: r.informerStopped, Leaves: r.ownerLeaves, Ahead: r.receiversAhead,
 	})
 	r.parts = r.workers
 	r.gate = gate.New(config.Slots+slot.MaxDuties, func() time.Duration { return r.clock.Late() })

@@ -9,7 +9,6 @@ import (
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/duty"
 	"github.com/rota-dev/rota/internal/gate"
-	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/replica"
 	"github.com/rota-dev/rota/internal/work"
 	"github.com/rota-dev/rota/slot"
@@ -55,13 +54,20 @@ func (r *Engine) ownerLeaves(n slot.Slot) bool {
 	return owner.Leaving
 }
 
-// othersListFirst reports whether slots are on their way to another member, one that comes before this one in the order
-// of IDs and that does not have their objects yet.
-func (r *Engine) othersListFirst() bool {
+// receiversAhead returns how many other members come before this one, in the order of IDs, among those to which slots
+// are on their way and that do not have the slots' objects yet.
+func (r *Engine) receiversAhead() int {
 	t, id := r.state.Table(), r.ID()
-	return t != nil && slices.ContainsFunc(t.Runs, func(run table.Run) bool {
-		return run.Next != "" && run.Next < id && !run.Ready && !t.IsDuty(run.Slots.First)
-	})
+	if t == nil {
+		return 0
+	}
+	ahead := map[string]struct{}{}
+	for _, run := range t.Runs {
+		if run.Next != "" && run.Next < id && !run.Ready && !t.IsDuty(run.Slots.First) {
+			ahead[run.Next] = struct{}{}
+		}
+	}
+	return len(ahead)
 }
 
 // stuck returns what the gate reports as stuck. A duty counts only from the time its context ended.

@@ -3,6 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/rota-dev/rota/internal/delivery/sieve"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/deliverytest"
 	"github.com/rota-dev/rota/test/require"
@@ -190,4 +194,32 @@ func TestSharedKindsWithoutAQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The transport removes other members' objects from the lists of informers, and changes no other answer.
+func TestTransportSiftsLists(t *testing.T) {
+	const all = `{"kind":"ConfigMapList","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
+	transport := testRota(t).WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, Request: req, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(all)),
+		}, nil
+	}))
+	get := func(ctx context.Context) string {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1/api/v1/configmaps", nil)
+		require.NoError(t, err)
+		res, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return string(body)
+	}
+	s := &sieve.Sieve{
+		Drop: func(about *metav1.ObjectMeta) bool { return about.Name == "a" },
+		Note: func(int, []*metav1.ObjectMeta) {},
+	}
+	require.Equal(t, "an informer's list", `{"kind":"ConfigMapList","items":[{"metadata":{"name":"b"}}]}`,
+		get(s.Into(t.Context())))
+	require.Equal(t, "another list", all, get(t.Context()))
 }

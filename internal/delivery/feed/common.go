@@ -21,7 +21,7 @@ type Options struct {
 	Patience, Excuse time.Duration
 	Plain            bool
 	Leaves           func(slot.Slot) bool
-	Ahead            func() bool
+	Ahead            func() int
 	Mislabelled      func(schema.GroupKind, metav1.Object)
 	Unseen, Stopped  func(schema.GroupKind)
 	// Complete is called when slots do not go without an informer's kind any more. late are those that have been listed
@@ -48,7 +48,7 @@ type Common struct {
 func New(o Options) *Common {
 	c := &Common{
 		Roles: o.Roles, slots: newSlots(), registry: &registry{roles: o.Roles, ended: ended{}}, Log: o.Log, options: o,
-		reading: make(chan struct{}, Readers), turns: newTurns(o.Ahead),
+		reading: make(chan struct{}, Readers), turns: newTurns(),
 	}
 	c.Ledger = ledger.New(ledger.Config{
 		Roles: o.Roles, Log: o.Log, Holds: c.Holds, Caches: c.caches, Views: c.views, Present: c.readProof,

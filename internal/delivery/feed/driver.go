@@ -20,8 +20,18 @@ type driver struct{ *Source }
 // drive brings the store in step with the slots that the share wants, one step at a time, until ctx ends. It compares
 // states and takes no requests: if a slot is lost and regained before drive gets to it, it stays.
 func (d *driver) drive(ctx context.Context) {
+	turns := memberTurns{ahead: d.inf.share.options.Ahead}
 	for ctx.Err() == nil {
 		t := d.next()
+		if t.Kind == stream.Grow && !d.selects() && !turns.come(d.inf.share.urgent(t.Set)) {
+			select {
+			case <-d.kick:
+			case <-time.After(turnLook):
+			case <-ctx.Done():
+			}
+			continue // slots may have come or gone
+		}
+		turns.reset()
 		switch t.Kind {
 		case stream.Nothing:
 			select {
@@ -87,12 +97,8 @@ func (d *driver) grow(ctx context.Context, t stream.Task) {
 	begun := time.Now()
 	l, err := d.list(ctx, t)
 	if err == nil {
-		took := time.Since(begun)
-		if !l.cached {
-			d.took.Store(int64(took))
-		}
 		d.inf.share.Log.V(1).Info("Listed slots on their way here", "kind", d.inf.Kind.String(), "objects", len(l.items),
-			"took", took.String())
+			"took", time.Since(begun).String())
 	}
 	for err == nil {
 		var rest map[stream.Name]stream.Place

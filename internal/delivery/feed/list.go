@@ -39,15 +39,14 @@ type listing struct {
 func (d *driver) list(ctx context.Context, t stream.Task) (l *listing, err error) {
 	err = d.persist(ctx, t, func() error {
 		share := d.inf.share
-		urgent := func() bool { return share.urgent(t.Set) }
-		if !d.selects() {
-			share.turns.awaitMembers(ctx, urgent)
-		}
-		defer share.turns.await(ctx, urgent)()
+		defer share.turns.await(ctx, func() bool { return share.urgent(t.Set) })()
 		sent := time.Now()
 		l, err = d.listOnce(ctx, t, sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}})
 		if apierrors.IsResourceExpired(err) { // the version expired before the last page was read
 			l, err = d.listOnce(ctx, t, sharding.Request{})
+		}
+		if err == nil {
+			d.took.Store(int64(time.Since(sent)))
 		}
 		if err == nil || !d.mayUseCache(t.Set, err) {
 			return err
@@ -215,7 +214,7 @@ func (s *Source) sift(page runtime.Object, r *relist, asked slot.Set, removed *o
 	var shown []stream.Object
 	var all []stream.Name
 	if removed != nil {
-		for _, o := range removed.seen {
+		for _, o := range removed.gone {
 			if o.in {
 				s.count(o.slot, asked)
 			}
@@ -267,29 +266,22 @@ type relist struct {
 }
 
 const (
-	// turnPatience is how long a list waits for another kind's list at most, and membersPatience for other members' lists.
-	// Those may be answered late, or never.
-	turnPatience    = 2 * time.Second
-	membersPatience = 4 * time.Second
+	// turnPatience is how long a list waits for another kind's list at most. That one may be answered late, or never.
+	turnPatience = 2 * time.Second
+	// membersPatience is for the lists of other members; see memberTurns.
+	membersPatience = 2 * time.Second
 	// turnLook is how often a list that waits looks whether it has to wait any longer.
 	turnLook = 50 * time.Millisecond
 )
 
-// turns has lists take turns while others still work on the slots that are listed. What goes through all objects of
-// several kinds at a time takes all processors, those of the API server included, and changes of all objects wait
-// meanwhile.
+// turns has the lists of a member that works take turns, one kind after the other, while others still work on the slots
+// that are listed: what goes through all objects of several kinds at a time takes all processors, and changes of the
+// member's own objects wait meanwhile.
 type turns struct {
 	taken chan struct{} // has a value while a list has its turn
-	// ahead is Options.Ahead.
-	ahead func() bool
 }
 
-func newTurns(ahead func() bool) turns {
-	if ahead == nil {
-		ahead = func() bool { return false }
-	}
-	return turns{make(chan struct{}, 1), ahead}
-}
+func newTurns() turns { return turns{taken: make(chan struct{}, 1)} }
 
 // await waits until no other list of this member has its turn, or until urgent returns true: then the list must not
 // wait. urgent is called now and then. The caller calls done.
@@ -312,22 +304,28 @@ func (t turns) await(ctx context.Context, urgent func() bool) (done func()) {
 	return func() {}
 }
 
-// awaitMembers waits until no other member is ahead of this one, or until urgent returns true.
-func (t turns) awaitMembers(ctx context.Context, urgent func() bool) {
-	patience := time.NewTimer(membersPatience)
-	defer patience.Stop()
-	look := time.NewTicker(turnLook)
-	defer look.Stop()
-	for t.ahead() && !urgent() {
-		select {
-		case <-look.C:
-		case <-patience.C:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
+// memberTurns has the lists of members take turns, where they go through all objects: the API server's processors are
+// for all of them, and for the changes of all objects. At first a member lists alone. After each membersPatience, twice
+// as many list at a time: those before this one may be many, or unable to list.
+type memberTurns struct {
+	ahead func() int // Options.Ahead
+	since time.Time  // when this member began to wait, or zero
 }
+
+// come reports whether it is this member's turn to list slots. urgent is true if they must not wait.
+func (m *memberTurns) come(urgent bool) bool {
+	if m.ahead == nil || urgent {
+		return true
+	}
+	if m.since.IsZero() {
+		m.since = time.Now()
+	}
+	together := 1 << min(time.Since(m.since)/membersPatience, 30)
+	return m.ahead() < together
+}
+
+// reset ends a wait.
+func (m *memberTurns) reset() { m.since = time.Time{} }
 
 // ErrNoOrder is returned if a kind's resourceVersions cannot be compared.
 var ErrNoOrder = errors.New("its resourceVersions cannot be ordered, which a share of a kind needs: see that its API " +

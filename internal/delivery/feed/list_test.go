@@ -4,19 +4,28 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
+	"github.com/rota-dev/rota/test/require"
 )
 
 // Lists of a member that works take turns; one that is needed at once does not wait, and none waits for long.
 func TestTurns(t *testing.T) {
 	calm := func() bool { return false }
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(nil)
+		turns := newTurns()
 		begun := time.Now()
 		first := turns.await(t.Context(), calm)
 		if took := time.Since(begun); took != 0 {
@@ -57,28 +66,93 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A list of everything waits while another member is to list first, but not for ever, and not where nobody works on the
+// A list of everything waits while other members are to list first, but not for ever, and not where nobody works on the
 // slots.
 func TestMembersListOneAfterTheOther(t *testing.T) {
 	const never = time.Hour
 	for name, c := range map[string]struct {
+		ahead                       int
 		aheadFor, urgentAfter, want time.Duration
 	}{
-		"no other member":            {aheadFor: 0, urgentAfter: never, want: 0},
-		"a member that lists first":  {aheadFor: 300 * time.Millisecond, urgentAfter: never, want: 300 * time.Millisecond},
-		"a member that cannot list":  {aheadFor: never, urgentAfter: never, want: membersPatience},
-		"nobody works on the slots":  {aheadFor: never, urgentAfter: 0, want: 0},
-		"their owner dies meanwhile": {aheadFor: never, urgentAfter: time.Second, want: time.Second},
+		"no other member":           {ahead: 0, aheadFor: never, urgentAfter: never, want: 0},
+		"a member that lists first": {ahead: 1, aheadFor: 300 * time.Millisecond, urgentAfter: never, want: 300 * time.Millisecond},
+		"one that cannot list":      {ahead: 1, aheadFor: never, urgentAfter: never, want: membersPatience},
+		"nine":                      {ahead: 9, aheadFor: never, urgentAfter: never, want: 4 * membersPatience},
+		"a hundred":                 {ahead: 100, aheadFor: never, urgentAfter: never, want: 7 * membersPatience},
+		"nobody works on the slots": {ahead: 1, aheadFor: never, urgentAfter: 0, want: 0},
+		"their owner dies":          {ahead: 9, aheadFor: never, urgentAfter: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				begun := time.Now()
-				turns := newTurns(func() bool { return time.Since(begun) < c.aheadFor })
-				turns.awaitMembers(t.Context(), func() bool { return time.Since(begun) >= c.urgentAfter })
-				if took := time.Since(begun); took != c.want {
-					t.Errorf("waited for %s, want %s", took, c.want)
+				var begun time.Time
+				turns := memberTurns{ahead: func() int {
+					if time.Since(begun) < c.aheadFor {
+						return c.ahead
+					}
+					return 0
+				}}
+				for range 2 { // the second wait begins anew
+					begun = time.Now()
+					turns.reset()
+					for !turns.come(time.Since(begun) >= c.urgentAfter) {
+						time.Sleep(turnLook)
+					}
+					if took := time.Since(begun); took != c.want {
+						t.Errorf("waited for %s, want %s", took, c.want)
+					}
 				}
 			})
+		})
+	}
+}
+
+// Only lists that go through all objects wait for other members' lists.
+func TestWhichListsWait(t *testing.T) {
+	for mode, waits := range map[sharding.Mode]bool{sharding.Filter: true, sharding.SlotLabel: false} {
+		t.Run(mode.String(), func(t *testing.T) {
+			first, second := slot.SetOf(slot.Range{First: 0, Last: 3}), slot.SetOf(slot.Range{First: 4, Last: 7})
+			var ahead atomic.Int64
+			ahead.Store(1 << 40)
+			s := New(Options{
+				Roles:    sharding.New(sharding.Options{Slots: 16, Mode: mode}),
+				Complete: func(*Informer, slot.Set) {}, Missed: func(*Informer, slot.Set) {},
+				Patience: 200 * time.Millisecond, Excuse: time.Hour, Ahead: func() int { return int(ahead.Load()) },
+			})
+			require.NoError(t, s.Shard(configMapKind))
+			lists := make(chan struct{}, 100)
+			inf := NewInformer(s, configMapKind, listsOnly{&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					lists <- struct{}{}
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewFake(), nil
+				},
+			}}, &corev1.ConfigMap{}, 0, nil)
+			s.hold(first)
+			s.Unmute(first)
+			ctx, end := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { inf.RunWithContext(ctx) })
+			defer running.Wait()
+			defer end()
+			require.Receive(t, lists, time.Minute, "no first list")
+			_, _, err := inf.Source.AwaitSlots(t.Context(), first, false, time.Now())
+			require.NoError(t, err)
+			for len(lists) > 0 {
+				<-lists
+			}
+			s.hold(second)
+			inf.Source.Wake()
+			if waits {
+				select {
+				case <-lists:
+					t.Error("a list does not wait for the members ahead")
+				case <-time.After(4 * turnLook):
+				}
+				ahead.Store(0)
+			}
+			require.Receive(t, lists, time.Minute, "no list of the slots that came")
 		})
 	}
 }

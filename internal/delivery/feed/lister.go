@@ -67,6 +67,7 @@ func (l *lister) page(ctx context.Context, o *sharding.Request, by *others) (run
 		o.Limit = l.pageSize()
 	}
 	if by != nil {
+		by.reset()
 		ctx = by.Into(ctx)
 	}
 	page, err := l.upstream.list(ctx, *o)
@@ -80,7 +81,9 @@ func (l *lister) page(ctx context.Context, o *sharding.Request, by *others) (run
 // page is decoded.
 type others struct {
 	sieve.Sieve
-	seen []other
+	// bytes is the size of the page with them, or 0 if the transport has removed nothing.
+	bytes int
+	gone  []other
 }
 
 type other struct {
@@ -88,6 +91,8 @@ type other struct {
 	slot slot.Slot
 	in   bool
 }
+
+func (o *others) reset() { o.bytes, o.gone = 0, nil }
 
 // othersIn returns what removes the objects of other slots from the pages of a list of slots, or nil if the API server
 // is asked for no others, or if their labels matter.
@@ -97,14 +102,16 @@ func (l *lister) othersIn(wanted, asked slot.Set) *others {
 		return nil
 	}
 	o := &others{}
-	o.Reset = func() { o.seen = o.seen[:0] }
 	o.Drop = func(about *metav1.ObjectMeta) bool {
 		n, in := l.inf.place(about)
-		if in && wanted.Has(n) {
-			return false
+		return !in || !wanted.Has(n)
+	}
+	o.Note = func(bytes int, dropped []*metav1.ObjectMeta) {
+		o.bytes += bytes
+		for _, about := range dropped {
+			n, in := l.inf.place(about)
+			o.gone = append(o.gone, other{stream.Name{Namespace: about.Namespace, Name: about.Name}, n, in})
 		}
-		o.seen = append(o.seen, other{stream.Name{Namespace: about.Namespace, Name: about.Name}, n, in})
-		return true
 	}
 	return o
 }
@@ -328,19 +335,17 @@ func (s *sizes) pageSize() int64 {
 // nil.
 func (s *sizes) measure(page runtime.Object, by *others) {
 	n := meta.LenList(page)
-	var average int
-	if by != nil && by.Bytes() > 0 {
-		n += by.Dropped()
-		average = by.Bytes() / max(1, n)
-	} else {
-		average = averageOf(page, n)
+	average := averageOf(page, n)
+	if by != nil && by.bytes > 0 {
+		n += len(by.gone)
+		average = by.bytes / max(1, n)
 	}
-	if n == 0 {
+	if n == 0 || average == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.objectBytes, s.pageLen = int64(max(1, average)), max(s.pageLen, int64(n))
+	s.objectBytes, s.pageLen = int64(average), max(s.pageLen, int64(n))
 	s.listLargest = max(s.listLargest, s.objectBytes)
 	s.largest = max(s.largest, s.listLargest)
 	if list, err := meta.ListAccessor(page); err == nil && list.GetContinue() == "" {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
@@ -156,61 +157,82 @@ func TestPagesRememberLargeObjects(t *testing.T) {
 // A transport removes the objects of other slots from a list before it is decoded. Nothing else changes: what is kept,
 // what is known of the others, and how large the next page is.
 func TestOthersAreRemovedFromLists(t *testing.T) {
+	for _, owned := range []bool{false, true} {
+		t.Run(fmt.Sprintf("owned: %t", owned), func(t *testing.T) {
+			want, decoded := listOfOthers(t, owned, false)
+			if len(want.Kept) == 0 || want.Names != 40 || decoded != 40 || owned == (want.Received == 40) {
+				t.Fatalf("without a transport: %+v, %d decoded", want, decoded)
+			}
+			got, decoded := listOfOthers(t, owned, true)
+			require.Equal(t, "list", want, got)
+			if decoded != len(want.Kept) {
+				t.Errorf("%d decoded, of which %d are kept", decoded, len(want.Kept))
+			}
+		})
+	}
+}
+
+// listed is what an informer has of a list.
+type listed struct {
+	Kept            []string
+	Names, Received int
+	Page            int64
+}
+
+// listOfOthers lists 40 objects of 20 KB, some of them in two slots of eight. If owned is true, the slots are their
+// owners', and one object in four has no owner that counts. decoded is how many objects the client decoded.
+func listOfOthers(t *testing.T, owned, sifts bool) (got listed, decoded int) {
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
 	for i := range 40 {
 		obj := configMap("a", strconv.Itoa(i), strconv.Itoa(i))
-		obj.ResourceVersion, obj.Data = "5", map[string]string{"x": strings.Repeat("x", 1000)}
+		obj.ResourceVersion, obj.Data = "5", map[string]string{"x": strings.Repeat("x", 20_000)}
+		if controls := true; owned && i%4 > 0 {
+			obj.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: strconv.Itoa(i), Controller: &controls,
+			}}
+		}
 		list.Items = append(list.Items, *obj)
 	}
 	text, err := json.Marshal(list)
 	require.NoError(t, err)
-	type result struct {
-		kept            []string
-		names, received int
-		page            int64
+	share := newCommon(sharding.Options{Slots: 8})
+	if owned {
+		share.Own(configMapKind, schema.GroupKind{Group: "apps", Kind: "Deployment"}, true)
 	}
-	read := func(sifts bool) (got result, decoded int) {
-		inf := NewInformer(newCommon(sharding.Options{Slots: 8}), configMapKind, &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-				res := &http.Response{
-					StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-					Body: io.NopCloser(bytes.NewReader(text)),
-				}
-				if sifts {
-					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-					sieve.Apply(req, res)
-				}
-				body, err := io.ReadAll(res.Body)
-				require.NoError(t, err)
-				page := &corev1.ConfigMapList{}
-				require.NoError(t, json.Unmarshal(body, page))
-				decoded = len(page.Items)
-				return page, nil
-			},
-		}, &corev1.ConfigMap{}, 0, nil)
-		s := inf.Source
-		r := &relist{List: s.core.NewList(slot.SetOf(slot.Range{First: 2, Last: 3})), names: newNameSet()}
-		o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
-		items, _, err := s.pages(t.Context(), r, o, func() bool { return true })
-		require.NoError(t, err)
-		for _, o := range items {
-			got.kept = append(got.kept, o.Name.String())
-		}
-		for i := range list.Items {
-			if r.names.has(stream.Name{Namespace: "a", Name: strconv.Itoa(i)}) {
-				got.names++
+	inf := NewInformer(share, configMapKind, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			res := &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(bytes.NewReader(text)),
 			}
+			if sifts {
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+				sieve.Apply(req, res)
+			}
+			body, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			page := &corev1.ConfigMapList{}
+			require.NoError(t, json.Unmarshal(body, page))
+			decoded = len(page.Items)
+			return page, res.Body.Close()
+		},
+	}, &corev1.ConfigMap{}, 0, nil)
+	if owned {
+		inf.Role = share.Use(configMapKind, true)
+	}
+	s := inf.Source
+	r := &relist{List: s.core.NewList(slot.SetOf(slot.Range{First: 2, Last: 3})), names: newNameSet()}
+	o := sharding.Request{ListOptions: metav1.ListOptions{Limit: firstPage}}
+	items, _, err := s.pages(t.Context(), r, o, func() bool { return true })
+	require.NoError(t, err)
+	for _, o := range items {
+		got.Kept = append(got.Kept, o.Name.String())
+	}
+	for i := range list.Items {
+		if r.names.has(stream.Name{Namespace: "a", Name: strconv.Itoa(i)}) {
+			got.Names++
 		}
-		got.received, got.page = int(s.received.Load()), s.pageSize()
-		return got, decoded
 	}
-	want, decoded := read(false)
-	if len(want.kept) == 0 || len(want.kept) == 40 || want.names != 40 || want.received != 40 || decoded != 40 {
-		t.Fatalf("without a transport: %+v, %d decoded", want, decoded)
-	}
-	got, decoded := read(true)
-	require.Equal(t, "kept, by name", want.kept, got.kept)
-	if got.names != want.names || got.received != want.received || got.page != want.page || decoded != len(want.kept) {
-		t.Errorf("with a transport: %+v, %d decoded, want %+v", got, decoded, want)
-	}
+	got.Received, got.Page = int(s.received.Load()), s.pageSize()/10*10
+	return got, decoded
 }

@@ -1,5 +1,5 @@
 // Package sieve removes objects from an encoded list before a client decodes it. With Filter, a member lists all
-// objects of a kind and keeps its share. Decoding an object takes five to eight times as long as finding its name and
+// objects of a kind and keeps its share, and decoding an object takes several times as long as finding its name and
 // owner.
 package sieve
 
@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -19,15 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Sieve is for the answer to one request. Its methods must not be called concurrently.
+// Sieve is for the answers to requests with its context, which may come concurrently.
 type Sieve struct {
 	// Drop reports whether to remove an object. It is given the name, namespace, UID and owner references.
 	Drop func(about *metav1.ObjectMeta) bool
-	// Reset is called before an answer's objects are given to Drop, and again if the answer stays as it is. A client may
-	// send a request several times.
-	Reset func()
+	// Note is called after each answer that the sieve understood, and not concurrently: with the answer's size before and
+	// the objects that were removed from it.
+	Note func(bytes int, dropped []*metav1.ObjectMeta)
 
-	bytes, dropped int
+	mu sync.Mutex
 }
 
 type key struct{}
@@ -35,48 +36,41 @@ type key struct{}
 // Into returns the context of a request to whose answer the sieve applies, if the transport calls Apply.
 func (s *Sieve) Into(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, s) }
 
-// Bytes is the size of the last answer before objects were removed, or 0 if no transport called Apply, or Apply did not
-// understand the answer.
-func (s *Sieve) Bytes() int { return s.bytes }
-
-// Dropped is how many objects were removed from the last answer.
-func (s *Sieve) Dropped() int { return s.dropped }
-
 // Apply is for transports. It replaces the body of an answer to a request whose context has a sieve. It leaves an
-// answer as it is that is no list in JSON or protobuf.
+// answer as it is that is no list in JSON or protobuf, or that it was applied to already.
 func Apply(req *http.Request, res *http.Response) {
 	s, ok := req.Context().Value(key{}).(*Sieve)
-	if !ok {
-		return
-	}
-	s.bytes, s.dropped = 0, 0
-	s.Reset()
-	if res == nil || res.Body == nil || res.StatusCode != http.StatusOK {
+	if !ok || res == nil || res.Body == nil || res.StatusCode != http.StatusOK {
 		return
 	}
 	remove := encoding(res.Header)
-	if remove == nil {
+	if _, again := res.Body.(sifted); again || remove == nil {
 		return
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		res.Body = readCloser{io.MultiReader(bytes.NewReader(body), res.Body), res.Body} // which fails again
+		res.Body = sifted{io.MultiReader(bytes.NewReader(body), res.Body), res.Body} // which fails again
 		return
 	}
 	if rest, dropped, ok := remove(body, s.Drop); ok {
-		s.bytes, s.dropped = len(body), dropped
+		s.mu.Lock()
+		s.Note(len(body), dropped)
+		s.mu.Unlock()
 		body = rest
-	} else {
-		s.Reset()
 	}
-	res.Body = readCloser{bytes.NewReader(body), res.Body}
+	res.Body = sifted{bytes.NewReader(body), res.Body}
 	res.ContentLength = int64(len(body))
 	res.Header.Set("Content-Length", strconv.Itoa(len(body)))
 }
 
-// remover removes objects from an encoded list, and returns how many. It returns false if it does not understand the
-// list.
-type remover func(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dropped int, ok bool)
+// sifted is the body of an answer that Apply has replaced.
+type sifted struct {
+	io.Reader
+	io.Closer
+}
+
+// remover removes objects from an encoded list, and returns them. It returns false if it does not understand the list.
+type remover func(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dropped []*metav1.ObjectMeta, ok bool)
 
 func encoding(of http.Header) remover {
 	media, params, err := mime.ParseMediaType(of.Get("Content-Type"))
@@ -94,10 +88,13 @@ func encoding(of http.Header) remover {
 }
 
 // fromJSON is a remover for JSON.
-func fromJSON(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dropped int, ok bool) {
+func fromJSON(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dropped []*metav1.ObjectMeta, ok bool) {
+	if !gjson.ValidBytes(list) {
+		return nil, nil, false
+	}
 	items := gjson.Get(string(list), "items")
 	if !items.IsArray() || items.Index == 0 {
-		return nil, 0, false
+		return nil, nil, false
 	}
 	rest = append(rest, list[:items.Index]...)
 	rest = append(rest, '[')
@@ -109,7 +106,7 @@ func fromJSON(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dro
 			return false
 		}
 		if drop(about) {
-			dropped++
+			dropped = append(dropped, about)
 			return true
 		}
 		if kept++; kept > 1 {
@@ -179,11 +176,13 @@ const (
 var errEncoding = errors.New("not as expected")
 
 // fromProtobuf is a remover for protobuf.
-func fromProtobuf(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dropped int, ok bool) {
+func fromProtobuf(list []byte, drop func(*metav1.ObjectMeta) bool) (
+	rest []byte, dropped []*metav1.ObjectMeta, ok bool,
+) {
 	message, ok := bytes.CutPrefix(list, protobufPrefix)
 	var unknown runtime.Unknown
 	if !ok || unknown.Unmarshal(message) != nil {
-		return nil, 0, false
+		return nil, nil, false
 	}
 	var kept []byte
 	err := eachField(unknown.Raw, func(number int, field, value []byte) error {
@@ -193,7 +192,7 @@ func fromProtobuf(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte,
 				return err
 			}
 			if drop(about) {
-				dropped++
+				dropped = append(dropped, about)
 				return nil
 			}
 		}
@@ -201,12 +200,12 @@ func fromProtobuf(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte,
 		return nil
 	})
 	if err != nil {
-		return nil, 0, false
+		return nil, nil, false
 	}
 	unknown.Raw = kept
 	encoded, err := unknown.Marshal()
 	if err != nil {
-		return nil, 0, false
+		return nil, nil, false
 	}
 	return append(bytes.Clone(protobufPrefix), encoded...), dropped, true
 }
@@ -263,9 +262,4 @@ func eachField(message []byte, do func(number int, field, value []byte) error) e
 		message = message[tag+n:]
 	}
 	return nil
-}
-
-type readCloser struct {
-	io.Reader
-	io.Closer
 }
