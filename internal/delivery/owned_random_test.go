@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ func testOwnedRandom(t *testing.T, graveyard []uint64, busy, orphans bool) {
 		for _, seed := range seeds {
 			t.Run(fmt.Sprintf("%s=%d", seedVariable, seed), func(t *testing.T) {
 				t.Parallel()
-				ownedRandom(t, seed, o, watchList, busy, orphans)
+				synctest.Test(t, func(t *testing.T) { ownedRandom(t, seed, o, watchList, busy, orphans) })
 			})
 		}
 	})

@@ -99,7 +99,7 @@ func newFamily(t *testing.T, o delivery.Options, watchList bool) *family {
 	if !f.share.Own(childKind, siteKind, !f.clusterScoped) {
 		t.Fatal("not owned")
 	}
-	f.informer = f.share.NewInformer(childKind, f.faults, &corev1.ConfigMap{}, 0, cache.Indexers{
+	f.informer = f.share.NewInformer(childKind, f.faults, &corev1.ConfigMap{}, deliverytest.Never, cache.Indexers{
 		"owner": func(obj any) ([]string, error) { return []string{ownerOf(obj)}, nil },
 	})
 	_, err := f.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

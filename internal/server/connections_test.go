@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,15 +16,28 @@ import (
 )
 
 // network is a listener whose connections are in memory.
-type network chan net.Conn
+type network struct {
+	conns chan net.Conn
+	close func() // may be called again
+}
+
+func newNetwork() network {
+	conns := make(chan net.Conn)
+	return network{conns, sync.OnceFunc(func() { close(conns) })}
+}
 
 func (n network) Accept() (net.Conn, error) {
-	if c, ok := <-n; ok {
+	if c, ok := <-n.conns; ok {
 		return c, nil
 	}
 	return nil, net.ErrClosed
 }
-func (network) Close() error   { return nil }
+
+func (n network) Close() error {
+	n.close()
+	return nil
+}
+
 func (network) Addr() net.Addr { return &net.TCPAddr{} }
 
 // end is one end of a connection, from an address.
@@ -43,7 +57,7 @@ type peer struct {
 // dial connects from an address. It returns although the server has not accepted.
 func (n network) dial(host string) *peer {
 	mine, theirs := net.Pipe()
-	go func() { n <- end{theirs, host} }()
+	go func() { n.conns <- end{theirs, host} }()
 	synctest.Wait()
 	return &peer{Conn: mine, in: bufio.NewReader(mine)}
 }
@@ -80,7 +94,7 @@ var errWaits = waits{}
 func inMemory(t *testing.T, most int, do func(*Server, network)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := make(network)
+		n := newNetwork()
 		s := &Server{http: &http.Server{
 			IdleTimeout: 2 * time.Minute, ReadHeaderTimeout: 10 * time.Second,
 			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -94,7 +108,6 @@ func inMemory(t *testing.T, most int, do func(*Server, network)) {
 		ran := make(chan error, 1)
 		go func() { ran <- s.Run() }()
 		do(s, n)
-		close(n)
 		require.NoError(t, s.Close())
 		require.NoError(t, <-ran)
 	})

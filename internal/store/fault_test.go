@@ -331,9 +331,16 @@ func TestDeadConnection(t *testing.T) {
 			return conns[len(conns)-1], err
 		},
 	})
-	for i, want := range []member.Outcome{member.OutcomeConflict, member.OutcomeUnknown, member.OutcomeConflict} {
-		if _, o, err := s.CreateTable(t.Context(), storetest.Table(1), time.Second); o != want {
-			t.Fatalf("call %d: outcome %v, error %v; want %v", i, o, err, want)
+	for i, call := range []struct {
+		limit time.Duration
+		want  member.Outcome
+	}{
+		{time.Minute, member.OutcomeConflict}, // opens the connection
+		{time.Second, member.OutcomeUnknown},
+		{time.Minute, member.OutcomeConflict}, // opens another
+	} {
+		if _, o, err := s.CreateTable(t.Context(), storetest.Table(1), call.limit); o != call.want {
+			t.Fatalf("call %d: outcome %v, error %v; want %v", i, o, err, call.want)
 		}
 		conns[0].dead.Store(true)
 	}
