@@ -135,7 +135,7 @@ func (s *Source) pages(ctx context.Context, r *relist, o sharding.Request, valid
 	items []stream.Object, last runtime.Object, err error,
 ) {
 	asked := s.scope.Narrow(&o, r.Set)
-	others := s.othersIn(r.Set, asked)
+	others := s.othersIn(r.Set)
 	for {
 		if !valid() {
 			return nil, nil, errOvertaken
@@ -213,14 +213,17 @@ func (s *Source) sift(page runtime.Object, r *relist, asked slot.Set, removed *o
 	}
 	var shown []stream.Object
 	var all []stream.Name
+	meet := func(o stream.Object) {
+		if r.names != nil {
+			all = append(all, o.Name)
+		}
+		if o.In {
+			s.count(o.Slot, asked)
+		}
+	}
 	if removed != nil {
-		for _, o := range removed.gone {
-			if o.in {
-				s.count(o.slot, asked)
-			}
-			if r.names != nil {
-				all = append(all, o.name)
-			}
+		for _, about := range removed.gone {
+			meet(s.object(nil, about))
 		}
 	}
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
@@ -229,13 +232,10 @@ func (s *Source) sift(page runtime.Object, r *relist, asked slot.Set, removed *o
 			return err
 		}
 		o := s.object(obj, about)
-		if r.names != nil {
-			all = append(all, o.Name)
-		}
+		meet(o)
 		if !o.In {
 			return nil
 		}
-		s.count(o.Slot, asked)
 		if !o.Right {
 			s.mislabelled(about)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/delivery/sieve"
-	"github.com/rota-dev/rota/internal/delivery/stream"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -83,22 +82,16 @@ type others struct {
 	sieve.Sieve
 	// bytes is the size of the page with them, or 0 if the transport has removed nothing.
 	bytes int
-	gone  []other
-}
-
-type other struct {
-	name stream.Name
-	slot slot.Slot
-	in   bool
+	gone  []*metav1.ObjectMeta
 }
 
 func (o *others) reset() { o.bytes, o.gone = 0, nil }
 
 // othersIn returns what removes the objects of other slots from the pages of a list of slots, or nil if the API server
-// is asked for no others, or if their labels matter.
-func (l *lister) othersIn(wanted, asked slot.Set) *others {
-	rest := asked.Minus(wanted)
-	if rest.Empty() || l.scope.Leaves() && !l.isWide() {
+// sends no others.
+func (l *lister) othersIn(wanted slot.Set) *others {
+	rest := l.inf.share.SlotCount().All().Minus(wanted)
+	if l.selects() || rest.Empty() && !l.inf.Role.Owned() { // objects of owned kinds may lie nowhere
 		return nil
 	}
 	o := &others{}
@@ -108,10 +101,7 @@ func (l *lister) othersIn(wanted, asked slot.Set) *others {
 	}
 	o.Note = func(bytes int, dropped []*metav1.ObjectMeta) {
 		o.bytes += bytes
-		for _, about := range dropped {
-			n, in := l.inf.place(about)
-			o.gone = append(o.gone, other{stream.Name{Namespace: about.Namespace, Name: about.Name}, n, in})
-		}
+		o.gone = append(o.gone, dropped...)
 	}
 	return o
 }
@@ -335,10 +325,12 @@ func (s *sizes) pageSize() int64 {
 // nil.
 func (s *sizes) measure(page runtime.Object, by *others) {
 	n := meta.LenList(page)
-	average := averageOf(page, n)
+	var average int
 	if by != nil && by.bytes > 0 {
 		n += len(by.gone)
 		average = by.bytes / max(1, n)
+	} else {
+		average = averageOf(page, n)
 	}
 	if n == 0 || average == 0 {
 		return

@@ -6,6 +6,7 @@ package sieve
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -121,6 +122,7 @@ func fromJSON(list []byte, drop func(*metav1.ObjectMeta) bool) (rest []byte, dro
 
 func metadataOfJSON(object gjson.Result) (about *metav1.ObjectMeta, ok bool) {
 	about = &metav1.ObjectMeta{}
+	var err error
 	object.Get("metadata").ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {
 		case "name":
@@ -130,34 +132,11 @@ func metadataOfJSON(object gjson.Result) (about *metav1.ObjectMeta, ok bool) {
 		case "uid":
 			about.UID = types.UID(value.String())
 		case "ownerReferences":
-			value.ForEach(func(_, ref gjson.Result) bool {
-				about.OwnerReferences = append(about.OwnerReferences, ownerOfJSON(ref))
-				return true
-			})
+			err = json.Unmarshal([]byte(value.Raw), &about.OwnerReferences)
 		}
-		return true
+		return err == nil
 	})
-	return about, about.Name != ""
-}
-
-func ownerOfJSON(ref gjson.Result) (out metav1.OwnerReference) {
-	ref.ForEach(func(name, value gjson.Result) bool {
-		switch name.Str {
-		case "apiVersion":
-			out.APIVersion = value.String()
-		case "kind":
-			out.Kind = value.String()
-		case "name":
-			out.Name = value.String()
-		case "uid":
-			out.UID = types.UID(value.String())
-		case "controller":
-			is := value.Bool()
-			out.Controller = &is
-		}
-		return true
-	})
-	return out
+	return about, err == nil && about.Name != ""
 }
 
 // protobufPrefix begins every object in protobuf; a runtime.Unknown with the object follows.
