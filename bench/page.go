@@ -88,8 +88,9 @@ func (r *Series) command() string {
 			measured = append(measured, sc.name)
 		}
 	}
-	return fmt.Sprintf("-objects %d -replicas %s -strategies %s -scenarios %s", r.Parameters.Objects,
-		strings.Join(replicas, ","), strings.Join(strategies, ","), strings.Join(measured, ","))
+	p, window := r.Parameters, time.Duration(r.Parameters.WindowSeconds*float64(time.Second))
+	return fmt.Sprintf("-objects %d -replicas %s -strategies %s -scenarios %s -rate %g -window %v", p.Objects,
+		strings.Join(replicas, ","), strings.Join(strategies, ","), strings.Join(measured, ","), p.Rate, window)
 }
 
 // conditions are when and where it was measured: some results may be of other revisions than others.
