@@ -33,6 +33,7 @@ var layers = []struct {
 	{"group", pure}, {"internal/gate", noKubernetes}, {"internal/work", simulated},
 	{"internal/delivery/sharding", simulated}, {"internal/delivery/ledger", simulated},
 	{"internal/upstream/clientgo", noControllerRuntime},
+	{"internal/peer", noControllerRuntime},
 	{"internal/delivery/sieve", noControllerRuntime},
 	{"internal/delivery/feed", noControllerRuntime}, {"internal/delivery", noControllerRuntime},
 	{"internal/labeller", noControllerRuntime},

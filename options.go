@@ -70,6 +70,13 @@ type Options struct {
 	// (docs/operations.md). Names and values have the syntax of Kubernetes labels, 512 bytes in all. Default: none.
 	MemberLabels map[string]string
 
+	// Address makes this member reachable for others, for Rota.Forward, Rota.Owner, and events of a source.Channel, which
+	// are forwarded to the owners of their objects. It is a port such as ":9444", or a host and a port; port 0 with a host
+	// selects a free port. The member listens there with mutual TLS, and publishes the address in its Lease. Without a
+	// host it publishes POD_IP. Set it on all members (docs/controller-runtime.md). By default members do not connect to
+	// each other.
+	Address string
+
 	// ByLoad balances the cost of reconciles instead of the number of slots. Cost is seconds of work per second, relative
 	// to the members' weights, as a moving average over some minutes. Slots move when a member has more than 1.2 times the
 	// mean: a few at a time, each at most once in ten minutes, and not during rollouts (docs/deploy.md). No member gets
@@ -167,11 +174,11 @@ func (o Options) engine() engine.Options {
 	return engine.Options{
 		Name: o.Name, Namespace: o.Namespace, Identity: engine.Identity(o.Identity), Slots: o.Slots, Key: o.Key,
 		Delivery: o.Delivery, Label: o.Label, LabelNamespaces: o.LabelNamespaces, Weight: o.Weight,
-		MemberLabels: o.MemberLabels, ByLoad: o.ByLoad, LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline,
-		RetryPeriod: o.RetryPeriod, WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay, LeaveTimeout: o.LeaveTimeout,
-		ScrubPeriod: o.ScrubPeriod, Group: o.Group, LeaderElectionID: o.LeaderElectionID,
-		LeaderElectionNamespace: o.LeaderElectionNamespace, NoStockReplicas: o.NoStockReplicas, Solo: o.Solo,
-		TracerProvider: o.TracerProvider, Logger: o.Logger,
+		MemberLabels: o.MemberLabels, Address: o.Address, ByLoad: o.ByLoad,
+		LeaseDuration: o.LeaseDuration, RenewDeadline: o.RenewDeadline, RetryPeriod: o.RetryPeriod,
+		WriteTimeout: o.WriteTimeout, FenceDelay: o.FenceDelay, LeaveTimeout: o.LeaveTimeout, ScrubPeriod: o.ScrubPeriod,
+		Group: o.Group, LeaderElectionID: o.LeaderElectionID, LeaderElectionNamespace: o.LeaderElectionNamespace,
+		NoStockReplicas: o.NoStockReplicas, Solo: o.Solo, TracerProvider: o.TracerProvider, Logger: o.Logger,
 	}
 }
 
@@ -192,6 +199,8 @@ func (o *Options) BindFlags(flags *flag.FlagSet) {
 		o.MemberLabels, err = labels.ConvertSelectorToLabelsMap(list)
 		return err
 	})
+	flags.StringVar(&o.Address, "rota-address", o.Address,
+		"port, or host and port, where other members reach this one, such as :9444 (default: they do not)")
 	flags.TextVar(&o.Delivery, "rota-delivery", o.Delivery,
 		"how objects reach this member: Filter, SlotLabel or ShardSelector (default: Filter)")
 	flags.BoolVar(&o.ByLoad, "rota-by-load", o.ByLoad,

@@ -109,10 +109,11 @@ func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler,
 	return b
 }
 
-// WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped.
+// WatchesRawSource adds a source; see builder.Builder. Requests for objects of other members are dropped. With
+// rota.Options.Address, those of a source.Channel are forwarded to their owners.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	b.blind = b.blind || !controllerruntime.IsChannel(src)
-	src = countDropped(src)
+	src = forwarding(src)
 	if b.view != nil && src != nil {
 		src = newRawSource(src, b.view.sources)
 	}
@@ -267,7 +268,7 @@ func (w watching) Watch(src source.Source) error {
 	if !controllerruntime.IsChannel(src) {
 		w.chooser.cannotAsk()
 	}
-	return w.Controller.Watch(countDropped(src))
+	return w.Controller.Watch(forwarding(src))
 }
 
 // watch makes every member cache all objects of a kind.

@@ -12,12 +12,12 @@ import (
 )
 
 // channelSource is a source.Channel of a sharded controller. Its events reach only this process, so events for objects
-// of other members are lost. They are counted, and the first one is logged.
+// of other members are forwarded to their owners, or dropped if members cannot reach each other.
 type channelSource struct{ source.Source }
 
-// countDropped returns a source that counts lost events. Sources other than source.Channel are returned unchanged,
-// since every member gets their events.
-func countDropped(src source.Source) source.Source {
+// forwarding returns a source that forwards events. Sources other than source.Channel are returned unchanged, since
+// every member gets their events.
+func forwarding(src source.Source) source.Source {
 	if !controllerruntime.IsChannel(src) {
 		return src
 	}
@@ -44,27 +44,27 @@ type channelQueue struct {
 	sharded *shardedQueue
 }
 
-func (q channelQueue) note(items ...request) {
+func (q channelQueue) forward(items ...request) {
 	for _, r := range items {
-		q.sharded.Controller().NoteDropped(q.sharded.about(r).NamespacedName)
+		q.sharded.Controller().ForwardOrDrop(q.sharded.about(r).NamespacedName)
 	}
 }
 
 // Add implements workqueue.TypedInterface.
 func (q channelQueue) Add(r request) {
-	q.note(r)
+	q.forward(r)
 	q.plainQueue.Add(r)
 }
 
 // AddAfter implements workqueue.TypedDelayingInterface.
 func (q channelQueue) AddAfter(r request, d time.Duration) {
-	q.note(r)
+	q.forward(r)
 	q.plainQueue.AddAfter(r, d)
 }
 
 // AddRateLimited implements workqueue.TypedRateLimitingInterface.
 func (q channelQueue) AddRateLimited(r request) {
-	q.note(r)
+	q.forward(r)
 	q.plainQueue.AddRateLimited(r)
 }
 
@@ -76,7 +76,7 @@ type channelPriorityQueue struct {
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q channelPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, items ...request) {
-	q.note(items...)
+	q.forward(items...)
 	q.priorities.AddWithOpts(o, items...)
 }
 

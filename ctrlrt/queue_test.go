@@ -104,7 +104,7 @@ func TestDroppedEventsAreCounted(t *testing.T) {
 		q := wrapQueue(controller.Options{UsePriorityQueue: ptr.To(priorities)}, c,
 			func(key types.NamespacedName) types.NamespacedName { return key }, func(plainQueue) {})("test", queueLimiter())
 		events := make(chan event.GenericEvent)
-		require.NoError(t, countDropped(source.Channel(events, &handler.EnqueueRequestForObject{})).Start(t.Context(), q))
+		require.NoError(t, forwarding(source.Channel(events, &handler.EnqueueRequestForObject{})).Start(t.Context(), q))
 		send := func(name string) {
 			events <- event.GenericEvent{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}}
 		}

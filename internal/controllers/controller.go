@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,7 +48,7 @@ type Controller struct {
 	// them use clients that were not wrapped.
 	requests        work.Requests
 	loggedUnwrapped atomic.Bool
-	// loggedDropped is true once NoteDropped has logged.
+	// loggedDropped is true once Drop has logged.
 	loggedDropped atomic.Bool
 	// trial holds the results of its reconciles in the current step of a canary. Work.With guards it.
 	trial step
@@ -118,18 +119,24 @@ func (c *Controller) AddLater(key types.NamespacedName) bool {
 	return c.Work.AddLater(key)
 }
 
-// NoteDropped counts a key that is about to be added because of an event that no other member gets, if the key belongs
-// to another member. The first one is logged.
-func (c *Controller) NoteDropped(key types.NamespacedName) {
-	if c.Work.Keeps(key) {
+// ForwardOrDrop handles a key that is about to be added because of an event that no other member gets. If the key
+// belongs to another member, the event is forwarded to it, or dropped if members cannot reach each other.
+func (c *Controller) ForwardOrDrop(key types.NamespacedName) {
+	if c.Work.Keeps(key) || c.env.Forward != nil && c.env.Forward(c.Name, key) {
 		return
 	}
+	c.Drop(key, errors.New("members cannot reach each other (Options.Address)"))
+}
+
+// Drop counts an event about another member's object that did not reach that member. The first one is logged.
+func (c *Controller) Drop(key types.NamespacedName, cause error) {
 	c.env.Dropped(c.Name)
 	if c.loggedDropped.CompareAndSwap(false, true) {
-		c.env.Log.Info("An event of a source.Channel is about an object that this member does not own, so it is dropped. "+
-			"Unless the program sends it to all replicas, no member reconciles the object because of it. Send it to all "+
-			"of them, or write to the object, for example an annotation. rota_events_dropped_total counts such events",
-			"controller", c.Name, "kind", c.Kind.String(), "object", key.String())
+		c.env.Log.Info("An event of a source.Channel is about an object that this member does not own, and is dropped. "+
+			"Unless the program sends it to all replicas, no member reconciles the object because of it. Set "+
+			"Options.Address, so that such events are forwarded to the owner, or send them to all replicas, or write to the "+
+			"object, for example an annotation. rota_events_dropped_total counts such events",
+			"controller", c.Name, "kind", c.Kind.String(), "object", key.String(), "cause", cause.Error())
 	}
 }
 

@@ -44,7 +44,10 @@ type Env struct {
 	// blocks until the event is created or ctx ends.
 	Asked   func(gate.Verdict)
 	EmitNow func(ctx context.Context, n member.Notify)
-	// Dropped is called for each event that reached only this member and was about another member's object.
+	// Forward takes an event that reached only this member and is about another member's object, to forward it to the
+	// owner. It returns false if it cannot. It is nil if members cannot reach each other.
+	Forward func(controller string, object types.NamespacedName) bool
+	// Dropped is called for each such event that is dropped.
 	Dropped func(controller string)
 	// Observer, unless nil, sees reconciles.
 	Observer Observer
@@ -114,6 +117,16 @@ func (s *Set) All() []*Controller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all
+}
+
+// Named returns the controller of a name, or nil.
+func (s *Set) Named(name string) *Controller {
+	for _, c := range s.All() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }
 
 // Works returns the work.Controller of each controller.

@@ -74,6 +74,9 @@ type Engine struct {
 	controllers *controllers.Set
 	adapted     adapter.Parts
 
+	// peers is nil without Options.Address.
+	peers *peers
+
 	setup        setup
 	denied       chan error // a permission is missing
 	bypassed     chan error // an informer of ShareInformer reads through a client that was not wrapped
@@ -105,10 +108,13 @@ func New(cfg *rest.Config, opts Options) (*Engine, error) {
 	r := newEngine(cfg, opts, config)
 	kube, err := store.NewKubernetes(cfg, store.Options{
 		Namespace: opts.Namespace, Name: opts.Name, LeaseDuration: config.LeaseDuration, Instance: opts.Identity.Pod,
-		Report: r.report,
+		Report: r.report, Peer: func() string { return r.peers.published() },
 	})
 	if err != nil {
 		return nil, err
+	}
+	if r.peers, err = newPeers(r, kube.Peer); err != nil {
+		return nil, fmt.Errorf("rota %s: %w", opts.Name, err)
 	}
 	r.store, r.rest = kube, rest.CopyConfig(cfg)
 	reports, err := coverage.NewReports(cfg, opts.Namespace, opts.Name)
@@ -164,7 +170,8 @@ func newEngine(cfg *rest.Config, opts Options, config member.Config) *Engine {
 	r.faults = controllers.NewFaults(r.now, log)
 	r.controllers = controllers.NewSet(controllers.Env{
 		Share: r.share, Gate: r.gate, Writes: r.writes, Faults: r.faults, Log: log, ByUID: config.Key == slot.KeyUID,
-		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, EmitNow: r.emitNow, Dropped: r.metrics.drop,
+		Now: r.now, Wall: r.wall, Asked: r.metrics.verdict, EmitNow: r.emitNow,
+		Forward: r.forwardEvent, Dropped: r.metrics.drop,
 		Canary: func() *table.Canary { return &r.tableOf().Canary },
 		After:  func(wait time.Duration, do func()) { time.AfterFunc(wait, do) }, Runner: replica.Goroutines{},
 	})
@@ -233,6 +240,11 @@ func (r *Engine) Run(ctx context.Context) error {
 			"workers go on after it is lost; leave it out", r.Name())
 	}
 	defer r.closeStore()
+	endPeers, err := r.peers.listen(ctx)
+	if err != nil {
+		return fmt.Errorf("rota %s: %w", r.Name(), err)
+	}
+	defer endPeers()
 	if done, err := r.awaitSetup(ctx); !done || err != nil {
 		return err
 	}

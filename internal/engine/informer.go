@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/internal/upstream/clientgo"
 )
 
@@ -87,10 +88,21 @@ func (r *Engine) Shard(kind schema.GroupKind, children ...Children) error {
 	return nil
 }
 
+// checkLate returns an error if it is too late to shard another kind. A kind that comes while the member works is
+// listed for the slots that the member has by then, and its controller's workers start when that list is complete. But
+// labels are written by duties, which are declared when the member joins.
+func (r *Engine) checkLate() error {
+	if !r.setup.late() || r.share.Delivery() == sharding.Filter && !r.opts.Label {
+		return nil
+	}
+	return fmt.Errorf("Run was called before, and with delivery %s or Options.Label a kind cannot be sharded after that",
+		r.share.Delivery())
+}
+
 // declare sets how a kind is sharded. call is the name of the user's call, for error messages.
 func (r *Engine) declare(call string, kind schema.GroupKind, children []Children) error {
-	if r.setup.late() {
-		return fmt.Errorf("informer of %s: Run was called before: call %s first", kind, call)
+	if err := r.checkLate(); err != nil {
+		return fmt.Errorf("informer of %s: %w: call %s before", kind, err, call)
 	}
 	if len(children) == 0 {
 		return r.share.Shard(kind)

@@ -73,7 +73,9 @@ func TestNewInformer(t *testing.T) {
 		t.Error("the informer of children does not hold the share by owners")
 	}
 	r.setup.ran = true
-	require.ErrorSays(t, r.Shard(gadgetKind), "call Shard first")
+	require.NoError(t, r.Shard(gadgetKind))
+	r.opts.Label = true
+	require.ErrorSays(t, r.Shard(schema.GroupKind{Kind: "Late"}), "call Shard before")
 }
 
 // A member does not join before the informers run: the slots would look empty.

@@ -23,6 +23,7 @@ type metrics struct {
 	sampled []sampled
 
 	verdicts, swaps, renewals, events, plans, dropped *prometheus.CounterVec
+	forwarded, eventsForwarded                        *prometheus.CounterVec
 	rejoins, abandoned, inherited, late, fenced       prometheus.Counter
 	phase, stall                                      *prometheus.HistogramVec
 }
@@ -47,7 +48,12 @@ func newMetrics(r *Engine) *metrics {
 	m.late = m.counter("rota_write_timeouts_total", "Writes in reconciles that the API server did not decide in "+
 		"time or did not answer: it or admission webhooks are slow.")
 	m.dropped = m.counters("rota_events_dropped_total", "Events of a source.Channel about other members' "+
-		"objects. No other member gets them unless the program sends them to all.", "controller")
+		"objects that were not forwarded. No other member gets them unless the program sends them to all.", "controller")
+	m.eventsForwarded = m.counters("rota_events_forwarded_total", "Events of a source.Channel about other members' "+
+		"objects that this member forwarded to their owners. Only with Options.Address.", "controller")
+	m.forwarded = m.counters("rota_forward_requests_total", "Requests to handlers of Rota.Forward, by outcome: served "+
+		"here, forwarded to the owner, unowned (no member could serve it, answered with 503), or broken (the connection to "+
+		"the owner broke, answered with 502).", "outcome")
 	m.fenced = m.counter("rota_fence_rejections_total", "Writes of this process that a fence refused.")
 	m.phase = m.histogram("rota_handover_phase_seconds", "Duration of the phases of handovers to this member, "+
 		"for each slot and duty. warm: from the plan until it held the objects; drain: until it owned the slot; "+

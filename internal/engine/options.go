@@ -37,6 +37,7 @@ type Options struct {
 	LabelNamespaces []string
 	Weight          int
 	MemberLabels    map[string]string
+	Address         string
 	ByLoad          bool
 
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -143,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := o.checkSolo(); err != nil {
 		return o, err
+	}
+	if err := o.checkAddress(); err != nil {
+		return o, fmt.Errorf("rota %s: %w", o.Name, err)
 	}
 	if err := o.checkElection(); err != nil {
 		return o, fmt.Errorf("rota %s: %w", o.Name, err)

@@ -101,9 +101,9 @@ func NewQueueOf[T comparable](r *Engine, name string, informer cache.SharedIndex
 func (r *Engine) newController(
 	name string, kind schema.GroupKind, informer cache.SharedIndexInformer, enqueue controllers.Enqueue,
 ) (*controllers.Controller, error) {
-	if r.setup.late() {
-		return nil, fmt.Errorf("controller %s: Run was called before: set up the controllers of sharded kinds before the "+
-			"manager starts, or have the member wait for them with JoinAfter of the rota.Rota", name)
+	if err := r.checkLate(); err != nil {
+		return nil, fmt.Errorf("controller %s: %w: set up the controllers of sharded kinds before the manager starts, or "+
+			"have the member wait for them with JoinAfter of the rota.Rota", name, err)
 	}
 	if err := r.share.Shard(kind); err != nil {
 		return nil, fmt.Errorf("controller %s: %w", name, err)

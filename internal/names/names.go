@@ -30,6 +30,8 @@ const (
 	// AnnotationMemory is, on a Lease, how many bytes of memory the member uses, may use, and used when it last had no
 	// slots.
 	AnnotationMemory = Prefix + "/memory"
+	// AnnotationPeer is, on a Lease, how other members reach the member (package peer).
+	AnnotationPeer = Prefix + "/peer"
 	// AnnotationFormat is, on a Lease, the newest table format that the member reads.
 	AnnotationFormat = Prefix + "/format"
 

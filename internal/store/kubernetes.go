@@ -35,6 +35,8 @@ type Options struct {
 	LeaseDuration time.Duration
 	// Instance is the reporting instance of events, usually the member's ID. Default: the rota's name.
 	Instance string
+	// Peer returns how other members reach this one, for its Lease (package peer), or an empty string. Optional.
+	Peer func() string
 	// Report is called with the error of each failed attempt to open a watch, and of each event that could not be created.
 	// what names it, for example "Cannot watch configmaps". It is called from several goroutines and must not block.
 	// Optional.
@@ -96,6 +98,9 @@ func NewKubernetes(cfg *rest.Config, opts Options) (*Kubernetes, error) {
 	}
 	if opts.Instance == "" {
 		opts.Instance = opts.Name
+	}
+	if opts.Peer == nil {
+		opts.Peer = func() string { return "" }
 	}
 	if opts.Report == nil {
 		opts.Report = func(string, error) {}

@@ -43,6 +43,7 @@ func (k *Kubernetes) CreateLease(ctx context.Context, lease member.Lease, timeou
 		return k.renewFirst(ctx, lease, there, timeout)
 	}
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
+	k.setPeer(obj)
 	var out coordinationv1.Lease
 	req := k.calls.leases.Post().Namespace(k.opts.Namespace).Resource(leases).Body(obj)
 	o, err := k.write(ctx, timeout, req, &out, k.lease("create"))
@@ -148,6 +149,7 @@ func (k *Kubernetes) putLease(ctx context.Context, base *coordinationv1.Lease, l
 	obj := base.DeepCopy()
 	setLabel(obj, k.opts.Name)
 	putLease(obj, lease, k.opts.LeaseDuration, time.Now())
+	k.setPeer(obj)
 	var out coordinationv1.Lease
 	req := k.calls.leases.Put().Namespace(k.opts.Namespace).Resource(leases).Name(obj.Name).Body(obj)
 	o, err := k.write(ctx, timeout, req, &out, k.lease("update"))
@@ -225,4 +227,23 @@ func (k *Kubernetes) newLease(id string) *coordinationv1.Lease {
 	obj := &coordinationv1.Lease{ObjectMeta: meta}
 	setLabel(obj, k.opts.Name)
 	return obj
+}
+
+// setPeer publishes how other members reach this one.
+func (k *Kubernetes) setPeer(obj *coordinationv1.Lease) {
+	delete(obj.Annotations, names.AnnotationPeer)
+	if entry := k.opts.Peer(); entry != "" {
+		obj.Annotations[names.AnnotationPeer] = entry
+	}
+}
+
+// Peer returns what a member's Lease says about how other members reach it, or an empty string.
+func (k *Kubernetes) Peer(ctx context.Context, id string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	obj, err := k.getLease(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return obj.Annotations[names.AnnotationPeer], nil
 }

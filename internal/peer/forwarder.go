@@ -1,0 +1,215 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// Outcomes of requests that a Forwarder got, for metrics.
+const (
+	OutcomeServed    = "served"    // by this member
+	OutcomeForwarded = "forwarded" // to the owner, which answered
+	OutcomeUnowned   = "unowned"   // no member could serve it for Patience
+	OutcomeBroken    = "broken"    // the connection to the owner broke, which may have served it
+)
+
+// Place is where a request has to be served.
+type Place struct {
+	// Here is true if this process serves it.
+	Here bool
+	// Member is the ID of the owner, if this is another member. It is empty while there is none.
+	Member string
+}
+
+// ForwarderEnv is the environment of a Forwarder. Its functions may be called concurrently and must not block.
+type ForwarderEnv struct {
+	// Route identifies the handler on all members.
+	Route string
+	// Next serves the requests that belong here.
+	Next http.Handler
+	// Find returns where a request belongs now.
+	Find   func(*http.Request) Place
+	Client *Client
+	// Patience is how long a request waits for an owner.
+	Patience time.Duration
+	// Count is called with the outcome of each request.
+	Count func(outcome string)
+	Log   logr.Logger
+}
+
+// Forwarder is a handler that serves what belongs here and forwards the rest to its owner.
+type Forwarder struct {
+	env   ForwarderEnv
+	proxy httputil.ReverseProxy
+}
+
+// maxReplay is the size of the largest body, in bytes, that is kept to be sent again.
+const maxReplay = 1 << 20
+
+// Pauses between attempts.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = 200 * time.Millisecond
+)
+
+// attempt is one attempt to forward a request.
+type attempt struct {
+	member string
+	err    error
+}
+
+type attemptKey struct{}
+
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// NewForwarder returns a forwarder.
+func NewForwarder(env ForwarderEnv) *Forwarder {
+	f := &Forwarder{env: env}
+	f.proxy = httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Host = r.In.Host
+			r.Out.Header["X-Forwarded-For"] = slices.Clone(r.In.Header["X-Forwarded-For"])
+			r.SetXForwarded()
+		},
+		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			return env.Client.Send(req, attemptOf(req.Context()).member, env.Route)
+		}),
+		ErrorHandler:  func(_ http.ResponseWriter, req *http.Request, err error) { attemptOf(req.Context()).err = err },
+		FlushInterval: -1,
+	}
+	return f
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// ServeHTTP implements http.Handler.
+func (f *Forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var body *replay
+	var last error
+	began, pause := time.Now(), firstPause
+	for {
+		place := f.env.Find(req)
+		switch {
+		case place.Here:
+			f.env.Count(OutcomeServed)
+			if body != nil {
+				req = body.request(req)
+			}
+			f.env.Next.ServeHTTP(w, req)
+			return
+		case place.Member != "":
+			if body == nil {
+				var err error
+				if body, err = newReplay(req.Body); err != nil {
+					http.Error(w, "cannot read the request: "+err.Error(), http.StatusBadRequest)
+					return
+				}
+			}
+			last = f.try(w, body.request(req), place.Member)
+			if last == nil {
+				f.env.Count(OutcomeForwarded)
+				return
+			}
+			if !errors.Is(last, ErrNotServed) {
+				f.env.Count(OutcomeBroken)
+				http.Error(w, fmt.Sprintf("the request was sent to its owner %s, and its answer did not come: %v", place.Member,
+					last), http.StatusBadGateway)
+				return
+			}
+			if body.once {
+				f.unowned(w, last)
+				return
+			}
+		}
+		if time.Since(began) >= f.env.Patience {
+			f.unowned(w, last)
+			return
+		}
+		select {
+		case <-time.After(pause):
+			pause = min(pause*3/2, maxPause)
+		case <-req.Context().Done():
+			f.env.Count(OutcomeUnowned)
+			return
+		}
+	}
+}
+
+// try forwards a request.
+func (f *Forwarder) try(w http.ResponseWriter, req *http.Request, member string) error {
+	a := &attempt{member: member}
+	f.proxy.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), attemptKey{}, a)))
+	return a.err
+}
+
+// unowned answers a request that no member could serve.
+func (f *Forwarder) unowned(w http.ResponseWriter, last error) {
+	f.env.Count(OutcomeUnowned)
+	why := "the object's slot has no owner at the moment; try again"
+	if last != nil {
+		why += ": " + last.Error()
+	}
+	f.env.Log.V(1).Info("Request was not served", "handler", f.env.Route, "cause", why)
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, why, http.StatusServiceUnavailable)
+}
+
+// Peers returns the handler for requests that other members forward: it serves what belongs here and refuses the rest.
+func (f *Forwarder) Peers() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !f.env.Find(req).Here {
+			Refuse(w, "it does not own the object, or not yet")
+			return
+		}
+		f.env.Next.ServeHTTP(w, req)
+	})
+}
+
+// replay is a body that can be sent several times.
+type replay struct {
+	start []byte
+	rest  io.ReadCloser
+	// once is true if the body is too large to be sent again.
+	once bool
+}
+
+func newReplay(body io.ReadCloser) (*replay, error) {
+	if body == nil || body == http.NoBody {
+		return &replay{}, nil
+	}
+	start, err := io.ReadAll(io.LimitReader(body, maxReplay+1))
+	return &replay{start: start, rest: body, once: len(start) > maxReplay}, err
+}
+
+// request returns the request with the body from its start.
+func (r *replay) request(req *http.Request) *http.Request {
+	out := *req
+	switch {
+	case r.once:
+		out.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(r.start), r.rest), r.rest}
+	case len(r.start) == 0:
+		out.Body, out.ContentLength = http.NoBody, 0
+	default:
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.start)), nil }
+		out.Body, _ = out.GetBody()
+		out.ContentLength = int64(len(r.start))
+	}
+	return &out
+}
