@@ -104,7 +104,7 @@ Exit codes:
 		groupLook: {newCheck(), newStatus(), newWho(), newDashboard(), newVerify(), newDump()},
 		groupAct: {newDrain(), newUndrain(), newPause(), newResume(), newRebalance(), newPin(), newUnpin(), newCanary(),
 			newUninstall()},
-		groupSetup: {newFence(), newAdopt(), newSplit(), newDispatch(), newAPIServers(), newFront()},
+		groupSetup: {newFence(), newAdopt(), newSplit(), newRun(), newDispatch(), newAPIServers(), newFront()},
 		"":         {newVersion()},
 	} {
 		for _, c := range commands {

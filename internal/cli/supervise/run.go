@@ -1,0 +1,182 @@
+// Package supervise runs a stock program on several replicas, each with a share of the objects. The program takes its
+// share as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before
+// another member may work on what it gives up, and is started with the new share.
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rota-dev/rota"
+	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/slot"
+)
+
+// Options configure Run.
+type Options struct {
+	// Rota are the options of the member. Run sets Label and LeaveTimeout.
+	Rota rota.Options
+	// Kinds are the kinds of the objects that the command works on, for selectors and `rota who`.
+	Kinds   []schema.GroupKind
+	Command *Command
+	// StopTimeout is how long the command may take to exit after SIGTERM. Then its process group is killed.
+	StopTimeout time.Duration
+	// MinUptime is how long a process runs before it gives up slots to other live members, unless this member leaves.
+	MinUptime time.Duration
+	// Out and Err are the command's output.
+	Out, Err *os.File
+	// Serve is called with the member before it joins, to serve its metrics. Optional.
+	Serve func(*rota.Rota) error
+}
+
+// handoverTime is how long a leaving member may take beyond StopTimeout.
+const handoverTime = 10 * time.Second
+
+// Run takes part in the rota and runs the command until ctx ends or the command exits. Then it leaves, and returns the
+// command's exit code, or 0 if no process ran.
+func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error) {
+	if err := adopt(); err != nil {
+		return 0, err
+	}
+	if o.StopTimeout <= 0 || o.MinUptime < 0 {
+		return 0, fmt.Errorf("stop timeout %v, minimal uptime %v: must be positive", o.StopTimeout, o.MinUptime)
+	}
+	base := share{count: o.Rota.Slots, key: o.Rota.Key, kinds: o.Kinds}
+	if err := o.Command.check(base); err != nil {
+		return 0, err
+	}
+	o.Rota.Label, o.Rota.LeaveTimeout = o.Command.Selector, o.StopTimeout+handoverTime
+	r, err := rota.New(cfg, o.Rota)
+	if err != nil {
+		return 0, err
+	}
+	parts := r.Adapt(adapter.Grant())
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	if o.Command.Namespaces {
+		if base.namespaces, err = namespaces(life, cfg, r, o.Rota); err != nil {
+			return 0, err
+		}
+	}
+	env := supervisorEnv{
+		Separate: o.Command.Ordinals, StopTimeout: o.StopTimeout, MinUptime: o.MinUptime, Late: parts.Late,
+		Log: o.Rota.Logger, Out: o.Out, Err: o.Err,
+		Line: func(set slot.Set) (line, bool, error) {
+			s := base
+			s.slots = set
+			if o.Command.Namespaces && len(s.namespaces(set)) == 0 {
+				return line{}, false, nil
+			}
+			l, err := o.Command.with(s)
+			return l, err == nil, err
+		},
+	}
+	for _, kind := range o.Kinds {
+		env.Kinds = append(env.Kinds, kind.String())
+		if o.Command.Selector {
+			if err := parts.Share.Shard(kind); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if len(env.Kinds) == 0 {
+		env.Kinds = []string{"Process"} // a rota without kinds has nothing to share
+	}
+	s := newSupervisor(env)
+	parts.Keep(s)
+	if o.Serve != nil {
+		if err := o.Serve(r); err != nil {
+			return 0, err
+		}
+	}
+	return s.serve(ctx, life, r, leave, end)
+}
+
+// serve runs the member and the supervisor.
+func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end func()) (code int, err error) {
+	passed := make(chan os.Signal, 4)
+	passSignals(passed)
+	defer signal.Stop(passed)
+	var working sync.WaitGroup
+	working.Go(func() { s.run(life) })
+	working.Go(func() {
+		for {
+			select {
+			case sig := <-passed:
+				if sig, ok := sig.(syscall.Signal); ok {
+					s.forward(sig)
+				}
+			case code = <-s.ended:
+				leave()
+			case <-ctx.Done():
+				s.leave()
+				<-life.Done()
+				return
+			case <-life.Done():
+				return
+			}
+		}
+	})
+	err = r.Run(ctx)
+	end()
+	working.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return code, err
+}
+
+// namespaces follows the namespaces of the cluster. The returned function returns those of slots, sorted.
+func namespaces(ctx context.Context, cfg *rest.Config, r *rota.Rota, o rota.Options,
+) (func(slot.Set) []string, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().Namespaces().Informer()
+	if err := informer.SetTransform(func(obj any) (any, error) {
+		if full, ok := obj.(metav1.Object); ok {
+			return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: full.GetName()}}, nil
+		}
+		return obj, nil
+	}); err != nil {
+		return nil, err
+	}
+	synced := make(chan struct{})
+	if err := r.JoinAfter("the list of namespaces", synced); err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			close(synced)
+		}
+	}()
+	return func(set slot.Set) []string {
+		var out []string
+		for _, name := range informer.GetStore().ListKeys() {
+			if set.Has(o.Slots.Of(o.Key.Hash(name, "", ""))) {
+				out = append(out, name)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}, nil
+}

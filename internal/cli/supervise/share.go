@@ -1,0 +1,158 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rota-dev/rota/internal/delivery/sharding"
+	"github.com/rota-dev/rota/slot"
+)
+
+// labelValues is the number of values of the slot label.
+const labelValues = slot.MaxCount
+
+// Command is a command whose arguments are templates.
+type Command struct {
+	args []*template.Template
+	// Ordinals is true if a process gets one slot. Then each slot has a process. Otherwise one process has all slots.
+	Ordinals bool
+	// Namespaces is true if a process gets the names of its namespaces.
+	Namespaces bool
+	// Selector is true if a process gets a label selector.
+	Selector bool
+}
+
+// share is the data of the templates.
+type share struct {
+	slots      slot.Set
+	count      slot.Count
+	key        slot.Key
+	kinds      []schema.GroupKind
+	namespaces func(slot.Set) []string
+	of         *Command // records what the templates use
+}
+
+// Ordinal returns the number of the process's slot.
+func (s share) Ordinal() (int, error) {
+	s.of.Ordinals = true
+	all := s.slots.Slots()
+	if len(all) != 1 {
+		return 0, fmt.Errorf("%d slots: a process with an ordinal has one", len(all))
+	}
+	return int(all[0]), nil
+}
+
+// Count returns the number of slots.
+func (s share) Count() int { return int(s.count) }
+
+// Namespaces returns the namespaces of the slots, separated by commas.
+func (s share) Namespaces() string {
+	s.of.Namespaces = true
+	return strings.Join(s.namespaces(s.slots), ",")
+}
+
+// Selector returns a label selector for the objects in the slots. It uses only in, notin and existence, which all
+// parsers of selectors know.
+func (s share) Selector() (string, error) {
+	s.of.Selector = true
+	if len(s.kinds) != 1 {
+		return "", errors.New("a selector is for one kind, since each kind has its own label: give one --kind")
+	}
+	label := sharding.HashLabel(s.key, s.kinds[0])
+	others := s.count.All().Minus(s.slots)
+	switch {
+	case others.Empty():
+		return label, nil
+	case others.Len() < s.slots.Len():
+		return fmt.Sprintf("%s,%s notin (%s)", label, label, s.values(others)), nil
+	default:
+		return fmt.Sprintf("%s in (%s)", label, s.values(s.slots)), nil
+	}
+}
+
+// values lists the label's values of slots.
+func (s share) values(set slot.Set) string {
+	width := labelValues / int(s.count)
+	var out []string
+	for _, n := range set.Slots() {
+		for v := range width {
+			out = append(out, strconv.Itoa(int(n)*width+v))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// ParseCommand parses a command line. Arguments of the form NAME=VALUE before the program set its environment.
+func ParseCommand(args []string) (*Command, error) {
+	c := &Command{}
+	if !slices.ContainsFunc(args, func(arg string) bool { return !isAssignment(arg) }) {
+		return nil, errors.New("there is no command: give it after --")
+	}
+	for _, arg := range args {
+		t, err := template.New("argument").Funcs(template.FuncMap{
+			"add": func(a, b int) int { return a + b },
+		}).Option("missingkey=error").Parse(arg)
+		if err != nil {
+			return nil, fmt.Errorf("argument %q: %w", arg, err)
+		}
+		c.args = append(c.args, t)
+	}
+	return c, nil
+}
+
+// isAssignment reports whether an argument sets an environment variable.
+func isAssignment(arg string) bool {
+	name, _, found := strings.Cut(arg, "=")
+	return found && name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// line is a command line for a share.
+type line struct{ env, args []string }
+
+// with returns the command line for a share.
+func (c *Command) with(s share) (out line, err error) {
+	s.of = c
+	for _, t := range c.args {
+		var b strings.Builder
+		if err := t.Execute(&b, s); err != nil {
+			return line{}, fmt.Errorf("argument %q: %w", t.Root.String(), err)
+		}
+		if len(out.args) == 0 && isAssignment(b.String()) {
+			out.env = append(out.env, b.String())
+		} else {
+			out.args = append(out.args, b.String())
+		}
+	}
+	return out, nil
+}
+
+// check renders the arguments once, to find errors and what they use.
+func (c *Command) check(s share) error {
+	s.slots = slot.SetOf(slot.Range{First: 0, Last: 0})
+	s.namespaces = func(slot.Set) []string { return []string{"default"} }
+	if _, err := c.with(s); err != nil {
+		return err
+	}
+	switch {
+	case !c.Ordinals && !c.Namespaces && !c.Selector:
+		return errors.New("no argument uses {{.Selector}}, {{.Ordinal}} or {{.Namespaces}}, so every process would work on " +
+			"all objects")
+	case c.Ordinals && (c.Namespaces || c.Selector):
+		return errors.New("{{.Ordinal}} cannot be combined with {{.Selector}} or {{.Namespaces}}")
+	case c.Namespaces && s.key != slot.KeyNamespace:
+		return fmt.Errorf("{{.Namespaces}} needs --key %s, so that a namespace is in one slot", slot.KeyNamespace)
+	}
+	return nil
+}
+
+func (l line) equal(other line) bool {
+	return slices.Equal(l.env, other.env) && slices.Equal(l.args, other.args)
+}
