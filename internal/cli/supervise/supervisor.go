@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// settleTime is how long a process waits for more slots before it is started with those it has. Slots come from
-	// several members, one after the other.
+	// settleTime is how long a process for all slots waits for more of them before it is started with those it has. Slots
+	// come from several members, one after the other.
 	settleTime = time.Second
 	// lookTime is how often the deadline is checked.
 	lookTime = 100 * time.Millisecond
@@ -292,8 +292,9 @@ func (s *supervisor) settle(u *unit, set slot.Set, late bool) {
 			want.Remove(n)
 		}
 	}
+	settling := !s.Separate && time.Since(s.changed) < settleTime
 	switch {
-	case u.process == nil && (late || s.leaving || want.Empty() || time.Since(s.changed) < settleTime):
+	case u.process == nil && (late || s.leaving || want.Empty() || settling):
 		return
 	case u.process == nil:
 		l, ok, err := s.Line(want)
@@ -310,8 +311,7 @@ func (s *supervisor) settle(u *unit, set slot.Set, late bool) {
 		return
 	}
 	if lost := u.slots.Minus(want); lost.Empty() {
-		if l, ok, err := s.Line(want); err != nil || ok && l.equal(u.line) && want == u.slots ||
-			time.Since(s.changed) < settleTime {
+		if l, ok, err := s.Line(want); err != nil || ok && l.equal(u.line) && want == u.slots || settling {
 			return
 		}
 	}
