@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,17 +35,19 @@ type fleet struct {
 	mu         sync.Mutex
 	members    []*fleetMember
 	next       int
-	reconciled map[string]int // reconciles by object
+	reconciled map[string]int    // reconciles by object
+	by         map[string]string // the last Pod that reconciled an object
 }
 
 type fleetMember struct {
 	*replica
+	pod          string
 	files, posts http.Handler
 }
 
 func (f *fleet) start(pod string) *fleetMember {
 	f.t.Helper()
-	m := &fleetMember{}
+	m := &fleetMember{pod: pod}
 	events := make(chan event.GenericEvent)
 	object := func(req *http.Request) (types.NamespacedName, bool) {
 		return types.NamespacedName{Namespace: f.namespace, Name: path.Base(req.URL.Path)}, true
@@ -56,6 +59,7 @@ func (f *fleet) start(pod string) *fleetMember {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				f.reconciled[req.Name]++
+				f.by[req.Name] = pod
 				return reconcile.Result{}, nil
 			}))
 		if err != nil {
@@ -101,10 +105,58 @@ func (f *fleet) choose() *fleetMember {
 	return f.members[f.next%len(f.members)]
 }
 
-func (f *fleet) count(name string) int {
+// seen returns how often an object was reconciled, and which Pod did it last.
+func (f *fleet) seen(name string) (int, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.reconciled[name]
+	return f.reconciled[name], f.by[name]
+}
+
+// dropped returns how many events the member has dropped.
+func (m *fleetMember) dropped(t *testing.T) (n float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(m.Rota().Collector()))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == "rota_events_dropped_total" {
+			for _, metric := range family.GetMetric() {
+				n += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// A post to a member that does not own the object leads to one reconcile, by the owner.
+func (f *fleet) testEvents(objects int) {
+	f.t.Helper()
+	for i := range objects {
+		name := fmt.Sprint("object-", i)
+		key := types.NamespacedName{Namespace: f.namespace, Name: name}
+		owner, other := f.members[0], f.members[1]
+		for _, m := range f.members {
+			if m.Rota().Owns(configMapKind, key) {
+				owner = m
+			} else {
+				other = m
+			}
+		}
+		before, _ := f.seen(name)
+		send(other.posts, http.MethodPost, name)
+		eventually(f.t, time.Minute, func() string {
+			if n, by := f.seen(name); n != before+1 || by != owner.pod {
+				return fmt.Sprintf("%s was reconciled %d times, at last by %s; want once, by %s", name, n-before, by, owner.pod)
+			}
+			return ""
+		})
+	}
+	for _, m := range f.members {
+		if n := m.dropped(f.t); n > 0 {
+			f.t.Errorf("%s dropped %v events", m.pod, n)
+		}
+	}
 }
 
 func send(h http.Handler, method, name string) *httptest.ResponseRecorder {
@@ -118,7 +170,7 @@ func send(h http.Handler, method, name string) *httptest.ResponseRecorder {
 func TestForward(t *testing.T) {
 	const objects, members = 300, 3
 	c := adminClient(t)
-	f := &fleet{t: t, namespace: controlplane.Namespace(t), reconciled: map[string]int{}}
+	f := &fleet{t: t, namespace: controlplane.Namespace(t), reconciled: map[string]int{}, by: map[string]string{}}
 	for i := range objects {
 		require.NoError(t, c.Create(t.Context(), configMap(f.namespace, fmt.Sprint("object-", i), "1")))
 	}
@@ -129,6 +181,15 @@ func TestForward(t *testing.T) {
 		first = append(first, m.replica)
 	}
 	eventually(t, time.Minute, settled(first...))
+	eventually(t, time.Minute, func() string { // what slots brought
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.by) < objects {
+			return "not all objects were reconciled"
+		}
+		return ""
+	})
+	f.testEvents(objects / 3)
 
 	rolled := make(chan struct{})
 	go func() {
@@ -155,7 +216,7 @@ func TestForward(t *testing.T) {
 		}
 		name := fmt.Sprint("object-", i%objects)
 		if i < objects {
-			before[name] = f.count(name)
+			before[name], _ = f.seen(name)
 			if resp := send(f.choose().posts, http.MethodPost, name); resp.Code != http.StatusAccepted {
 				t.Fatalf("post about %s: status %d, %s", name, resp.Code, resp.Body)
 			}
@@ -171,7 +232,7 @@ func TestForward(t *testing.T) {
 over:
 	eventually(t, time.Minute, func() string {
 		for name, n := range before {
-			if f.count(name) <= n {
+			if now, _ := f.seen(name); now <= n {
 				return name + " was not reconciled after the post"
 			}
 		}

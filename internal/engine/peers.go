@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -39,6 +41,7 @@ type peers struct {
 	events  workqueue.TypedRateLimitingInterface[peerEvent]
 	mu      sync.Mutex
 	pending map[peerEvent]struct{}
+	silent  map[string]time.Time // members that could not be reached, and until when nothing is sent to them
 }
 
 // peerEvent is an event about an object of another member.
@@ -54,6 +57,8 @@ const (
 	eventSenders, maxEvents = 8, 10_000
 	// eventTries is how often an event is sent before it is dropped: for about a minute. A dead owner is replaced earlier.
 	eventTries = 20
+	// silence is how long no event is sent to a member that could not be reached.
+	silence = time.Second
 	// forwardPatience is how long a request waits for an owner of its object. Handovers take a fraction of a second.
 	forwardPatience = 5 * time.Second
 )
@@ -67,8 +72,11 @@ func newPeers(r *Engine, read func(ctx context.Context, id string) (string, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &peers{rota: r, key: key, pending: map[peerEvent]struct{}{}, events: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[peerEvent](50*time.Millisecond, 5*time.Second))}
+	p := &peers{
+		rota: r, key: key, pending: map[peerEvent]struct{}{}, silent: map[string]time.Time{},
+		events: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[peerEvent](50*time.Millisecond, 5*time.Second)),
+	}
 	p.directory = peer.NewDirectory(func(ctx context.Context, id string) (peer.Entry, error) {
 		text, err := read(ctx, id)
 		return peer.ParseEntry(text), err
@@ -98,7 +106,7 @@ func (p *peers) listen(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("Options.Address: %w", err)
 	}
-	host, port, err := net.SplitHostPort(p.rota.opts.Address)
+	host, port, err := splitAddress(p.rota.opts.Address)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -115,17 +123,21 @@ func (p *peers) listen(ctx context.Context) (end func(), err error) {
 			p.rota.log.Error(err, "Cannot serve other members any more", "address", entry.Address)
 		}
 	}()
+	var sending sync.WaitGroup
 	for range eventSenders {
-		go p.sendEvents(serving)
+		sending.Go(func() { p.sendEvents(serving) })
 	}
 	return func() {
-		timer := time.AfterFunc(closeTimeout, p.events.ShutDown)
+		timer := time.AfterFunc(closeTimeout, stop)
 		p.events.ShutDownWithDrain()
+		p.events.ShutDown() // ends the wait of those that would be sent again later
+		sending.Wait()
 		timer.Stop()
 		stop()
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		for e := range p.pending {
+		left := slices.Collect(maps.Keys(p.pending))
+		p.mu.Unlock()
+		for _, e := range left {
 			p.drop(e, errors.New("this member has ended"))
 		}
 		<-served
@@ -133,12 +145,21 @@ func (p *peers) listen(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
+// splitAddress splits an address. The host is empty if it stands for all addresses of the machine.
+func splitAddress(address string) (host, port string, err error) {
+	host, port, err = net.SplitHostPort(address)
+	if ip, notIP := netip.ParseAddr(host); notIP == nil && ip.IsUnspecified() {
+		host = ""
+	}
+	return host, port, err
+}
+
 // checkAddress returns an error for an invalid Options.Address.
 func (o Options) checkAddress() error {
-	if o.Address == "" {
+	if o.Address == "" || o.Solo {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(o.Address)
+	host, port, err := splitAddress(o.Address)
 	if err != nil {
 		return fmt.Errorf("Options.Address %q: %w: it must be a port such as \":9444\", or a host and a port", o.Address, err)
 	}
@@ -218,6 +239,10 @@ func (r *Engine) Forward(kind schema.GroupKind, next http.Handler,
 	}
 	f := peer.NewForwarder(peer.ForwarderEnv{
 		Route: "requests about " + kind.String(), Next: next, Client: r.peers.client, Patience: forwardPatience,
+		Gone: func(member string) bool {
+			_, named := r.tableOf().Member(member)
+			return !named
+		},
 		Find: func(req *http.Request) peer.Place {
 			name, ok := object(req)
 			if !ok {
@@ -305,6 +330,12 @@ func (p *peers) sendEvent(ctx context.Context, e peerEvent) error {
 	if o.Member == "" || o.Member == p.rota.ID() {
 		return errors.New("the object's slot has no owner")
 	}
+	p.mu.Lock()
+	until := p.silent[o.Member]
+	p.mu.Unlock()
+	if time.Now().Before(until) {
+		return fmt.Errorf("member %s could not be reached", o.Member)
+	}
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -317,6 +348,10 @@ func (p *peers) sendEvent(ctx context.Context, e peerEvent) error {
 	}
 	resp, err := p.client.Send(req, o.Member, eventsRoute)
 	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		maps.DeleteFunc(p.silent, func(_ string, until time.Time) bool { return time.Now().After(until) })
+		p.silent[o.Member] = time.Now().Add(silence)
 		return err
 	}
 	_ = resp.Body.Close()

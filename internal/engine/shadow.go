@@ -66,7 +66,7 @@ func NewShadow(cfg *rest.Config, opts Options, kinds ...schema.GroupKind) (*Shad
 	}
 	opts.Name += names.ShadowSuffix
 	opts.Delivery, opts.Label, opts.shadow = sharding.Filter, false, true
-	opts.TracerProvider = nil
+	opts.TracerProvider, opts.Address = nil, ""
 	opts.LeaderElectionID, opts.LeaderElectionNamespace = "", ""
 	opts.LeaveTimeout = min(cmp.Or(opts.LeaveTimeout, shadowLeave), shadowLeave)
 	own := rest.CopyConfig(cfg)

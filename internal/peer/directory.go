@@ -2,9 +2,11 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 )
 
 // Directory finds the entries of members. It reads the entry of each member once, since it does not change while the
@@ -14,13 +16,23 @@ type Directory struct {
 	names func(id string) bool
 
 	mu      sync.Mutex
-	entries map[string]Entry
+	entries map[string]lookup
 }
 
+// lookup is the result of reading a member's entry.
+type lookup struct {
+	entry Entry
+	err   error
+	at    time.Time
+}
+
+// errorTime is how long an error is remembered, so that strangers cannot cause many reads.
+const errorTime = time.Second
+
 // NewDirectory returns a directory. read reads the entry in a member's Lease. names reports whether the table names a
-// member; others are not looked up, so that strangers cannot cause reads.
+// member; others are not looked up.
 func NewDirectory(read func(ctx context.Context, id string) (Entry, error), names func(id string) bool) *Directory {
-	return &Directory{read: read, names: names, entries: map[string]Entry{}}
+	return &Directory{read: read, names: names, entries: map[string]lookup{}}
 }
 
 // Lookup returns the entry of a member.
@@ -29,18 +41,31 @@ func (d *Directory) Lookup(ctx context.Context, id string) (Entry, error) {
 		return Entry{}, fmt.Errorf("the table names no member %q", id)
 	}
 	d.mu.Lock()
-	entry, ok := d.entries[id]
+	known, ok := d.entries[id]
 	d.mu.Unlock()
-	if ok {
-		return entry, nil
+	if ok && (known.err == nil || time.Since(known.at) < errorTime) {
+		return known.entry, known.err
 	}
 	entry, err := d.read(ctx, id)
 	if err != nil {
-		return Entry{}, fmt.Errorf("read the address of member %s: %w", id, err)
+		err = fmt.Errorf("read the address of member %s: %w", id, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.entries, func(id string, _ Entry) bool { return !d.names(id) })
-	d.entries[id] = entry
-	return entry, nil
+	maps.DeleteFunc(d.entries, func(id string, _ lookup) bool { return !d.names(id) })
+	if ctx.Err() == nil {
+		d.entries[id] = lookup{entry, err, time.Now()}
+	}
+	return entry, err
+}
+
+// check returns an error unless the other side of a connection has the key of a member.
+func (d *Directory) check(ctx context.Context, id string, s *tls.ConnectionState) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	entry, err := d.Lookup(ctx, id)
+	if err == nil && !entry.matches(s) {
+		err = fmt.Errorf("the other side does not have the key in the Lease of member %s", id)
+	}
+	return err
 }

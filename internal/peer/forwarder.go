@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -39,6 +40,8 @@ type ForwarderEnv struct {
 	// Find returns where a request belongs now.
 	Find   func(*http.Request) Place
 	Client *Client
+	// Gone reports whether the table does not name a member any more.
+	Gone func(member string) bool
 	// Patience is how long a request waits for an owner.
 	Patience time.Duration
 	// Count is called with the outcome of each request.
@@ -79,12 +82,20 @@ func NewForwarder(env ForwarderEnv) *Forwarder {
 	f := &Forwarder{env: env}
 	f.proxy = httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.Host = r.In.Host
-			r.Out.Header["X-Forwarded-For"] = slices.Clone(r.In.Header["X-Forwarded-For"])
+			// The owner's handler sees what it would see here: Rewrite has removed these.
+			r.Out.Host, r.Out.URL.RawQuery = r.In.Host, r.In.URL.RawQuery
 			r.SetXForwarded()
+			for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+				if values := r.In.Header[name]; len(values) > 0 {
+					r.Out.Header[name] = slices.Clone(values)
+				}
+			}
+			if before := strings.Join(r.In.Header["X-Forwarded-For"], ", "); before != "" {
+				r.Out.Header.Set("X-Forwarded-For", before+", "+r.Out.Header.Get("X-Forwarded-For"))
+			}
 		},
 		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			return env.Client.Send(req, attemptOf(req.Context()).member, env.Route)
+			return f.send(req, attemptOf(req.Context()).member)
 		}),
 		ErrorHandler:  func(_ http.ResponseWriter, req *http.Request, err error) { attemptOf(req.Context()).err = err },
 		FlushInterval: -1,
@@ -115,7 +126,12 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			if body == nil {
 				var err error
 				if body, err = newReplay(req.Body); err != nil {
-					http.Error(w, "cannot read the request: "+err.Error(), http.StatusBadRequest)
+					f.env.Count(OutcomeBroken)
+					status := http.StatusBadRequest
+					if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+						status = http.StatusRequestEntityTooLarge
+					}
+					http.Error(w, "cannot read the request: "+err.Error(), status)
 					return
 				}
 			}
@@ -147,6 +163,65 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
+}
+
+// send sends a request to its owner, and waits for the header of the answer while the table names the owner. Members
+// that leave have a moment to answer.
+func (f *Forwarder) send(req *http.Request, member string) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	answered := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(maxPause)
+		defer tick.Stop()
+		for since := time.Now(); ; {
+			select {
+			case <-tick.C:
+				if !f.env.Gone(member) {
+					since = time.Now()
+				} else if time.Since(since) > endTime+maxPause {
+					cancel(errOwnerGone)
+					return
+				}
+			case <-answered:
+				return
+			}
+		}
+	}()
+	resp, err := f.env.Client.Send(req.WithContext(ctx), member, f.env.Route)
+	close(answered)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errOwnerGone) {
+			err = errOwnerGone
+		}
+		cancel(nil)
+		return nil, err
+	}
+	if rest, ok := resp.Body.(io.ReadWriteCloser); ok { // of another protocol, such as websockets
+		resp.Body = struct {
+			io.ReadWriter
+			io.Closer
+		}{rest, closer{rest, cancel}}
+	} else {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{resp.Body, closer{resp.Body, cancel}}
+	}
+	return resp, nil
+}
+
+// errOwnerGone is the error of a request whose owner has left the table without an answer.
+var errOwnerGone = errors.New("the owner has left the rota, or was expelled")
+
+// closer closes a body, and then ends the context of its request.
+type closer struct {
+	io.Closer
+	cancel context.CancelCauseFunc
+}
+
+func (c closer) Close() error {
+	defer c.cancel(nil)
+	return c.Closer.Close()
 }
 
 // try forwards a request.

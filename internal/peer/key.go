@@ -17,17 +17,23 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Key is the key pair of a process.
+// Key is the key pair of a process. Its methods may be called concurrently.
 type Key struct {
-	cert        tls.Certificate
+	private     *ecdsa.PrivateKey
 	fingerprint string
+
+	mu   sync.Mutex
+	id   string
+	cert *tls.Certificate // with the name id
 }
 
 // NewKey makes a key pair.
@@ -36,10 +42,28 @@ func NewKey() (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	template := &x509.Certificate{ // peers compare the key and nothing else
-		SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+	k := &Key{private: private}
+	cert, err := k.certificate("")
+	if err != nil {
+		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	k.fingerprint = fingerprint(cert.Leaf)
+	return k, nil
+}
+
+// certificate returns a certificate with a member's ID as its name, which tells the other side which Lease has the key.
+// Nothing else in it counts.
+func (k *Key) certificate(id string) (*tls.Certificate, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cert != nil && k.id == id {
+		return k.cert, nil
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: id}, NotBefore: time.Unix(0, 0),
+		NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.private.Public(), k.private)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
@@ -47,8 +71,8 @@ func NewKey() (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	cert := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private, Leaf: leaf}
-	return &Key{cert, fingerprint(leaf)}, nil
+	k.id, k.cert = id, &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: k.private, Leaf: leaf}
+	return k.cert, nil
 }
 
 // Entry returns the entry of a member with this key that listens on address.
@@ -60,9 +84,8 @@ func fingerprint(cert *x509.Certificate) string {
 }
 
 // matches reports whether the other side of a connection has the key of an entry.
-func (e Entry) matches(state *tls.ConnectionState) bool {
-	return state != nil && len(state.PeerCertificates) > 0 && e.Fingerprint != "" &&
-		fingerprint(state.PeerCertificates[0]) == e.Fingerprint
+func (e Entry) matches(s *tls.ConnectionState) bool {
+	return e.Fingerprint != "" && fingerprint(s.PeerCertificates[0]) == e.Fingerprint
 }
 
 // Entry is what a member publishes so that others can reach it. The zero value is the entry of a member that cannot be

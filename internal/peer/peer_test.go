@@ -19,7 +19,8 @@ import (
 
 // world is what members share: the table and the Leases.
 type world struct {
-	t *testing.T
+	t        *testing.T
+	patience time.Duration
 
 	mu      sync.Mutex
 	entries map[string]Entry  // by member
@@ -28,7 +29,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, entries: map[string]Entry{}, owners: map[string]string{}}
+	return &world{t: t, patience: 2 * time.Minute, entries: map[string]Entry{}, owners: map[string]string{}}
 }
 
 func (w *world) own(path, member string) {
@@ -83,7 +84,13 @@ func (w *world) join(id string, next http.HandlerFunc) *node {
 	d, n := w.directory(), &node{}
 	n.client = NewClient(key, d, func() string { return id })
 	n.Forwarder = NewForwarder(ForwarderEnv{
-		Route: "files", Client: n.client, Patience: 50 * time.Millisecond, Log: logr.Discard(),
+		Route: "files", Client: n.client, Patience: w.patience, Log: logr.Discard(),
+		Gone: func(member string) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			_, named := w.entries[member]
+			return !named
+		},
 		Next: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 			n.served.Add(1)
 			next(rw, req)
@@ -122,6 +129,7 @@ func (w *world) join(id string, next http.HandlerFunc) *node {
 func (n *node) ask(method, path, body string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
 	req.Header.Set("X-Forwarded-For", "192.0.2.7")
+	req.Header.Set("X-Forwarded-Proto", "https")
 	resp := httptest.NewRecorder()
 	n.ServeHTTP(resp, req)
 	return resp
@@ -138,7 +146,7 @@ func (n *node) want(t *testing.T, served int32, outcomes ...string) {
 
 func echo(rw http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
-	rw.Header().Set("X-Seen", strings.Join(req.Header["X-Forwarded-For"], ",")+req.Header.Get(headerFrom))
+	rw.Header().Set("X-Seen", strings.Join(req.Header["X-Forwarded-For"], ",")+" "+req.Header.Get("X-Forwarded-Proto"))
 	rw.WriteHeader(http.StatusAccepted)
 	_, _ = rw.Write([]byte(req.Method + " " + req.Host + req.URL.String() + " " + string(body)))
 }
@@ -150,7 +158,7 @@ func TestRequestsReachTheOwner(t *testing.T) {
 	for range 3 {
 		resp := a.ask(http.MethodPost, "/x?q=1", "hello")
 		if resp.Code != http.StatusAccepted || resp.Body.String() != "POST example.com/x?q=1 hello" ||
-			resp.Header().Get("X-Seen") != "192.0.2.7, 192.0.2.1" {
+			resp.Header().Get("X-Seen") != "192.0.2.7, 192.0.2.1 https" {
 			t.Errorf("status %d, %q, %v", resp.Code, resp.Body, resp.Header())
 		}
 	}
@@ -190,6 +198,7 @@ func TestRequestsFollowTheSlot(t *testing.T) {
 
 func TestRequestsWithoutAnOwner(t *testing.T) {
 	w := newWorld(t)
+	w.patience = 50 * time.Millisecond
 	a, b := w.join("a", echo), w.join("b", echo)
 	w.own("/beyond", "b")
 	find := b.env.Find
@@ -232,9 +241,30 @@ func TestBrokenConnections(t *testing.T) {
 	b.want(t, 1)
 }
 
+// A request to an owner that does not answer, because its machine is gone, ends when the owner is expelled.
+func TestOwnersThatAreExpelled(t *testing.T) {
+	w := newWorld(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	a := w.join("a", echo)
+	w.join("b", func(http.ResponseWriter, *http.Request) { close(arrived); <-release })
+	t.Cleanup(func() { close(release) })
+	w.own("/x", "b")
+	go func() {
+		<-arrived
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.entries, "b")
+	}()
+	if resp := a.ask(http.MethodPost, "/x", "hello"); resp.Code != http.StatusBadGateway {
+		t.Errorf("status %d, %q", resp.Code, resp.Body)
+	}
+	a.want(t, 0, OutcomeBroken)
+}
+
 // A process that is not in the Leases is refused, on either side of a connection, and so is one with another's name.
 func TestStrangers(t *testing.T) {
 	w := newWorld(t)
+	w.patience = 50 * time.Millisecond
 	a, b := w.join("a", echo), w.join("b", echo)
 	w.own("/x", "b")
 	key, err := NewKey()

@@ -17,13 +17,16 @@ import (
 
 // Headers of requests between members. Refused is set on an answer to a request that was not served.
 const (
-	headerFrom    = "Rota-Member"
 	headerRoute   = "Rota-Route"
 	headerRefused = "Rota-Refused"
 )
 
-// maxConnections is the largest number of open connections that a Server accepts. More wait.
-const maxConnections = 10_000
+const (
+	// maxConnections is the largest number of open connections that a Server accepts. More wait.
+	maxConnections = 10_000
+	// endTime is how long requests in flight may take when a member ends.
+	endTime = 3 * time.Second
+)
 
 // Server serves requests of other members. Its methods may be called concurrently.
 type Server struct {
@@ -38,11 +41,13 @@ type Server struct {
 func NewServer(key *Key, d *Directory, l logr.Logger) *Server {
 	s := &Server{directory: d, routes: map[string]http.Handler{}}
 	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: log.New(lines{l}, "", 0),
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(lines{l}, "", 0),
 		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{key.cert}, ClientAuth: tls.RequireAnyClientCert,
-			NextProtos: []string{"http/1.1"},
+			MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequireAnyClientCert,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return key.certificate("") },
+			VerifyConnection: func(s tls.ConnectionState) error {
+				return d.check(context.Background(), s.PeerCertificates[0].Subject.CommonName, &s)
+			},
 		},
 	}
 	return s
@@ -67,35 +72,34 @@ func (s *Server) Handle(route string, h http.Handler) error {
 	return nil
 }
 
-// Serve accepts connections until ctx ends. Then it waits for requests in flight, but not for long.
+// Serve accepts connections until ctx ends. Then it waits for requests in flight, for endTime at most.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer close(ended)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 		defer cancel()
 		if s.http.Shutdown(limited) != nil {
 			_ = s.http.Close()
 		}
 	})
-	defer stop()
 	err := s.http.ServeTLS(netutil.LimitListener(l, maxConnections), "", "")
+	if !stop() {
+		<-ended
+	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return err
 }
 
-// ServeHTTP serves a request of another member.
+// ServeHTTP serves a request of another member, whose key was checked in the handshake. It may have left since.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	from, route := req.Header.Get(headerFrom), req.Header.Get(headerRoute)
-	entry, err := s.directory.Lookup(req.Context(), from)
-	switch {
-	case err != nil:
-		Refuse(w, err.Error())
-		return
-	case !entry.matches(req.TLS):
-		Refuse(w, fmt.Sprintf("the client's key is not the one in the Lease of member %s", from))
+	if from := req.TLS.PeerCertificates[0].Subject.CommonName; !s.directory.names(from) {
+		Refuse(w, fmt.Sprintf("the table does not name member %q", from))
 		return
 	}
+	route := req.Header.Get(headerRoute)
 	s.mu.Lock()
 	h := s.routes[route]
 	s.mu.Unlock()
@@ -103,7 +107,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		Refuse(w, fmt.Sprintf("this member has no handler of %s", route))
 		return
 	}
-	req.Header.Del(headerFrom)
 	req.Header.Del(headerRoute)
 	h.ServeHTTP(w, req)
 }

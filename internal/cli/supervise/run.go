@@ -28,7 +28,7 @@ import (
 
 // Options configure Run.
 type Options struct {
-	// Rota are the options of the member. Run sets Label and LeaveTimeout.
+	// Rota are the options of the member. FenceDelay must be set. Run sets Label and LeaveTimeout.
 	Rota rota.Options
 	// Kinds are the kinds of the objects that the command works on, for selectors and `rota who`.
 	Kinds   []schema.GroupKind
@@ -52,38 +52,45 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 	if err := adopt(); err != nil {
 		return 0, err
 	}
-	if o.StopTimeout <= 0 || o.MinUptime < 0 {
-		return 0, fmt.Errorf("stop timeout %v, minimal uptime %v: must be positive", o.StopTimeout, o.MinUptime)
+	if o.StopTimeout <= 0 || o.MinUptime < 0 || o.Rota.FenceDelay <= 0 {
+		return 0, fmt.Errorf("stop timeout %v, minimal uptime %v, fence delay %v: must be positive", o.StopTimeout,
+			o.MinUptime, o.Rota.FenceDelay)
 	}
-	base := share{count: o.Rota.Slots, key: o.Rota.Key, kinds: o.Kinds}
-	if err := o.Command.check(base); err != nil {
+	if err := o.Command.check(share{count: max(o.Rota.Slots, 1), key: o.Rota.Key, kinds: o.Kinds}); err != nil {
 		return 0, err
 	}
-	o.Rota.Label, o.Rota.LeaveTimeout = o.Command.Selector, o.StopTimeout+handoverTime
+	o.Rota.Label, o.Rota.LeaveTimeout = o.Command.Selector, o.StopTimeout+o.Rota.FenceDelay+handoverTime
 	r, err := rota.New(cfg, o.Rota)
 	if err != nil {
 		return 0, err
 	}
 	parts := r.Adapt(adapter.Grant())
+	base := share{count: parts.Slots, key: parts.Key, kinds: o.Kinds}
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	if o.Command.Namespaces {
-		if base.namespaces, err = namespaces(life, cfg, r, o.Rota); err != nil {
+		if base.namespaces, err = namespaces(life, cfg, r, parts); err != nil {
 			return 0, err
 		}
 	}
 	env := supervisorEnv{
-		Separate: o.Command.Ordinals, StopTimeout: o.StopTimeout, MinUptime: o.MinUptime, Late: parts.Late,
+		Separate: o.Command.Ordinals, StopTimeout: o.StopTimeout, MinUptime: o.MinUptime,
+		FenceDelay: o.Rota.FenceDelay, Late: parts.Late,
 		Log: o.Rota.Logger, Out: o.Out, Err: o.Err,
 		Line: func(set slot.Set) (line, bool, error) {
 			s := base
 			s.slots = set
-			if o.Command.Namespaces && len(s.namespaces(set)) == 0 {
-				return line{}, false, nil
+			var names []string
+			if o.Command.Namespaces {
+				if names = base.namespaces(set); len(names) == 0 {
+					return line{}, false, nil // a program takes no namespaces for all of them
+				}
+				s.namespaces = func(slot.Set) []string { return names }
 			}
 			l, err := o.Command.with(s)
+			l.names = names
 			return l, err == nil, err
 		},
 	}
@@ -136,6 +143,10 @@ func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end f
 	err = r.Run(ctx)
 	end()
 	working.Wait()
+	select {
+	case code = <-s.ended: // it exited while the member left
+	default:
+	}
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -143,7 +154,7 @@ func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end f
 }
 
 // namespaces follows the namespaces of the cluster. The returned function returns those of slots, sorted.
-func namespaces(ctx context.Context, cfg *rest.Config, r *rota.Rota, o rota.Options,
+func namespaces(ctx context.Context, cfg *rest.Config, r *rota.Rota, parts adapter.Parts,
 ) (func(slot.Set) []string, error) {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -172,7 +183,7 @@ func namespaces(ctx context.Context, cfg *rest.Config, r *rota.Rota, o rota.Opti
 	return func(set slot.Set) []string {
 		var out []string
 		for _, name := range informer.GetStore().ListKeys() {
-			if set.Has(o.Slots.Of(o.Key.Hash(name, "", ""))) {
+			if set.Has(parts.Slots.Of(parts.Key.Hash(name, "", ""))) {
 				out = append(out, name)
 			}
 		}

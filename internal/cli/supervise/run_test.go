@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +22,15 @@ func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
 
 // exclusive fails if another process has the ordinal.
 const exclusive = `mkdir "$1/$0" || { echo "$0" >> "$1/twice"; exit 1; }
-trap 'rmdir "$1/$0"; exit 0' TERM
+trap 'rm -r "$1/$0"; exit 0' TERM
+touch "$1/$0/$2"
 while :; do sleep 0.02; done`
 
 // Members that come and go have each ordinal once.
 func TestMembersShareOrdinals(t *testing.T) {
 	plane, namespace, dir := controlplane.For(t), controlplane.Namespace(t), t.TempDir()
-	command := func() *Command {
-		c, err := ParseCommand([]string{"sh", "-c", exclusive, "{{.Ordinal}}", dir})
+	command := func(pod string) *Command {
+		c, err := ParseCommand([]string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod})
 		require.NoError(t, err)
 		return c
 	}
@@ -38,8 +40,8 @@ func TestMembersShareOrdinals(t *testing.T) {
 		go func() {
 			code, err := Run(ctx, plane.Config(), Options{
 				Rota: rota.Options{Name: "run", Namespace: namespace, Identity: rota.Identity{Pod: pod}, Slots: 4,
-					Key: slot.KeyName, LeaseDuration: 4 * time.Second, Logger: logr.Discard()},
-				Command: command(), StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
+					Key: slot.KeyName, LeaseDuration: 4 * time.Second, FenceDelay: 2 * time.Second, Logger: logr.Discard()},
+				Command: command(pod), StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
 			})
 			if err == nil && code != 0 {
 				err = fmt.Errorf("exit code %d", code)
@@ -65,28 +67,34 @@ func TestMembersShareOrdinals(t *testing.T) {
 		t.Cleanup(leave)
 		return leave
 	}
-	running := func(want int) {
+	// running waits until so many processes run, and each of the members has one.
+	running := func(want int, members ...string) {
 		t.Helper()
 		for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
-			entries, err := os.ReadDir(dir)
+			all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 			require.NoError(t, err)
-			if len(entries) == want {
+			of := map[string]bool{}
+			for _, path := range all {
+				of[filepath.Base(path)] = true
+			}
+			if len(all) == want && !slices.ContainsFunc(members, func(m string) bool { return !of[m] }) {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%d of %d processes run", len(entries), want)
+				t.Fatalf("these processes run: %v", all)
 			}
 		}
 	}
 	a := start("a")
-	running(4)
+	running(4, "a")
 	b := start("b")
+	running(4, "a", "b")
 	c := start("c")
-	running(4)
+	running(4, "a", "b", "c")
 	a() // its processes have exited when it returns, and the others have its slots
-	running(4)
+	running(4, "b", "c")
 	b()
-	running(4)
+	running(4, "c")
 	c()
 	running(0)
 	if twice, err := os.ReadFile(filepath.Join(dir, "twice")); err == nil {
@@ -97,13 +105,10 @@ func TestMembersShareOrdinals(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c, err := ParseCommand([]string{"prog"})
 	require.NoError(t, err)
-	for want, o := range map[string]Options{
-		"must be positive": {Command: c},
-		"every process would work on all objects": {Command: c, StopTimeout: 1,
-			Rota: rota.Options{Slots: 4, Key: slot.KeyName}},
-	} {
-		if _, err := Run(t.Context(), nil, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
+	o := Options{Command: c, StopTimeout: 1}
+	_, err = Run(t.Context(), nil, o)
+	require.ErrorSays(t, err, "must be positive")
+	o.Rota.FenceDelay = 1
+	_, err = Run(t.Context(), nil, o)
+	require.ErrorSays(t, err, "every process would work on all objects")
 }

@@ -114,8 +114,20 @@ func isAssignment(arg string) bool {
 	})
 }
 
-// line is a command line for a share.
-type line struct{ env, args []string }
+// line is a command line for a share. names are the namespaces in it, sorted.
+type line struct{ env, args, names []string }
+
+// within reports whether a process with another command line also does what this one would do: the lines are the same,
+// or the other one has more namespaces.
+func (l line) within(other line) bool {
+	if l.names == nil {
+		return slices.Equal(l.env, other.env) && slices.Equal(l.args, other.args)
+	}
+	return !slices.ContainsFunc(l.names, func(name string) bool {
+		_, found := slices.BinarySearch(other.names, name)
+		return !found
+	})
+}
 
 // with returns the command line for a share.
 func (c *Command) with(s share) (out line, err error) {
@@ -130,6 +142,9 @@ func (c *Command) with(s share) (out line, err error) {
 		} else {
 			out.args = append(out.args, b.String())
 		}
+	}
+	if len(out.args) == 0 {
+		return line{}, errors.New("there is no command after the environment")
 	}
 	return out, nil
 }
@@ -151,8 +166,4 @@ func (c *Command) check(s share) error {
 		return fmt.Errorf("{{.Namespaces}} needs --key %s, so that a namespace is in one slot", slot.KeyNamespace)
 	}
 	return nil
-}
-
-func (l line) equal(other line) bool {
-	return slices.Equal(l.env, other.env) && slices.Equal(l.args, other.args)
 }

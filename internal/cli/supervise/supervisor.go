@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -19,8 +20,9 @@ const (
 	// settleTime is how long a process for all slots waits for more of them before it is started with those it has. Slots
 	// come from several members, one after the other.
 	settleTime = time.Second
-	// lookTime is how often the deadline is checked.
-	lookTime = 100 * time.Millisecond
+	// lookTime is how often the deadline is checked, and lineTime how often a command line is computed that only a change
+	// of namespaces can have changed.
+	lookTime, lineTime = 100 * time.Millisecond, 2 * time.Second
 	// queue is the queue name of processes that are being stopped, in status and events.
 	queue = "rota.dev/run"
 )
@@ -35,7 +37,10 @@ type supervisorEnv struct {
 	StopTimeout time.Duration
 	// MinUptime is how long a process runs before it gives up slots to other live members, unless this member leaves.
 	MinUptime time.Duration
-	// Line returns the command line for slots, or ok=false if no process is needed for them now.
+	// FenceDelay is how long slots wait after a process that had them was killed or exited by itself: the API server may
+	// still work on its last write.
+	FenceDelay time.Duration
+	// Line returns the command line for slots. ok is false if there is nothing to do in them.
 	Line func(slot.Set) (l line, ok bool, err error)
 	// Late returns the time on the deadline clock.
 	Late func() time.Duration
@@ -56,10 +61,9 @@ type supervisor struct {
 	leaving  bool
 	changed  time.Time // when slots last came
 	units    map[slot.Slot]*unit
+	quiet    map[slot.Slot]time.Time // until when slots wait for FenceDelay
 	// ended is the exit code of a process that exited by itself, once one has.
 	ended chan int
-	// restarts counts processes started after others, for tests and the log.
-	starts int
 }
 
 // unit is a process with its slots: one slot if Separate is set, or all of them.
@@ -68,16 +72,19 @@ type unit struct {
 	slots   slot.Set // of process
 	line    line     // of process
 	began   time.Time
+	lined   time.Time // when a command line was last computed
 	// stopping is when the process was first asked to exit, or killed; zero if it was not.
 	stopping time.Time
-	killed   bool
+	// unclean is true if the process was killed, or exited without being asked to.
+	unclean bool
 }
 
 var _ controllers.Keeper = (*supervisor)(nil)
 
 func newSupervisor(env supervisorEnv) *supervisor {
 	return &supervisor{supervisorEnv: env, kick: make(chan struct{}, 1), units: map[slot.Slot]*unit{},
-		idle: map[slot.Slot]func(slot.Slot, []table.Gone){}, ended: make(chan int, 1)}
+		quiet: map[slot.Slot]time.Time{},
+		idle:  map[slot.Slot]func(slot.Slot, []table.Gone){}, ended: make(chan int, 1)}
 }
 
 // Kinds implements controllers.Keeper.
@@ -142,14 +149,24 @@ func (s *supervisor) SetDeadline(at time.Duration) {
 	s.deadline = at
 }
 
-// Flights implements controllers.Keeper: processes that were asked to exit or killed.
+// Flights implements controllers.Keeper: processes that were asked to exit or killed, each with a slot that waits for
+// it.
 func (s *supervisor) Flights(older time.Duration) (out []gate.Flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for first, u := range s.units {
-		if since := time.Since(u.stopping); u.process != nil && !u.stopping.IsZero() && since >= older {
-			out = append(out, gate.Flight{Key: gate.Key{Queue: queue, Name: u.line.args[0]}, Slot: first, For: since})
+	for _, u := range s.units {
+		since := time.Since(u.stopping)
+		if u.process == nil || u.stopping.IsZero() || since < older {
+			continue
 		}
+		f := gate.Flight{Key: gate.Key{Queue: queue, Name: u.line.args[0]}, Slot: u.slots.Slots()[0], For: since}
+		for _, n := range u.slots.Slots() {
+			if s.idle[n] != nil {
+				f.Slot = n
+				break
+			}
+		}
+		out = append(out, f)
 	}
 	return out
 }
@@ -207,6 +224,7 @@ func (s *supervisor) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	late := s.Late() >= s.deadline
+	var running []*process
 	for first, set := range s.division() {
 		u := s.units[first]
 		if u == nil {
@@ -218,7 +236,11 @@ func (s *supervisor) look() {
 			s.kill(u, "the Lease was not renewed in time")
 		}
 		s.settle(u, set, late)
+		if u.process != nil {
+			running = append(running, u.process)
+		}
 	}
+	reapOrphans(running)
 	held := slot.Set{}
 	for _, u := range s.units {
 		if u.process != nil {
@@ -226,7 +248,7 @@ func (s *supervisor) look() {
 		}
 	}
 	for n, idle := range s.idle {
-		if !held.Has(n) && s.given(n) {
+		if !held.Has(n) && s.given(n) && !s.waits(n) {
 			delete(s.idle, n)
 			s.open.Remove(n)
 			idle(n, nil)
@@ -250,6 +272,16 @@ func (s *supervisor) division() map[slot.Slot]slot.Set {
 	return out
 }
 
+// waits reports whether a slot waits for FenceDelay.
+func (s *supervisor) waits(n slot.Slot) bool {
+	until, quiet := s.quiet[n]
+	if quiet && time.Now().After(until) {
+		delete(s.quiet, n)
+		return false
+	}
+	return quiet
+}
+
 // given reports whether a slot that is being drained is given up now. A process that has just started keeps its slots
 // for a while.
 func (s *supervisor) given(n slot.Slot) bool {
@@ -260,12 +292,25 @@ func (s *supervisor) given(n slot.Slot) bool {
 	if s.Separate {
 		u = s.units[n]
 	}
-	return s.leaving || u == nil || u.process == nil || !u.stopping.IsZero() || time.Since(u.began) >= s.MinUptime
+	return s.leaving || u == nil || u.process == nil || !u.slots.Has(n) || !u.stopping.IsZero() ||
+		time.Since(u.began) >= s.MinUptime
 }
 
-// reap notices that a process has exited.
+// reap notices that a process has exited. If it was not asked to, the member leaves, and the rest of its group is asked
+// to exit.
 func (s *supervisor) reap(u *unit) {
 	if u.process == nil {
+		return
+	}
+	select {
+	case <-u.process.exited:
+		if u.stopping.IsZero() {
+			s.Log.Info("The command has exited by itself", "code", u.process.code, "slots", u.slots.String())
+			s.end(u.process.code)
+			u.stopping, u.unclean = time.Now(), true
+			u.process.signal(syscall.SIGTERM)
+		}
+	default:
 		return
 	}
 	select {
@@ -273,15 +318,22 @@ func (s *supervisor) reap(u *unit) {
 	default:
 		return
 	}
-	s.Log.Info("The command has exited", "code", u.process.code, "slots", u.slots.String())
-	if u.stopping.IsZero() {
-		select {
-		case s.ended <- u.process.code:
-		default:
+	s.Log.Info("The command and its process group have exited", "code", u.process.code, "slots", u.slots.String())
+	if u.unclean {
+		for _, n := range u.slots.Slots() {
+			s.quiet[n] = time.Now().Add(s.FenceDelay)
 		}
-		s.leaving = true // it is not started again here
 	}
-	u.process, u.slots, u.stopping, u.killed = nil, slot.Set{}, time.Time{}, false
+	u.process, u.slots, u.stopping, u.lined, u.unclean = nil, slot.Set{}, time.Time{}, time.Time{}, false
+}
+
+// end has the member leave. The command is not started again here.
+func (s *supervisor) end(code int) {
+	s.leaving = true
+	select {
+	case s.ended <- code:
+	default:
+	}
 }
 
 // settle starts or stops the process of a unit so that it has the slots of set.
@@ -292,55 +344,75 @@ func (s *supervisor) settle(u *unit, set slot.Set, late bool) {
 			want.Remove(n)
 		}
 	}
-	settling := !s.Separate && time.Since(s.changed) < settleTime
-	switch {
-	case u.process == nil && (late || s.leaving || want.Empty() || settling):
-		return
+	switch settling := !s.Separate && time.Since(s.changed) < settleTime; {
 	case u.process == nil:
-		l, ok, err := s.Line(want)
-		if err != nil {
-			s.Log.Error(err, "Cannot fill in the command's arguments", "slots", want.String())
-		} else if ok {
-			s.start(u, want, l)
+		if !late && !s.leaving && !want.Empty() && !settling && !s.anyWaits(want) {
+			s.start(u, want)
 		}
-		return
 	case !u.stopping.IsZero():
 		if time.Since(u.stopping) >= s.StopTimeout {
 			s.kill(u, "it did not exit in time")
 		}
-		return
+	case s.fits(u, want, settling):
+	default:
+		s.Log.Info("Asking the command to exit", "slots", u.slots.String(), "next", want.String())
+		u.stopping = time.Now()
+		u.process.signal(syscall.SIGTERM)
 	}
-	if lost := u.slots.Minus(want); lost.Empty() {
-		if l, ok, err := s.Line(want); err != nil || ok && l.equal(u.line) && want == u.slots || settling {
-			return
-		}
-	}
-	s.Log.Info("Asking the command to exit", "slots", u.slots.String(), "next", want.String())
-	u.stopping = time.Now()
-	u.process.signal(syscall.SIGTERM)
 }
 
-func (s *supervisor) start(u *unit, set slot.Set, l line) {
-	s.Log.Info("Starting the command", "slots", set.String(), "args", l.args)
-	p, err := start(l, s.Out, s.Err)
-	if err != nil {
-		s.Log.Error(err, "Cannot start the command")
-		select {
-		case s.ended <- 127:
-		default:
-		}
-		s.leaving = true
-		return
+// anyWaits reports whether one of the slots waits for FenceDelay.
+func (s *supervisor) anyWaits(set slot.Set) bool { return slices.ContainsFunc(set.Slots(), s.waits) }
+
+// fits reports whether the process of a unit may go on although slots may have come or gone.
+func (s *supervisor) fits(u *unit, want slot.Set, settling bool) bool {
+	if lost := u.slots.Minus(want); !lost.Empty() {
+		return false
 	}
-	s.starts++
-	u.process, u.slots, u.line, u.began = p, set, l, time.Now()
+	if settling || want == u.slots && time.Since(u.lined) < lineTime {
+		return true
+	}
+	u.lined = time.Now()
+	l, ok, err := s.Line(want)
+	if err != nil {
+		s.Log.Error(err, "Cannot fill in the command's arguments", "slots", want.String())
+		s.end(1)
+		return true
+	}
+	if !ok || l.within(u.line) {
+		u.slots = want
+		return true
+	}
+	return false
+}
+
+// start starts the process of a unit, unless there is nothing to do for it.
+func (s *supervisor) start(u *unit, set slot.Set) {
+	if time.Since(u.lined) < lineTime && u.lined.After(s.changed) {
+		return // there was nothing to do for it just now
+	}
+	u.lined = time.Now()
+	l, ok, err := s.Line(set)
+	switch {
+	case err != nil:
+		s.Log.Error(err, "Cannot fill in the command's arguments", "slots", set.String())
+		s.end(1)
+	case ok:
+		s.Log.Info("Starting the command", "slots", set.String(), "args", l.args)
+		u.process, u.slots, u.line, u.began = start(l, s.Out, s.Err), set, l, time.Now()
+	}
 }
 
 func (s *supervisor) kill(u *unit, why string) {
-	if !u.killed {
+	select {
+	case <-u.process.done:
+		return
+	default:
+	}
+	if !u.unclean || u.stopping.IsZero() {
 		s.Log.Info("Killing the command", "cause", why, "slots", u.slots.String())
 	}
-	if u.killed = true; u.stopping.IsZero() {
+	if u.unclean = true; u.stopping.IsZero() {
 		u.stopping = time.Now()
 	}
 	u.process.signal(syscall.SIGKILL)

@@ -36,6 +36,10 @@ type bench struct {
 const (
 	// polite exits at SIGTERM.
 	polite = `trap 'echo "end $0" >> "$1"; exit 0' TERM; echo "begin $0 $$" >> "$1"; while :; do sleep 0.02; done`
+	// slow exits at SIGTERM, before its child, which has something left to do.
+	slow = `sh -c 'trap "sleep 0.2; echo \"end $0\" >> \"$1\"; exit 0" TERM; echo "begin $0 $$" >> "$1"
+		while :; do sleep 0.02; done' "$0" "$1" &
+		trap 'exit 0' TERM; while :; do sleep 0.02; done`
 	// stubborn ignores SIGTERM, as does its child.
 	stubborn = `trap '' TERM; sh -c "sleep 1000" & echo "begin $0 $!" >> "$1"; while :; do sleep 0.02; done`
 )
@@ -199,6 +203,42 @@ func TestMinUptime(t *testing.T) {
 	b.leave()
 	b.gave("0")
 	b.want("begin 0-1", "end 0-1") // a leaving member starts nothing
+}
+
+// A slot is given up when the whole group of its process has exited, which is not killed while there is time.
+func TestDescendantsMayFinish(t *testing.T) {
+	b := newBench(t, slow, nil)
+	b.Open(set("0"), 1)
+	b.want("begin 0")
+	b.drain(set("0"))
+	b.gave("0")
+	b.want("begin 0", "end 0")
+}
+
+// The API server may still work on the last write of a process that was killed or crashed, so its slots wait.
+func TestSlotsOfACrashedProcessWait(t *testing.T) {
+	for name, crash := range map[string]func(*bench){
+		"exit": func(b *bench) { b.until("its end", func() bool { return len(b.ended) > 0 }) },
+		"kill": func(b *bench) { b.Shut(set("0")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, `trap '' TERM; echo "begin $0 $$" >> "$1"; sleep 0.2; [ `+name+` = kill ] || exit 1
+				while :; do sleep 0.02; done`, func(env *supervisorEnv) { env.FenceDelay = time.Hour })
+			b.Open(set("0"), 1)
+			b.want("begin 0")
+			crash(b)
+			b.until("the process to end", func() bool { return b.alive(0) == 0 })
+			b.Open(set("0"), 2)
+			b.drain(set("0"))
+			for range 3 {
+				b.look()
+			}
+			if !b.given.Empty() {
+				t.Error("given up:", b.given)
+			}
+			b.want("begin 0") // nor is it started again
+		})
+	}
 }
 
 // A process that does not exit is killed with its descendants.
