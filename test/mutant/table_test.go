@@ -95,9 +95,6 @@ var bugs = []bug{
 	{"DeletionForgotten", "R8: an answered deletion does not hold the next owner", "internal/delivery/ledger/record.go",
 		"o.gone[name] = uid", "delete(o.gone, name)", life("62")},
 	// Streams and deliveries.
-	{"WentOnFromThere", "an object that had gone on comes back", "internal/delivery/stream/stream.go",
-		"e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)", "e.Type == Deleted, o.Version)",
-		check{pkg: "test/streamtest", run: "^TestGraveyard$"}},
 	{"DeletedBelieved", "R11: a DELETED by a selector counts as a deletion", "internal/delivery/stream/stream.go",
 		"	if !s.cfg.Selects {\n\t\treturn append(out, s.accept(e)), Verdict{}", "	if !s.cfg.Selects || e.Type == Deleted {\nreturn append(out, s.accept(e)), Verdict{}",
 		suite("SlotLabel", "R11LabelsGoWrong")},

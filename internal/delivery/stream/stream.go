@@ -322,8 +322,7 @@ func (s *Stream) applyMoving(out []Out, e *Event, is entry) ([]Out, Verdict) {
 		return out, Verdict{Doubted: true}
 	default:
 		s.Saw(is.slot, o.Version)
-		// If the stream carries the slot that it moved to, it had moved on by the time of that slot's list.
-		s.end(o.Name, o.UID, o.Version, e.Type == Deleted || o.In && s.carries(o.Slot), o.Version)
+		s.end(o.Name, o.UID, o.Version, e.Type == Deleted, o.Version)
 		return append(out, Out{Action: Leave, Object: *o, Kept: !s.warming.Empty()}), Verdict{}
 	}
 }
