@@ -46,10 +46,10 @@ func newRun() *cobra.Command {
 When the share changes, the process gets SIGTERM, and others may work on what it gives up once its whole process group
 has exited. Then it is started with the rest. Turn off the program's leader election (docs/run.md).`,
 		Example: `  rota run kustomize --kind Kustomization.kustomize.toolkit.fluxcd.io -- \
-    kustomize-controller --watch-label-selector='{{.Selector}}'
+    kustomize-controller '--watch-label-selector={{.Selector}}'
   rota run metrics --slots 4 -- \
-    kube-state-metrics --shard={{.Ordinal}} --total-shards={{.Count}} --port={{add 8080 .Ordinal}}
-  rota run prometheus --key Namespace -- operator --namespaces={{.Namespaces}}`,
+    kube-state-metrics '--shard={{.Ordinal}}' '--total-shards={{.Count}}' '--port={{add 8080 .Ordinal}}'
+  rota run prometheus --key Namespace -- operator '--namespaces={{.Namespaces}}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {
 				return errors.New("give the rota's name, and the command after --: rota run NAME -- COMMAND")

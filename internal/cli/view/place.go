@@ -112,14 +112,15 @@ func (r *Rota) place(about subject) place {
 			first.nowhere = "the members' kinds could not be read: " + inOneLine(reason)
 		}
 		if r.Table.Key != slot.KeyUID {
-			n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))
-			owner := "no member owns"
-			if id := r.Table.At(n).Owner; id != "" {
-				owner = id + " owns"
-			}
-			first.nowhere += fmt.Sprintf("; if %s is sharded by its own key, it is in slot %d, which %s", about.kind, n, owner)
+			first.nowhere += fmt.Sprintf("; if %s is sharded by its own key, it is in %s", about.kind, r.slotByName(about))
 		}
 		return first
+	}
+	for _, report := range r.Reports {
+		if slices.Contains(strings.Split(report.Setup[coverage.SettingDispatched], ","), about.kind.String()) {
+			return place{uncertain: true, nowhere: fmt.Sprintf("stock programs work on the kind (rota run), and do not report "+
+				"their objects; it is in %s", r.slotByName(about))}
+		}
 	}
 	return place{nowhere: fmt.Sprintf("the members of rota %s/%s do not shard kind %s, but %s%s", r.Namespace, r.Name,
 		about.kind, r.kindsText(), r.dutiesText())}
@@ -215,6 +216,16 @@ func (r *Rota) kindsText() string {
 	default:
 		return kindList(own) + ", and by their owners " + kindList(owned)
 	}
+}
+
+// slotByName describes the slot of an object that is sharded by its own name or namespace.
+func (r *Rota) slotByName(about subject) string {
+	n := r.Slots.Of(r.Table.Key.Hash(about.namespace, about.name, ""))
+	owner := "no member owns"
+	if id := r.Table.At(n).Owner; id != "" {
+		owner = id + " owns"
+	}
+	return fmt.Sprintf("slot %d, which %s", n, owner)
 }
 
 // dutiesText lists duties, which may work on any object.

@@ -115,6 +115,12 @@ func TestWho(t *testing.T) {
 		"owner that does not control": {func(q *question) {
 			q.child(&metav1.OwnerReference{APIVersion: "web.example.com/v1", Kind: "Website", Name: "blog"})
 		}, WorksNo, []string{"it has no controlling owner"}},
+		"stock program": {func(q *question) {
+			q.about.kind = schema.GroupKind{Kind: "Pod"}
+			for _, report := range q.in.reports {
+				report.Setup[coverage.SettingDispatched] = "Pod"
+			}
+		}, WorksUnknown, []string{"stock programs work on the kind (rota run)", "slot 157, which b owns"}},
 		"other kind": {func(q *question) { q.about.kind = schema.GroupKind{Kind: "Pod"} }, WorksNo,
 			[]string{"do not shard kind Pod", "Website.web.example.com, and by their owners Deployment.apps", "report (b)"}},
 		"no such object": {func(q *question) { q.about.object = nil }, WorksNo, []string{"does not exist; b would work on it"}},
