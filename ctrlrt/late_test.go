@@ -144,7 +144,7 @@ func (a *activation) complete(i, objects int, members ...*activated) {
 }
 
 // Members activate kinds while they work, one after the other, as Crossplane's providers do when definitions are
-// installed. Members without a kind, members that come and leave, and one that is cut off meanwhile, hold up nobody.
+// installed. Members without a kind, members that come and leave, and one that is cut off meanwhile, do not hold up the others.
 func TestKindsAtRunTime(t *testing.T) {
 	const kinds, objects = 10, 12
 	a := &activation{t: t, client: adminClient(t), namespace: controlplane.Namespace(t), busy: map[string]string{},

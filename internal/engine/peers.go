@@ -80,16 +80,19 @@ func newPeers(r *Engine, read func(ctx context.Context, id string) (string, erro
 	p.directory = peer.NewDirectory(func(ctx context.Context, id string) (peer.Entry, error) {
 		text, err := read(ctx, id)
 		return peer.ParseEntry(text), err
-	}, func(id string) bool {
-		_, named := r.tableOf().Member(id)
-		return named
-	})
+	}, r.names)
 	p.client = peer.NewClient(key, p.directory, r.ID)
 	p.server = peer.NewServer(key, p.directory, r.log)
 	return p, p.server.Handle(eventsRoute, http.HandlerFunc(p.serveEvent))
 }
 
-// published returns what this member's Lease says about how to reach it.
+// names reports whether the last table names a member.
+func (r *Engine) names(member string) bool {
+	_, named := r.tableOf().Member(member)
+	return named
+}
+
+// published returns the entry in this member's Lease, or an empty string.
 func (p *peers) published() string {
 	if p == nil || p.entry.Load() == nil {
 		return ""
@@ -237,12 +240,10 @@ func (r *Engine) Forward(kind schema.GroupKind, next http.Handler,
 		return nil, fmt.Errorf("rota %s: forward: members cannot reach each other: set Options.Address, such as \":9444\"",
 			r.Name())
 	}
+	route := "requests about " + kind.String()
 	f := peer.NewForwarder(peer.ForwarderEnv{
-		Route: "requests about " + kind.String(), Next: next, Client: r.peers.client, Patience: forwardPatience,
-		Gone: func(member string) bool {
-			_, named := r.tableOf().Member(member)
-			return !named
-		},
+		Route: route, Next: next, Client: r.peers.client, Patience: forwardPatience,
+		Gone: func(member string) bool { return !r.names(member) },
 		Find: func(req *http.Request) peer.Place {
 			name, ok := object(req)
 			if !ok {
@@ -257,7 +258,7 @@ func (r *Engine) Forward(kind schema.GroupKind, next http.Handler,
 		Count: func(outcome string) { r.metrics.forwarded.WithLabelValues(outcome).Inc() },
 		Log:   r.log,
 	})
-	if err := r.peers.server.Handle("requests about "+kind.String(), f.Peers()); err != nil {
+	if err := r.peers.server.Handle(route, f.Peers()); err != nil {
 		return nil, fmt.Errorf("rota %s: forward: %w: give each kind one", r.Name(), err)
 	}
 	return f, nil
@@ -322,8 +323,7 @@ func (p *peers) sendEvent(ctx context.Context, e peerEvent) error {
 	if c == nil {
 		return nil
 	}
-	if c.Work.Keeps(e.Object) { // the slot has come here meanwhile
-		c.Enqueue([]types.NamespacedName{e.Object}, work.PriorityEvent)
+	if enqueue(c, e.Object) { // the slot has come here meanwhile
 		return nil
 	}
 	o := p.rota.owner(c.Kind, e.Object)
@@ -373,10 +373,18 @@ func (p *peers) serveEvent(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case c == nil:
 		peer.Refuse(w, fmt.Sprintf("this member has no controller %q", e.Controller))
-	case !c.Work.Keeps(e.Object):
+	case !enqueue(c, e.Object):
 		peer.Refuse(w, "it does not own the object, or not yet")
 	default:
-		c.Enqueue([]types.NamespacedName{e.Object}, work.PriorityEvent)
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// enqueue enqueues an object if it is this member's.
+func enqueue(c *controllers.Controller, object types.NamespacedName) bool {
+	keeps := c.Work.Keeps(object)
+	if keeps {
+		c.Enqueue([]types.NamespacedName{object}, work.PriorityEvent)
+	}
+	return keeps
 }

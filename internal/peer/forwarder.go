@@ -27,7 +27,7 @@ const (
 type Place struct {
 	// Here is true if this process serves it.
 	Here bool
-	// Member is the ID of the owner, if this is another member. It is empty while there is none.
+	// Member is the ID of the owner, if this is another member. It is empty while the object has no owner.
 	Member string
 }
 
@@ -50,10 +50,7 @@ type ForwarderEnv struct {
 }
 
 // Forwarder is a handler that serves what belongs here and forwards the rest to its owner.
-type Forwarder struct {
-	env   ForwarderEnv
-	proxy httputil.ReverseProxy
-}
+type Forwarder struct{ env ForwarderEnv }
 
 // maxReplay is the size of the largest body, in bytes, that is kept to be sent again.
 const maxReplay = 1 << 20
@@ -64,43 +61,21 @@ const (
 	maxPause   = 200 * time.Millisecond
 )
 
-// attempt is one attempt to forward a request.
-type attempt struct {
-	member string
-	err    error
-}
-
-type attemptKey struct{}
-
-func attemptOf(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	return a
-}
-
 // NewForwarder returns a forwarder.
-func NewForwarder(env ForwarderEnv) *Forwarder {
-	f := &Forwarder{env: env}
-	f.proxy = httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			// The owner's handler sees what it would see here: Rewrite has removed these.
-			r.Out.Host, r.Out.URL.RawQuery = r.In.Host, r.In.URL.RawQuery
-			r.SetXForwarded()
-			for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-				if values := r.In.Header[name]; len(values) > 0 {
-					r.Out.Header[name] = slices.Clone(values)
-				}
-			}
-			if before := strings.Join(r.In.Header["X-Forwarded-For"], ", "); before != "" {
-				r.Out.Header.Set("X-Forwarded-For", before+", "+r.Out.Header.Get("X-Forwarded-For"))
-			}
-		},
-		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			return f.send(req, attemptOf(req.Context()).member)
-		}),
-		ErrorHandler:  func(_ http.ResponseWriter, req *http.Request, err error) { attemptOf(req.Context()).err = err },
-		FlushInterval: -1,
+func NewForwarder(env ForwarderEnv) *Forwarder { return &Forwarder{env} }
+
+// rewrite has the owner's handler see what it would see here: the proxy has removed these headers.
+func rewrite(r *httputil.ProxyRequest) {
+	r.Out.Host, r.Out.URL.RawQuery = r.In.Host, r.In.URL.RawQuery
+	r.SetXForwarded()
+	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values := r.In.Header[name]; len(values) > 0 {
+			r.Out.Header[name] = slices.Clone(values)
+		}
 	}
-	return f
+	if before := strings.Join(r.In.Header["X-Forwarded-For"], ", "); before != "" {
+		r.Out.Header.Set("X-Forwarded-For", before+", "+r.Out.Header.Get("X-Forwarded-For"))
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -225,10 +200,14 @@ func (c closer) Close() error {
 }
 
 // try forwards a request.
-func (f *Forwarder) try(w http.ResponseWriter, req *http.Request, member string) error {
-	a := &attempt{member: member}
-	f.proxy.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), attemptKey{}, a)))
-	return a.err
+func (f *Forwarder) try(w http.ResponseWriter, req *http.Request, member string) (failed error) {
+	proxy := httputil.ReverseProxy{
+		Rewrite: rewrite, FlushInterval: -1,
+		Transport:    roundTripper(func(req *http.Request) (*http.Response, error) { return f.send(req, member) }),
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+	}
+	proxy.ServeHTTP(w, req)
+	return failed
 }
 
 // unowned answers a request that no member could serve.

@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -41,7 +41,8 @@ type Server struct {
 func NewServer(key *Key, d *Directory, l logr.Logger) *Server {
 	s := &Server{directory: d, routes: map[string]http.Handler{}}
 	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(lines{l}, "", 0),
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(l.V(1)), slog.LevelInfo), // broken handshakes, panics of handlers
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, ClientAuth: tls.RequireAnyClientCert,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return key.certificate("") },
@@ -51,14 +52,6 @@ func NewServer(key *Key, d *Directory, l logr.Logger) *Server {
 		},
 	}
 	return s
-}
-
-// lines logs what net/http prints: broken handshakes, and panics of handlers.
-type lines struct{ log logr.Logger }
-
-func (l lines) Write(text []byte) (int, error) {
-	l.log.V(1).Info("Connection between members", "cause", string(text))
-	return len(text), nil
 }
 
 // Handle adds a route. It returns an error if there is one with this name.

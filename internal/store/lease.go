@@ -237,7 +237,7 @@ func (k *Kubernetes) setPeer(obj *coordinationv1.Lease) {
 	}
 }
 
-// Peer returns what a member's Lease says about how other members reach it, or an empty string.
+// Peer returns the entry in a member's Lease by which other members reach it, or an empty string.
 func (k *Kubernetes) Peer(ctx context.Context, id string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

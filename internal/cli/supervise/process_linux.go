@@ -40,7 +40,7 @@ type process struct {
 // exitNotStarted is the exit code of a command that cannot be started, as a shell has it.
 const exitNotStarted = 127
 
-// start starts a command in a process group of its own. It is killed if this process dies. start does not wait for
+// start starts a command in a new process group. It is killed if this process dies. start does not wait for
 // that: the file system may be slow.
 func start(l line, out, errOut *os.File) *process {
 	cmd := exec.CommandContext(context.Background(), l.args[0], l.args[1:]...)

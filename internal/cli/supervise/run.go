@@ -127,7 +127,9 @@ func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end f
 			select {
 			case sig := <-passed:
 				if sig, ok := sig.(syscall.Signal); ok {
-					s.forward(sig)
+					for _, p := range s.running() {
+						p.signal(sig)
+					}
 				}
 			case code = <-s.ended:
 				leave()

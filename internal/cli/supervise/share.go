@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"text/template"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
-
-// labelValues is the number of values of the slot label.
-const labelValues = slot.MaxCount
 
 // Command is a command whose arguments are templates.
 type Command struct {
@@ -57,35 +53,13 @@ func (s share) Namespaces() string {
 	return strings.Join(s.namespaces(s.slots), ",")
 }
 
-// Selector returns a label selector for the objects in the slots. It uses only in, notin and existence, which all
-// parsers of selectors know.
+// Selector returns a label selector for the objects in the slots.
 func (s share) Selector() (string, error) {
 	s.of.Selector = true
 	if len(s.kinds) != 1 {
 		return "", errors.New("a selector is for one kind, since each kind has its own label: give one --kind")
 	}
-	label := sharding.HashLabel(s.key, s.kinds[0])
-	others := s.count.All().Minus(s.slots)
-	switch {
-	case others.Empty():
-		return label, nil
-	case others.Len() < s.slots.Len():
-		return fmt.Sprintf("%s,%s notin (%s)", label, label, s.values(others)), nil
-	default:
-		return fmt.Sprintf("%s in (%s)", label, s.values(s.slots)), nil
-	}
-}
-
-// values lists the label's values of slots.
-func (s share) values(set slot.Set) string {
-	width := labelValues / int(s.count)
-	var out []string
-	for _, n := range set.Slots() {
-		for v := range width {
-			out = append(out, strconv.Itoa(int(n)*width+v))
-		}
-	}
-	return strings.Join(out, ",")
+	return sharding.ExactSelector(sharding.HashLabel(s.key, s.kinds[0]), s.slots, s.count), nil
 }
 
 // ParseCommand parses a command line. Arguments of the form NAME=VALUE before the program set its environment.

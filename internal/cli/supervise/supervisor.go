@@ -20,8 +20,8 @@ const (
 	// settleTime is how long a process for all slots waits for more of them before it is started with those it has. Slots
 	// come from several members, one after the other.
 	settleTime = time.Second
-	// lookTime is how often the deadline is checked, and lineTime how often a command line is computed that only a change
-	// of namespaces can have changed.
+	// lookTime is how often the deadline is checked, and lineTime how often orphans are reaped, and a command line is
+	// computed that only a change of namespaces can have changed.
 	lookTime, lineTime = 100 * time.Millisecond, 2 * time.Second
 	// queue is the queue name of processes that are being stopped, in status and events.
 	queue = "rota.dev/run"
@@ -179,15 +179,16 @@ func (s *supervisor) leave() {
 	s.wake()
 }
 
-// forward sends a signal to all processes.
-func (s *supervisor) forward(sig syscall.Signal) {
+// running returns the processes.
+func (s *supervisor) running() (out []*process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.units {
 		if u.process != nil {
-			u.process.signal(sig)
+			out = append(out, u.process)
 		}
 	}
+	return out
 }
 
 func (s *supervisor) wake() {
@@ -201,11 +202,15 @@ func (s *supervisor) wake() {
 func (s *supervisor) run(ctx context.Context) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
+	orphans := time.NewTicker(lineTime)
+	defer orphans.Stop()
 	for ctx.Err() == nil {
 		s.look()
 		select {
 		case <-tick.C:
 		case <-s.kick:
+		case <-orphans.C:
+			reapOrphans(s.running())
 		case <-ctx.Done():
 		}
 	}
@@ -224,7 +229,6 @@ func (s *supervisor) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	late := s.Late() >= s.deadline
-	var running []*process
 	for first, set := range s.division() {
 		u := s.units[first]
 		if u == nil {
@@ -236,11 +240,7 @@ func (s *supervisor) look() {
 			s.kill(u, "the Lease was not renewed in time")
 		}
 		s.settle(u, set, late)
-		if u.process != nil {
-			running = append(running, u.process)
-		}
 	}
-	reapOrphans(running)
 	held := slot.Set{}
 	for _, u := range s.units {
 		if u.process != nil {
@@ -409,7 +409,7 @@ func (s *supervisor) kill(u *unit, why string) {
 		return
 	default:
 	}
-	if !u.unclean || u.stopping.IsZero() {
+	if !u.unclean {
 		s.Log.Info("Killing the command", "cause", why, "slots", u.slots.String())
 	}
 	if u.unclean = true; u.stopping.IsZero() {

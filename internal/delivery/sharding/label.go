@@ -136,6 +136,21 @@ func (l labelScope) selector(slots slot.Set) (string, slot.Set) {
 	return strings.Join(terms, ","), slots
 }
 
+// ExactSelector returns a label selector for the objects in some of the slots, and for no others. It uses only in,
+// notin and existence, which all parsers of selectors know. set must not be empty.
+func ExactSelector(label string, set slot.Set, slots slot.Count) string {
+	width := labelValues / int(slots)
+	others := slots.All().Minus(set)
+	switch {
+	case others.Empty():
+		return label
+	case others.Len() < set.Len():
+		return fmt.Sprintf("%s,%s notin (%s)", label, label, values(others, width))
+	default:
+		return fmt.Sprintf("%s in (%s)", label, values(set, width))
+	}
+}
+
 // values lists the label's values of the slots.
 func values(slots slot.Set, width int) string {
 	var b strings.Builder
