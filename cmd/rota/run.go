@@ -35,21 +35,24 @@ func newRun() *cobra.Command {
 	var key, metrics string
 	cmd := &cobra.Command{
 		Use:   "run NAME [flags] -- [ENV=VALUE ...] COMMAND [ARG ...]",
-		Short: "Run a stock program on several replicas, each with a share of the objects",
+		Short: "Run a program in any language on several replicas, each with a share of the objects",
 		Long: `Runs a program that Rota is not linked into, as a member of the rota NAME. Its arguments are templates:
 
   {{.Selector}}              a label selector; the rota labels the objects of --kind
   {{.Ordinal}}, {{.Count}}   one process for each slot, with its number and the number of slots
   {{add 8080 .Ordinal}}      a sum, for example for a port of each process
   {{.Namespaces}}            namespaces, separated by commas, with --key Namespace
+  {{.Share}}                 a socket where it is told its share, for a program that can change its share while it runs
 
 When the share changes, the process gets SIGTERM, and others may work on what it gives up once its whole process group
-has exited. Then it is started with the rest. Turn off the program's leader election (docs/run.md).`,
+has exited. Then it is started with the rest. With {{.Share}} it gets messages instead. Turn off the program's leader
+election (docs/run.md).`,
 		Example: `  rota run kustomize --kind Kustomization.kustomize.toolkit.fluxcd.io -- \
     kustomize-controller '--watch-label-selector={{.Selector}}'
   rota run metrics --slots 4 -- \
     kube-state-metrics '--shard={{.Ordinal}}' '--total-shards={{.Count}}' '--port={{add 8080 .Ordinal}}'
-  rota run prometheus --key Namespace -- operator '--namespaces={{.Namespaces}}'`,
+  rota run prometheus --key Namespace -- operator '--namespaces={{.Namespaces}}'
+  rota run website --kind Website.web.example.com -- 'ROTA_SHARE={{.Share}}' node operator.js`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {
 				return errors.New("give the rota's name, and the command after --: rota run NAME -- COMMAND")

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,13 @@ import (
 // adopt makes this process the parent of orphans among its descendants, so that it can wait for them.
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
+// monotonic returns the time on CLOCK_MONOTONIC, which is the same in all processes.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return time.Duration(t.Nano())
+}
+
 // passSignals has the signals that the command should get sent to c.
 func passSignals(c chan<- os.Signal) {
 	signal.Notify(c, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -27,10 +35,9 @@ func passSignals(c chan<- os.Signal) {
 
 // process is a command with its process group.
 type process struct {
-	cmd *exec.Cmd
-	// exited is closed when the command has exited, and done when its whole group has. code is set before.
-	exited, done chan struct{}
-	code         int
+	cmd                 *exec.Cmd
+	hasExited, groupHas chan struct{}
+	exitCode            int // set before hasExited is closed
 
 	mu      sync.Mutex
 	started bool
@@ -42,12 +49,12 @@ const exitNotStarted = 127
 
 // start starts a command in a new process group. It is killed if this process dies. start does not wait for
 // that: the file system may be slow.
-func start(l line, out, errOut *os.File) *process {
+func start(l line, out, errOut *os.File) program {
 	cmd := exec.CommandContext(context.Background(), l.args[0], l.args[1:]...)
 	cmd.Env = append(os.Environ(), l.env...)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &process{cmd: cmd, exited: make(chan struct{}), done: make(chan struct{})}
+	p := &process{cmd: cmd, hasExited: make(chan struct{}), groupHas: make(chan struct{})}
 	go p.run()
 	return p
 }
@@ -56,16 +63,16 @@ func start(l line, out, errOut *os.File) *process {
 // the command when the thread that started it ends.
 func (p *process) run() {
 	runtime.LockOSThread() // the thread ends with this goroutine
-	defer close(p.done)
+	defer close(p.groupHas)
 	if err := p.begin(); err != nil {
 		_, _ = p.cmd.Stderr.Write([]byte("rota run: " + err.Error() + "\n"))
-		p.code = exitNotStarted
-		close(p.exited)
+		p.exitCode = exitNotStarted
+		close(p.hasExited)
 		return
 	}
 	err := p.cmd.Wait()
-	p.code = exitCode(p.cmd.ProcessState, err)
-	close(p.exited)
+	p.exitCode = exitCode(p.cmd.ProcessState, err)
+	close(p.hasExited)
 	for !errors.Is(syscall.Kill(-p.cmd.Process.Pid, 0), syscall.ESRCH) {
 		_, _ = syscall.Wait4(-p.cmd.Process.Pid, nil, syscall.WNOHANG, nil) // descendants that were adopted
 		time.Sleep(5 * time.Millisecond)
@@ -85,14 +92,12 @@ func (p *process) begin() error {
 	return nil
 }
 
-// signal sends a signal to the whole group.
+// signal implements program.
 func (p *process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.done: // the group's number may be another's
-		return
-	default:
+	if closed(p.groupHas) {
+		return // the group's number may be another's
 	}
 	if !p.started {
 		p.last = s
@@ -101,31 +106,38 @@ func (p *process) signal(s syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, s)
 }
 
+// pid implements program.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// exited implements program.
+func (p *process) exited() <-chan struct{} { return p.hasExited }
+
+// done implements program.
+func (p *process) done() <-chan struct{} { return p.groupHas }
+
+// code implements program.
+func (p *process) code() int { return p.exitCode }
+
 // reapOrphans waits for adopted processes that have exited, except for those in keep.
-func reapOrphans(keep []*process) {
+func reapOrphans(keep []program) {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
 		text, _ := os.ReadFile(list)
 		for _, field := range strings.Fields(string(text)) {
 			pid, err := strconv.Atoi(field)
-			if group, _ := syscall.Getpgid(pid); err == nil && pid != group && groupIn(keep, group) {
+			group, _ := syscall.Getpgid(pid)
+			if err == nil && pid != group && slices.ContainsFunc(keep, func(p program) bool { return p.pid() == group }) {
 				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 			}
 		}
 	}
-}
-
-// groupIn reports whether a process group is one of the processes'.
-func groupIn(all []*process, group int) bool {
-	for _, p := range all {
-		p.mu.Lock()
-		is := p.started && p.cmd.Process.Pid == group
-		p.mu.Unlock()
-		if is {
-			return true
-		}
-	}
-	return false
 }
 
 // exitCode is the exit code as a shell shows it.

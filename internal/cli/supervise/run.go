@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -59,7 +60,11 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 	if err := o.Command.check(share{count: max(o.Rota.Slots, 1), key: o.Rota.Key, kinds: o.Kinds}); err != nil {
 		return 0, err
 	}
-	o.Rota.Label, o.Rota.LeaveTimeout = o.Command.Selector, o.StopTimeout+o.Rota.FenceDelay+handoverTime
+	o.Rota.LeaveTimeout = o.StopTimeout + o.Rota.FenceDelay + handoverTime
+	if o.Command.Share {
+		o.Rota.LeaveTimeout += o.StopTimeout // to drain, and then to exit
+	}
+	o.Rota.Label = o.Command.Selector || o.Command.Share && len(o.Kinds) > 0
 	r, err := rota.New(cfg, o.Rota)
 	if err != nil {
 		return 0, err
@@ -75,10 +80,58 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 			return 0, err
 		}
 	}
-	env := supervisorEnv{
-		Separate: o.Command.Ordinals, StopTimeout: o.StopTimeout, MinUptime: o.MinUptime,
-		FenceDelay: o.Rota.FenceDelay, Late: parts.Late,
-		Log: o.Rota.Logger, Out: o.Out, Err: o.Err,
+	began := time.Now()
+	env := processesEnv{
+		StopTimeout: o.StopTimeout, FenceDelay: o.Rota.FenceDelay,
+		Start: func(l line) program { return start(l, o.Out, o.Err) },
+		Late:  parts.Late, Now: func() time.Duration { return time.Since(began) }, Log: o.Rota.Logger,
+	}
+	for _, kind := range o.Kinds {
+		env.Kinds = append(env.Kinds, kind.String())
+		if o.Rota.Label {
+			if err := parts.Share.Shard(kind); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if len(env.Kinds) == 0 {
+		env.Kinds = []string{"Process"} // a rota without kinds has nothing to share
+	}
+	var k keeper
+	if o.Command.Share {
+		s, err := o.shares(env, base, r)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = s.close() }()
+		k = s.sharer
+	} else {
+		k = newSupervisor(o.restarts(env, base))
+	}
+	parts.Keep(k)
+	if o.Serve != nil {
+		if err := o.Serve(r); err != nil {
+			return 0, err
+		}
+	}
+	return serve(ctx, life, k, r, leave, end)
+}
+
+// keeper is a Keeper that runs processes.
+type keeper interface {
+	controllers.Keeper
+	// run starts and stops processes until ctx ends.
+	run(ctx context.Context)
+	running() []program
+	// leave announces that the member leaves. exits returns the exit code of a process that has exited by itself.
+	leave()
+	exits() <-chan int
+}
+
+// restarts returns what a supervisor of the command needs.
+func (o *Options) restarts(env processesEnv, base share) supervisorEnv {
+	return supervisorEnv{
+		processesEnv: env, Separate: o.Command.Ordinals, MinUptime: o.MinUptime,
 		Line: func(set slot.Set) (line, bool, error) {
 			s := base
 			s.slots = set
@@ -94,29 +147,45 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 			return l, err == nil, err
 		},
 	}
-	for _, kind := range o.Kinds {
-		env.Kinds = append(env.Kinds, kind.String())
-		if o.Command.Selector {
-			if err := parts.Share.Shard(kind); err != nil {
-				return 0, err
-			}
-		}
-	}
-	if len(env.Kinds) == 0 {
-		env.Kinds = []string{"Process"} // a rota without kinds has nothing to share
-	}
-	s := newSupervisor(env)
-	parts.Keep(s)
-	if o.Serve != nil {
-		if err := o.Serve(r); err != nil {
-			return 0, err
-		}
-	}
-	return s.serve(ctx, life, r, leave, end)
 }
 
-// serve runs the member and the supervisor.
-func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end func()) (code int, err error) {
+// sharing is a sharer with its socket.
+type sharing struct {
+	*sharer
+	*socket
+}
+
+// shares returns a sharer that serves its socket. The member joins once the command has connected to it.
+func (o *Options) shares(env processesEnv, base share, r *rota.Rota) (sharing, error) {
+	socket, err := newSocket(context.Background())
+	if err != nil {
+		return sharing{}, err
+	}
+	base.socket = socket.Addr().String()
+	l, err := o.Command.with(base)
+	if err != nil {
+		return sharing{}, errors.Join(err, socket.close())
+	}
+	s := newSharer(sharerEnv{
+		processesEnv: env, Line: l, About: base.about,
+		Hello: hello{Type: "hello", Version: protocolVersion, Rota: o.Rota.Name, Namespace: o.Rota.Namespace,
+			Slots: int(base.count), Key: base.key.String(), Kinds: env.Kinds},
+		Monotonic: func(late time.Duration) float64 { return (monotonic() + late - env.Late()).Seconds() },
+		Wait: func(ctx context.Context, changed <-chan struct{}) error {
+			select {
+			case <-changed:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+	})
+	go socket.serve(s)
+	return sharing{s, socket}, r.JoinAfter("the command to connect to "+base.socket, s.first)
+}
+
+// serve runs the member and its processes.
+func serve(ctx, life context.Context, s keeper, r *rota.Rota, leave, end func()) (code int, err error) {
 	passed := make(chan os.Signal, 4)
 	passSignals(passed)
 	defer signal.Stop(passed)
@@ -131,7 +200,7 @@ func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end f
 						p.signal(sig)
 					}
 				}
-			case code = <-s.ended:
+			case code = <-s.exits():
 				leave()
 			case <-ctx.Done():
 				s.leave()
@@ -146,7 +215,7 @@ func (s *supervisor) serve(ctx, life context.Context, r *rota.Rota, leave, end f
 	end()
 	working.Wait()
 	select {
-	case code = <-s.ended: // it exited while the member left
+	case code = <-s.exits(): // it exited while the member left
 	default:
 	}
 	if errors.Is(err, context.Canceled) {

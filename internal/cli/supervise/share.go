@@ -22,6 +22,8 @@ type Command struct {
 	Namespaces bool
 	// Selector is true if a process gets a label selector.
 	Selector bool
+	// Share is true if the process gets the path of a socket. Then one process runs, and messages tell it its share.
+	Share bool
 }
 
 // share is the data of the templates.
@@ -31,6 +33,7 @@ type share struct {
 	key        slot.Key
 	kinds      []schema.GroupKind
 	namespaces func(slot.Set) []string
+	socket     string
 	of         *Command // records what the templates use
 }
 
@@ -60,6 +63,12 @@ func (s share) Selector() (string, error) {
 		return "", errors.New("a selector is for one kind, since each kind has its own label: give one --kind")
 	}
 	return sharding.ExactSelector(sharding.HashLabel(s.key, s.kinds[0]), s.slots, s.count), nil
+}
+
+// Share returns the path of the socket.
+func (s share) Share() string {
+	s.of.Share = true
+	return s.socket
 }
 
 // ParseCommand parses a command line. Arguments of the form NAME=VALUE before the program set its environment.
@@ -131,9 +140,13 @@ func (c *Command) check(s share) error {
 		return err
 	}
 	switch {
+	case c.Share && (c.Ordinals || c.Namespaces || c.Selector):
+		return errors.New("{{.Share}} cannot be combined with {{.Selector}}, {{.Ordinal}} or {{.Namespaces}}: the messages " +
+			"have them")
+	case c.Share:
 	case !c.Ordinals && !c.Namespaces && !c.Selector:
-		return errors.New("no argument uses {{.Selector}}, {{.Ordinal}} or {{.Namespaces}}, so every process would work on " +
-			"all objects")
+		return errors.New("no argument uses {{.Selector}}, {{.Ordinal}}, {{.Namespaces}} or {{.Share}}, so every process " +
+			"would work on all objects")
 	case c.Ordinals && (c.Namespaces || c.Selector):
 		return errors.New("{{.Ordinal}} cannot be combined with {{.Selector}} or {{.Namespaces}}")
 	case c.Namespaces && s.key != slot.KeyNamespace:

@@ -50,15 +50,19 @@ func newBench(t *testing.T, script string, change func(*supervisorEnv)) *bench {
 		t.Skip(err)
 	}
 	b := &bench{t: t, file: filepath.Join(t.TempDir(), "log")}
+	began := time.Now()
 	env := supervisorEnv{
-		StopTimeout: hang, Log: testr.New(t), Out: os.Stdout, Err: os.Stderr,
+		processesEnv: processesEnv{
+			StopTimeout: hang, Log: testr.New(t), Now: func() time.Duration { return time.Since(began) },
+			Start: func(l line) program { return start(l, os.Stdout, os.Stderr) },
+			Late: func() time.Duration {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.now
+			},
+		},
 		Line: func(set slot.Set) (line, bool, error) {
 			return line{args: []string{"sh", "-c", script, set.String(), b.file}}, true, nil
-		},
-		Late: func() time.Duration {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.now
 		},
 	}
 	if change != nil {

@@ -1,0 +1,411 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/controllers"
+	"github.com/rota-dev/rota/internal/gate"
+	"github.com/rota-dev/rota/internal/protocol/table"
+	"github.com/rota-dev/rota/slot"
+)
+
+// goodbyeTime is how long a program may go on after it has closed its connection.
+const goodbyeTime = 5 * time.Second
+
+// sharerEnv is the environment of a sharer.
+type sharerEnv struct {
+	processesEnv
+	// Line is the command line.
+	Line line
+	// Hello is the first message, and About describes a slot.
+	Hello hello
+	About func(slot.Slot) message
+	// Monotonic converts a time on the deadline clock to seconds on CLOCK_MONOTONIC.
+	Monotonic func(late time.Duration) float64
+	// Wait returns when changed is closed, or earlier.
+	Wait func(ctx context.Context, changed <-chan struct{}) error
+}
+
+// sharer runs one process, which changes its share while it runs. It tells the process by messages what becomes of each
+// slot. A slot is given up when the process has answered that it has drained it, or has exited.
+type sharer struct {
+	processes
+	env   sharerEnv
+	slots map[slot.Slot]*shared
+	seq   uint64 // of the last question
+	// starts is the number of the process. connected is true if it has connected, and first closed once one has.
+	starts    int
+	connected bool
+	first     chan struct{}
+	// out are messages that the process has not been sent. dated is true if the deadline has changed since the last one.
+	out   []byte
+	dated bool
+	// sent is signaled when there is something in out.
+	sent chan struct{}
+	// changed is closed, and replaced, when the process has answered.
+	changed chan struct{}
+	// silent is when the process closed its connection, or 0.
+	silent time.Duration
+}
+
+// shared is a slot of a sharer.
+type shared struct {
+	// want is what the member wants of the slot: warm, load, open, drain or shut. told is the last message of these to the
+	// present process, or empty, and seq its number. answered is true if the process has answered it.
+	want, told string
+	seq        uint64
+	answered   bool
+	asked      time.Duration // when told was sent
+	epoch      uint64
+	// gone are the deletions that the former owner left, and left those that the process leaves.
+	gone []deletion
+	left []table.Gone
+}
+
+// loaded reports whether the process has the slot's objects.
+func (s *shared) loaded() bool {
+	return s.told == askLoad && s.answered || s.told == tellOpen || s.told == askDrain
+}
+
+var _ controllers.Keeper = (*sharer)(nil)
+
+func newSharer(env sharerEnv) *sharer {
+	s := &sharer{processes: newProcesses(env.processesEnv), env: env, slots: map[slot.Slot]*shared{},
+		first: make(chan struct{}), sent: make(chan struct{}, 1), changed: make(chan struct{})}
+	s.units[0] = &unit{}
+	return s
+}
+
+// Warm implements controllers.Keeper.
+func (s *sharer) Warm(ctx context.Context, set slot.Set) error {
+	return s.await(ctx, set, func(of *shared) {
+		if of.want == tellShut {
+			of.want = askWarm
+		}
+	}, func(of *shared) bool { return of.told == askWarm && of.answered || of.loaded() })
+}
+
+// Load implements controllers.Keeper.
+func (s *sharer) Load(ctx context.Context, set slot.Set, _ bool, gone []table.Gone) error {
+	left := map[slot.Slot][]deletion{}
+	for _, g := range gone {
+		left[g.Slot] = append(left[g.Slot], deletion{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
+	}
+	return s.await(ctx, set, func(of *shared) {
+		of.want = askLoad
+		if of.told == askLoad {
+			of.told, of.answered = "", false // another member may have worked since
+		}
+	}, (*shared).loaded, left)
+}
+
+// await changes what is wanted of slots, and waits until is is true of each. It does not wait for slots that are shut.
+func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is func(*shared) bool,
+	gone ...map[slot.Slot][]deletion,
+) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range set.Slots() {
+		of := s.slots[n]
+		if of == nil {
+			of = &shared{want: tellShut}
+			s.slots[n] = of
+		}
+		want(of)
+		for _, by := range gone {
+			of.gone = append(of.gone, by[n]...)
+		}
+		s.tell(n)
+	}
+	for {
+		missing := slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
+			of := s.slots[n]
+			return of != nil && of.want != tellShut && !is(of)
+		})
+		if !missing {
+			return nil
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		err := s.env.Wait(ctx, changed)
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Open implements controllers.Keeper.
+func (s *sharer) Open(set slot.Set, epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = s.open.Union(set)
+	for _, n := range set.Slots() {
+		delete(s.idle, n)
+		of := s.slots[n]
+		if of == nil {
+			of = &shared{}
+			s.slots[n] = of
+		}
+		of.want, of.epoch = tellOpen, epoch
+		s.tell(n)
+	}
+}
+
+// Drain implements controllers.Keeper.
+func (s *sharer) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
+	s.processes.Drain(set, idle)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range set.Slots() {
+		if of := s.slots[n]; of != nil {
+			of.want = askDrain
+			s.tell(n)
+		}
+	}
+}
+
+// Shut implements controllers.Keeper.
+func (s *sharer) Shut(set slot.Set) {
+	s.processes.Shut(set)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range set.Slots() {
+		if of := s.slots[n]; of != nil {
+			of.want = tellShut
+			s.tell(n)
+			delete(s.slots, n)
+		}
+	}
+	s.change()
+}
+
+// SetDeadline implements controllers.Keeper.
+func (s *sharer) SetDeadline(at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = at
+	s.dated = true
+	s.flush()
+}
+
+// Flights implements controllers.Keeper: slots that the process is to drain, and a process that is to exit.
+func (s *sharer) Flights(older time.Duration) []gate.Flight {
+	out := s.processes.Flights(older)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.units[0].stopping {
+		return out
+	}
+	for n, of := range s.slots {
+		if since := s.Now() - of.asked; of.told == askDrain && !of.answered && since >= older {
+			out = append(out, gate.Flight{Key: gate.Key{Queue: queue, Name: s.env.Line.args[0]}, Slot: n, For: since,
+				Doing: "the program " + s.env.Line.args[0] + " was asked to drain it, and has not answered"})
+		}
+	}
+	return out
+}
+
+// tell sends the process what it has to know of a slot.
+func (s *sharer) tell(n slot.Slot) {
+	u, of := s.units[0], s.slots[n]
+	if u.process == nil || u.stopping {
+		return
+	}
+	switch {
+	case of.want == tellShut:
+		if of.told != "" {
+			s.send(n, of, tellShut)
+		}
+	case of.want == askDrain:
+		if of.told == tellOpen {
+			s.send(n, of, askDrain)
+		}
+	case of.want == tellOpen && of.loaded():
+		if of.told != tellOpen && s.Late() < s.deadline && !s.waits(n) {
+			u.slots.Add(n)
+			s.send(n, of, tellOpen)
+		}
+	case of.want == askWarm:
+		if of.told == "" {
+			s.send(n, of, askWarm)
+		}
+	case of.told != askLoad:
+		s.send(n, of, askLoad)
+	}
+}
+
+// send sends a message about a slot.
+func (s *sharer) send(n slot.Slot, of *shared, what string) {
+	m := message{}
+	if what == askWarm || what == askLoad {
+		m = s.env.About(n)
+	}
+	if m.Type, m.Slot = what, &n; answerTo[what] != "" {
+		s.seq++
+		m.Seq = s.seq
+	}
+	switch what {
+	case askLoad:
+		m.Gone = of.gone
+	case tellOpen:
+		m.Epoch = of.epoch
+	}
+	of.told, of.seq, of.answered, of.asked = what, m.Seq, false, s.Now()
+	s.out = append(s.out, encode(m)...)
+	s.flush()
+}
+
+// flush has the messages sent.
+func (s *sharer) flush() {
+	select {
+	case s.sent <- struct{}{}:
+	default:
+	}
+}
+
+// connect notes that the process with this number has connected. It returns an error if it has before.
+func (s *sharer) connect() (number int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connected || s.units[0].process == nil {
+		return 0, errors.New("there is another connection, and the share is for one")
+	}
+	if s.connected = true; !closed(s.first) {
+		close(s.first)
+	}
+	return s.starts, nil
+}
+
+// take returns what is to be sent to a process. ok is false if another one was started.
+func (s *sharer) take(number int) (out []byte, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number != s.starts {
+		return nil, false
+	}
+	if out = s.out; s.dated && s.deadline > s.Late() {
+		out = append(out, encode(message{Type: tellDeadline, Monotonic: s.env.Monotonic(s.deadline)})...)
+	}
+	s.out, s.dated = nil, false
+	return out, true
+}
+
+// heard takes an answer of a process. It returns an error if the process does not keep to the protocol.
+func (s *sharer) heard(number int, line []byte) error {
+	a, err := decode(line)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number != s.starts {
+		return nil
+	}
+	if a.Seq == 0 || a.Seq > s.seq {
+		return fmt.Errorf("%.100q: there was no question with this seq", line)
+	}
+	of := s.slots[a.Slot]
+	if of == nil || of.seq != a.Seq || of.answered {
+		return nil // the question was overtaken by another message
+	}
+	if a.Type != answerTo[of.told] {
+		return fmt.Errorf("%.100q: the answer to %s is %s", line, of.told, answerTo[of.told])
+	}
+	of.answered = true
+	if a.Type == answerTo[askDrain] {
+		for _, g := range a.Gone {
+			of.left = append(of.left, table.Gone{Slot: a.Slot, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
+		}
+		of.told, of.gone = askLoad, nil // it still has the objects
+		s.units[0].slots.Remove(a.Slot)
+	}
+	s.tell(a.Slot)
+	s.change()
+	s.wake()
+	return nil
+}
+
+// change has those that wait for an answer look again.
+func (s *sharer) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// disconnect notes that a process has closed its connection, or that it does not keep to the protocol. Then it is
+// ended, and the member with it.
+func (s *sharer) disconnect(number int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch u := s.units[0]; {
+	case number != s.starts || u.process == nil || u.stopping:
+	case err == nil:
+		s.silent = s.Now()
+	default:
+		s.fail(u, err)
+	}
+}
+
+// fail ends a process and the member.
+func (s *sharer) fail(u *unit, err error) {
+	s.Log.Error(err, "The command does not keep to the protocol, so it is ended")
+	s.end(1)
+	u.unclean = true
+	s.ask(u)
+}
+
+// run starts and stops the process until ctx ends.
+func (s *sharer) run(ctx context.Context) { s.tend(ctx, s.look) }
+
+// look does what is due.
+func (s *sharer) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.units[0]
+	if u.process != nil && s.Late() >= s.deadline && !u.slots.Empty() {
+		s.kill(u, "the Lease was not renewed in time")
+		u.stopping, u.unclean = true, true // also if it has ended itself for that reason
+	}
+	s.reap(u)
+	switch {
+	case u.process == nil:
+		if !s.leaving {
+			s.start(u)
+		}
+	case u.stopping:
+		s.press(u)
+	case s.silent > 0 && s.Now()-s.silent >= goodbyeTime:
+		s.fail(u, fmt.Errorf("it closed its connection %v ago and still runs", goodbyeTime))
+	case s.leaving && !u.slots.Empty() && s.Now()-s.leftAt >= s.StopTimeout:
+		s.Log.Info("Asking the command to exit, because it has not drained all slots in time", "slots", u.slots.String())
+		s.ask(u)
+	}
+	for n := range s.slots {
+		s.tell(n)
+	}
+	s.giveUp(func(slot.Slot) bool { return true }, s.leftIn)
+}
+
+// leftIn returns the deletions that the process left in a slot.
+func (s *sharer) leftIn(n slot.Slot) (left []table.Gone) {
+	if of := s.slots[n]; of != nil {
+		left, of.left = of.left, nil
+	}
+	return left
+}
+
+// start starts the process, which knows of no slot.
+func (s *sharer) start(u *unit) {
+	s.Log.Info("Starting the command", "args", s.env.Line.args)
+	s.starts++
+	u.process, u.line, u.began = s.Start(s.env.Line), s.env.Line, s.Now()
+	s.connected, s.out, s.dated, s.silent = false, encode(s.env.Hello), true, 0
+	for _, of := range s.slots {
+		of.told, of.answered = "", false
+	}
+	s.flush()
+}
