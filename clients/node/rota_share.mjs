@@ -218,8 +218,9 @@ export class SlotInformers {
   }
 
   #stop(number) {
-    this.bySlot.get(number)?.stop();
-    this.bySlot.delete(number);
+    const informer = this.bySlot.get(number);
+    this.bySlot.delete(number); // first, because stop reports an error
+    informer?.stop();
   }
 
   async #load(slot) {

@@ -123,7 +123,7 @@ func (n *Node) ended(waited time.Duration) {
 	if n.Dead {
 		return
 	}
-	if n.gate.InFlight() > 0 {
+	if n.gate.InFlight()+len(n.keeper.Flights(0)) > 0 {
 		n.w.after(50*time.Millisecond, func() { n.local(func() { n.ended(waited + 50*time.Millisecond) }) })
 		return
 	}

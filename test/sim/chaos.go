@@ -41,8 +41,11 @@ type Chaos struct {
 
 // RunChaos lives through a life of a seed and returns its world.
 func RunChaos(seed uint64, trace func(string)) *World {
-	return runChaos(seed, Options{Trace: trace}, spoiled{})
+	return RunLife(seed, Options{Trace: trace})
 }
+
+// RunLife is RunChaos with other options. The seed decides Slots, Duties, Tune, Load and Trial.
+func RunLife(seed uint64, o Options) *World { return runChaos(seed, o, spoiled{}) }
 
 func runChaos(seed uint64, o Options, s spoiled) *World {
 	o.Seed = seed

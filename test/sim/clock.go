@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/protocol/member"
+	"github.com/rota-dev/rota/slot"
 )
 
 // clocks are the lowest and the highest rate of the members' monotonic clocks. The API servers' is 1.
@@ -72,6 +73,11 @@ func (n *Node) setRate(rate float64) {
 	if !n.Paused && !n.Dead {
 		n.planTick()
 	}
+}
+
+// TwoAtWork violates the rule that no two members work on a slot, unless the clocks excuse it.
+func (w *World) TwoAtWork(s slot.Slot, a, b *Node) {
+	w.violateAtGate("two at work", "programs of %s and %s work on slot %v", a.ID, b.ID, s)
 }
 
 // violateAtGate violates a rule of what members do at their gates, unless the clocks excuse it.

@@ -24,7 +24,7 @@ func (n *Node) parts() []replica.Part {
 	hash, duties := n.w.split(n.w.all())
 	calls := replica.NewCalls(context.Background(), logr.Discard(), &n.runner)
 	objects := controllers.NewHolder(controllers.HolderEnv{
-		Controllers: n.Work.set, Keeper: controllers.NoKeeper{}, HeldBackBy: func(slot.Set) []string { return nil },
+		Controllers: n.Work.set, Keeper: n.keeper, HeldBackBy: func(slot.Set) []string { return nil },
 		Abandoned: func() {}, Inherited: func() { n.w.Counts.Inherited++ },
 	})
 	return []replica.Part{

@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
@@ -48,6 +50,7 @@ type Node struct {
 	Link     link
 	Work     workers
 	share    share
+	keeper   controllers.Keeper
 	runner   runner
 	Duties   duties
 	informer informer
@@ -96,7 +99,7 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 		w: w, n: n, held: map[string][]func(){}, astray: map[string][]func(){}, lose: map[string]int{},
 		bad: map[string]spell{}, slow: quick,
 	}
-	n.Work = workers{w: w, n: n}
+	n.Work, n.keeper = workers{w: w, n: n}, controllers.NoKeeper{}
 	n.share, n.runner = share{n: n}, runner{n: n}
 	n.Duties = duties{w: w, n: n}
 	n.checks = checks{
@@ -127,6 +130,9 @@ func (w *World) start(r *Replica, former []string, state *replica.State) *Node {
 	n.gate = gate.New(w.opts.everything(), n.clock.late)
 	n.Work.employ()
 	n.Duties.takeDuties()
+	if w.opts.Keep != nil {
+		n.keeper = w.opts.Keep(n, former != nil)
+	}
 	n.drive()
 	w.Nodes = append(w.Nodes, n)
 	w.logf("%s starts, clock rate %.2f", n.ID, n.clock.rate)
@@ -210,6 +216,24 @@ func (n *Node) local(do func()) {
 // post hands an event to the member.
 func (n *Node) post(e member.Event) { n.answered(func() { n.driver.Post(e) }) }
 
+// World is where the node is.
+func (n *Node) World() *World { return n.w }
+
+// Do calls do in the process after a delay, unless the process has ended by then. do may call what the process's member
+// waits for.
+func (n *Node) Do(wait time.Duration, do func()) {
+	n.w.after(wait, func() { n.local(func() { n.answered(do) }) })
+}
+
+// Late is the clock by which the node's deadlines are measured.
+func (n *Node) Late() time.Duration { return n.clock.late() }
+
+// Left returns how much real time is left until a deadline.
+func (n *Node) Left(deadline time.Duration) time.Duration { return n.clock.takes(deadline - n.Late()) }
+
+// Await waits, for a holder's call that blocks.
+func (n *Node) Await(ctx context.Context, d time.Duration) bool { return n.runner.Sleep(ctx, d) }
+
 // answered calls what calls the driver back, and handles what comes of it.
 func (n *Node) answered(do func()) {
 	if n.Dead {
@@ -284,6 +308,7 @@ func (n *Node) checkTold() {
 
 func (n *Node) setDeadline(at, _ time.Duration) {
 	n.gate.SetDeadline(at)
+	n.keeper.SetDeadline(at)
 	n.deadline = at
 	n.Work.cancelled()
 	n.w.at(n.clock.real(at), func() { n.local(n.expire) })

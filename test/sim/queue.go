@@ -60,6 +60,9 @@ func (w *World) at(t time.Duration, do func()) {
 
 func (w *World) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
+// After calls do after d of real time.
+func (w *World) After(d time.Duration, do func()) { w.after(d, do) }
+
 // mostAtOnce is how many events there may be at one instant: of 40 members whose watches stall until then, each with
 // thousands.
 const mostAtOnce = 1_000_000

@@ -69,6 +69,11 @@ func (w *World) Unsettled() string {
 		if err := n.Work.faults.Err(); err != nil && w.wild { // scripts take keys that were not added
 			return fmt.Sprintf("%s reports wrong wiring of its controller: %v", n.ID, err)
 		}
+		if w.opts.Idle != nil {
+			if why := w.opts.Idle(n); why != "" {
+				return why
+			}
+		}
 		open := n.Open()
 		for at := r.Slots.First; at <= r.Slots.Last; at++ {
 			if !open.Has(at) || n.gate.Epoch(at) != r.Epoch {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/protocol/member"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/internal/protocol/trial"
@@ -34,6 +35,12 @@ type Options struct {
 	// Trial is what has come of a replica's reconciles in the present step of a canary, which began so long ago. May be
 	// nil: members report nothing.
 	Trial func(r *Replica, since time.Duration) trial.Side
+	// Keep returns the Keeper of a member. rejoins is true if its process was another incarnation before. May be nil: there
+	// is none.
+	Keep func(n *Node, rejoins bool) controllers.Keeper
+	// Idle says what a Keeper does not do that it should, when nothing has gone wrong for a while; empty: nothing. May be
+	// nil.
+	Idle func(n *Node) string
 }
 
 // World is a rota, its API server and its replicas. It is not safe for concurrent use.
@@ -142,6 +149,9 @@ func New(o Options) *World {
 
 // Now is the real time since the beginning.
 func (w *World) Now() time.Duration { return w.now }
+
+// Over says that there will be no more faults.
+func (w *World) Over() bool { return w.over }
 
 // Failed says that something was violated.
 func (w *World) Failed() bool { return len(w.violations) > 0 }

@@ -108,7 +108,6 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is
 	gone ...map[slot.Slot][]deletion,
 ) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, n := range set.Slots() {
 		of := s.slots[n]
 		if of == nil {
@@ -121,22 +120,27 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is
 		}
 		s.tell(n)
 	}
+	s.mu.Unlock()
 	for {
-		missing := slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
-			of := s.slots[n]
-			return of != nil && of.want != tellShut && !is(of)
-		})
+		missing, changed := s.missing(set, is)
 		if !missing {
 			return nil
 		}
-		changed := s.changed
-		s.mu.Unlock()
-		err := s.env.Wait(ctx, changed)
-		s.mu.Lock()
-		if err != nil {
+		if err := s.env.Wait(ctx, changed); err != nil {
 			return err
 		}
 	}
+}
+
+// missing reports whether is is not true of a slot that is not shut, and returns a channel that is closed when the
+// process has answered.
+func (s *sharer) missing(set slot.Set, is func(*shared) bool) (missing bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
+		of := s.slots[n]
+		return of != nil && of.want != tellShut && !is(of)
+	}), s.changed
 }
 
 // Open implements controllers.Keeper.
