@@ -12,8 +12,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// dispatcherQueue is the name of a keeper's queue in logs.
-const dispatcherQueue = "rota.dev/dispatcher"
+const (
+	// ProgramQueue is the queue of a Keeper's flights that are programs.
+	ProgramQueue = "rota.dev/run"
+	// dispatcherQueue is the name of a keeper's queue in logs.
+	dispatcherQueue = "rota.dev/dispatcher"
+)
 
 // HolderEnv is the environment of a Holder.
 type HolderEnv struct {

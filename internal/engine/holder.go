@@ -98,10 +98,12 @@ func (r *Engine) heldBack(set slot.Set) (out []string) {
 		case f.Key.Queue == duty.Queue:
 			out = append(out, fmt.Sprintf("duty %s cannot move on: its context ended %v ago, and it has not returned; other "+
 				"duties and slots are not held back", f.Key.Name, f.For.Round(time.Second)))
+		case f.Key.Queue == controllers.ProgramQueue:
+			out = append(out, fmt.Sprintf("slot %d cannot move on: the program %s was asked to give it up %v ago, and has not "+
+				"finished with it", f.Slot, f.Key.Name, f.For.Round(time.Second)))
 		default: // in a duty's slot it is a batch of the labeller
-			doing := cmp.Or(f.Doing, fmt.Sprintf("controller %s has been reconciling %s", f.Key.Queue, work.NameOfKey(f.Key)))
-			out = append(out, fmt.Sprintf("slot %d cannot move on: %s for %v; other objects and slots are not held back",
-				f.Slot, doing, f.For.Round(time.Second)))
+			out = append(out, fmt.Sprintf("slot %d cannot move on: controller %s has been reconciling %s for %v; other "+
+				"objects and slots are not held back", f.Slot, f.Key.Queue, work.NameOfKey(f.Key), f.For.Round(time.Second)))
 		}
 	}
 	for controller, all := range tasks {

@@ -209,8 +209,6 @@ type Flight struct {
 	Lost bool
 	// Task is true for a task (Extend); For then counts from the end of its context.
 	Task bool
-	// Doing describes, as a sentence about the past, what is in flight if it is no reconcile.
-	Doing string
 }
 
 // InFlight returns how many keys and holds are in flight, including lost ones.

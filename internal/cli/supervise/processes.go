@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/internal/gate"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
@@ -17,8 +18,6 @@ const (
 	// lookTime is how often deadlines are checked, and lineTime how often orphans are reaped, and a command line is
 	// computed that only a change of namespaces can have changed.
 	lookTime, lineTime = 100 * time.Millisecond, 2 * time.Second
-	// queue is the queue name of processes that are being stopped, and of slots that a process is to drain.
-	queue = "rota.dev/run"
 )
 
 // processesEnv is the environment of processes.
@@ -133,8 +132,7 @@ func (p *processes) Flights(older time.Duration) (out []gate.Flight) {
 		if u.process == nil || !u.stopping || since < older || u.slots.Empty() {
 			continue
 		}
-		f := gate.Flight{Key: gate.Key{Queue: queue, Name: u.line.args[0]}, Slot: u.slots.Slots()[0], For: since,
-			Doing: "the program " + u.line.args[0] + " was asked to exit, and has gone on"}
+		f := gate.Flight{Key: gate.Key{Queue: controllers.ProgramQueue, Name: u.line.args[0]}, Slot: u.slots.Slots()[0], For: since}
 		for _, n := range u.slots.Slots() {
 			if p.idle[n] != nil {
 				f.Slot = n

@@ -13,8 +13,12 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-// goodbyeTime is how long a program may go on after it has closed its connection.
-const goodbyeTime = 5 * time.Second
+const (
+	// goodbyeTime is how long a program may go on after it has closed its connection.
+	goodbyeTime = 5 * time.Second
+	// muteTime is how long a question is open before that is logged, each time.
+	muteTime = time.Minute
+)
 
 // sharerEnv is the environment of a sharer.
 type sharerEnv struct {
@@ -50,6 +54,8 @@ type sharer struct {
 	changed chan struct{}
 	// silent is when the process closed its connection, or 0.
 	silent time.Duration
+	// scolded is when it was last logged that it does not answer.
+	scolded time.Duration
 }
 
 // shared is a slot of a sharer.
@@ -207,8 +213,8 @@ func (s *sharer) Flights(older time.Duration) []gate.Flight {
 	}
 	for n, of := range s.slots {
 		if since := s.Now() - of.asked; of.told == askDrain && !of.answered && since >= older {
-			out = append(out, gate.Flight{Key: gate.Key{Queue: queue, Name: s.env.Line.args[0]}, Slot: n, For: since,
-				Doing: "the program " + s.env.Line.args[0] + " was asked to drain it, and has not answered"})
+			key := gate.Key{Queue: controllers.ProgramQueue, Name: s.env.Line.args[0]}
+			out = append(out, gate.Flight{Key: key, Slot: n, For: since})
 		}
 	}
 	return out
@@ -392,6 +398,24 @@ func (s *sharer) look() {
 		s.tell(n)
 	}
 	s.giveUp(func(slot.Slot) bool { return true }, s.leftIn)
+	s.scold()
+}
+
+// scold logs questions that the process has not answered for long.
+func (s *sharer) scold() {
+	open := map[string]*slot.Set{}
+	for n, of := range s.slots {
+		if answerTo[of.told] != "" && !of.answered && s.Now()-of.asked >= muteTime && s.Now()-s.scolded >= muteTime {
+			if open[of.told] == nil {
+				open[of.told] = &slot.Set{}
+			}
+			open[of.told].Add(n)
+		}
+	}
+	for question, set := range open {
+		s.scolded = s.Now()
+		s.Log.Error(nil, "The command does not answer", "question", question, "slots", set.String(), "connected", s.connected)
+	}
 }
 
 // leftIn returns the deletions that the process left in a slot.
