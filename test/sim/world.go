@@ -35,8 +35,8 @@ type Options struct {
 	// Trial is what has come of a replica's reconciles in the present step of a canary, which began so long ago. May be
 	// nil: members report nothing.
 	Trial func(r *Replica, since time.Duration) trial.Side
-	// Keep returns the Keeper of a member. rejoins is true if its process was another incarnation before. May be nil: there
-	// is none.
+	// Keep returns the Keeper of a member. rejoins is true if its process was another incarnation before. May be nil: no
+	// member has one.
 	Keep func(n *Node, rejoins bool) controllers.Keeper
 	// Idle says what a Keeper does not do that it should, when nothing has gone wrong for a while; empty: nothing. May be
 	// nil.

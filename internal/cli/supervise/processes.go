@@ -132,7 +132,8 @@ func (p *processes) Flights(older time.Duration) (out []gate.Flight) {
 		if u.process == nil || !u.stopping || since < older || u.slots.Empty() {
 			continue
 		}
-		f := gate.Flight{Key: gate.Key{Queue: controllers.ProgramQueue, Name: u.line.args[0]}, Slot: u.slots.Slots()[0], For: since}
+		key := gate.Key{Queue: controllers.ProgramQueue, Name: u.line.args[0]}
+		f := gate.Flight{Key: key, Slot: u.slots.Slots()[0], For: since}
 		for _, n := range u.slots.Slots() {
 			if p.idle[n] != nil {
 				f.Slot = n
@@ -250,20 +251,20 @@ func (p *processes) waits(n slot.Slot) bool {
 	return quiet
 }
 
-// reap notices that a process has exited, and reports whether its whole group has. If it was not asked to, the member
-// leaves, and the rest of its group is asked to exit.
-func (p *processes) reap(u *unit) bool {
+// reap notices that a process has exited, and that its whole group has. If it was not asked to, the member leaves, and
+// the rest of its group is asked to exit.
+func (p *processes) reap(u *unit) {
 	if u.process == nil || !closed(u.process.exited()) {
-		return false
+		return
 	}
 	if !u.stopping {
 		p.Log.Info("The command has exited by itself", "code", u.process.code(), "slots", u.slots.String())
 		p.end(u.process.code())
-		u.stopping, u.stopped, u.unclean = true, p.Now(), true
-		u.process.signal(syscall.SIGTERM)
+		p.ask(u)
+		u.unclean = true
 	}
 	if !closed(u.process.done()) {
-		return false
+		return
 	}
 	p.Log.Info("The command and its process group have exited", "code", u.process.code(), "slots", u.slots.String())
 	if u.unclean {
@@ -272,7 +273,6 @@ func (p *processes) reap(u *unit) bool {
 		}
 	}
 	*u = unit{}
-	return true
 }
 
 func closed(c <-chan struct{}) bool {

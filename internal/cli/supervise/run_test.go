@@ -1,8 +1,12 @@
 package supervise
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/slot"
@@ -18,7 +23,13 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-func TestMain(m *testing.M) { controlplane.Main(m, controlplane.Options{}) }
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(told); socket != "" {
+		fmt.Fprintln(os.Stderr, beTold(socket, os.Args[1], os.Args[2]))
+		os.Exit(1)
+	}
+	controlplane.Main(m, controlplane.Options{})
+}
 
 // exclusive fails if another process has the ordinal.
 const exclusive = `mkdir "$1/$0" || { echo "$0" >> "$1/twice"; exit 1; }
@@ -28,20 +39,98 @@ while :; do sleep 0.02; done`
 
 // Members that come and go have each ordinal once.
 func TestMembersShareOrdinals(t *testing.T) {
-	plane, namespace, dir := controlplane.For(t), controlplane.Namespace(t), t.TempDir()
-	command := func(pod string) *Command {
-		c, err := ParseCommand([]string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod})
-		require.NoError(t, err)
-		return c
+	joinAndLeave(t, nil, func(dir, pod string) []string {
+		return []string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod}
+	})
+}
+
+// Programs of members that come and go work on each slot once, and none is restarted.
+func TestMembersTellTheirPrograms(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	kinds := []schema.GroupKind{{Kind: "ConfigMap"}}
+	dir := joinAndLeave(t, kinds, func(dir, pod string) []string {
+		return []string{told + "={{.Share}}", self, dir, pod}
+	})
+	starts, err := os.ReadFile(filepath.Join(dir, "starts"))
+	require.NoError(t, err)
+	if string(starts) != "abc" {
+		t.Errorf("the programs of these members were started: %s", starts)
 	}
+}
+
+// told is the variable that has this test's binary be a program that is told its share.
+const told = "ROTA_TEST_SHARE"
+
+// beTold takes slots as exclusive does ordinals.
+func beTold(socket, dir, pod string) error {
+	conn, err := new(net.Dialer).DialContext(context.Background(), "unix", socket)
+	if err != nil {
+		return err
+	}
+	if err := note(filepath.Join(dir, "starts"), pod); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		var m message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return err
+		}
+		if m.Slot == nil {
+			continue
+		}
+		mine := filepath.Join(dir, m.Slot.String())
+		switch m.Type {
+		case tellOpen:
+			if err := os.Mkdir(mine, 0o700); err != nil {
+				return errors.Join(err, note(filepath.Join(dir, "twice"), m.Slot.String()+"\n"))
+			}
+			if err := note(filepath.Join(mine, pod), ""); err != nil {
+				return err
+			}
+		case askDrain:
+			if err := os.RemoveAll(mine); err != nil {
+				return err
+			}
+		case askLoad:
+			if m.Selectors["ConfigMap"] == "" {
+				return fmt.Errorf("no selector in %s", lines.Text())
+			}
+		}
+		if kind := answerTo[m.Type]; kind != "" {
+			if _, err := conn.Write(encode(answer{Type: kind, Slot: *m.Slot, Seq: m.Seq})); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.New("the connection has ended")
+}
+
+// note appends to a file.
+func note(path, text string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// joinAndLeave has members come and go whose processes have a directory for each slot, with a file of the member's name.
+func joinAndLeave(t *testing.T, kinds []schema.GroupKind, args func(dir, pod string) []string) (dir string) {
+	t.Helper()
+	plane, namespace := controlplane.For(t), controlplane.Namespace(t)
+	dir = t.TempDir()
 	start := func(pod string) (leave func()) {
+		command, err := ParseCommand(args(dir, pod))
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
 			code, err := Run(ctx, plane.Config(), Options{
 				Rota: rota.Options{Name: "run", Namespace: namespace, Identity: rota.Identity{Pod: pod}, Slots: 4,
 					Key: slot.KeyName, LeaseDuration: 4 * time.Second, FenceDelay: 2 * time.Second, Logger: logr.Discard()},
-				Command: command(pod), StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
+				Kinds: kinds, Command: command, StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
 			})
 			if err == nil && code != 0 {
 				err = fmt.Errorf("exit code %d", code)
@@ -67,7 +156,7 @@ func TestMembersShareOrdinals(t *testing.T) {
 		t.Cleanup(leave)
 		return leave
 	}
-	// running waits until so many processes run, and each of the members has one.
+	// running waits until the processes have so many slots, and each of the members has one.
 	running := func(want int, members ...string) {
 		t.Helper()
 		for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
@@ -98,8 +187,9 @@ func TestMembersShareOrdinals(t *testing.T) {
 	c()
 	running(0)
 	if twice, err := os.ReadFile(filepath.Join(dir, "twice")); err == nil {
-		t.Errorf("ordinals of which two processes ran at once: %s", strings.Fields(string(twice)))
+		t.Errorf("slots on which two processes worked at once: %s", strings.Fields(string(twice)))
 	}
+	return dir
 }
 
 func TestRefusals(t *testing.T) {

@@ -109,8 +109,8 @@ func (s *sharer) Load(ctx context.Context, set slot.Set, _ bool, gone []table.Go
 	}, (*shared).loaded, left)
 }
 
-// await changes what is wanted of slots, and waits until is is true of each. It does not wait for slots that are shut.
-func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is func(*shared) bool,
+// await changes what is wanted of slots, and waits until each is ready. It does not wait for slots that are shut.
+func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), ready func(*shared) bool,
 	gone ...map[slot.Slot][]deletion,
 ) error {
 	s.mu.Lock()
@@ -128,7 +128,7 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is
 	}
 	s.mu.Unlock()
 	for {
-		missing, changed := s.missing(set, is)
+		missing, changed := s.missing(set, ready)
 		if !missing {
 			return nil
 		}
@@ -138,14 +138,14 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), is
 	}
 }
 
-// missing reports whether is is not true of a slot that is not shut, and returns a channel that is closed when the
-// process has answered.
-func (s *sharer) missing(set slot.Set, is func(*shared) bool) (missing bool, changed <-chan struct{}) {
+// missing reports whether a slot is not ready that is not shut, and returns a channel that is closed when the process has
+// answered.
+func (s *sharer) missing(set slot.Set, ready func(*shared) bool) (missing bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
 		of := s.slots[n]
-		return of != nil && of.want != tellShut && !is(of)
+		return of != nil && of.want != tellShut && !ready(of)
 	}), s.changed
 }
 
