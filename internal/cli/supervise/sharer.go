@@ -138,8 +138,7 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), re
 	}
 }
 
-// missing reports whether a slot is not ready that is not shut, and returns a channel that is closed when the process has
-// answered.
+// missing reports whether a slot is not ready that is not shut. changed is closed when the process has answered.
 func (s *sharer) missing(set slot.Set, ready func(*shared) bool) (missing bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
