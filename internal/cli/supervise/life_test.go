@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -42,7 +43,7 @@ func TestLives(t *testing.T) {
 		seeds, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err)
 	}
-	var total deeds
+	total := map[string]int{}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		l := newLife(seed, nil)
 		for _, v := range l.run().Violations() {
@@ -51,27 +52,29 @@ func TestLives(t *testing.T) {
 		if l.early > 0 {
 			t.Errorf("seed %d: %d slots opened that were not loaded", seed, l.early)
 		}
-		total.add(l.deeds)
+		for what, n := range l.deeds {
+			total[what] += n
+		}
 	}
-	t.Logf("%+v", total)
-	for what, n := range map[string]int{"drained": total.drained, "killed": total.killed, "died": total.died, "silent": total.silent,
-		"lied": total.lied, "at deadlines": total.late} {
-		if n == 0 {
+	t.Log(total)
+	for _, what := range []string{"drained", "killed", "died", "silent", "lied", "late"} {
+		if total[what] == 0 {
 			t.Errorf("%s: never in all seeds", what)
 		}
 	}
 }
 
-// deeds are what programs did.
-type deeds struct{ drained, killed, died, silent, lied, late int }
-
-func (d *deeds) add(o deeds) {
-	d.drained += o.drained
-	d.killed += o.killed
-	d.died += o.died
-	d.silent += o.silent
-	d.lied += o.lied
-	d.late += o.late
+// A seed repeats exactly, or no failure could be looked at.
+func TestLivesRepeat(t *testing.T) {
+	var lives [2]uint64
+	for i := range lives {
+		h := fnv.New64a()
+		newLife(7, func(line string) { _, _ = h.Write([]byte(line)) }).run()
+		lives[i] = h.Sum64()
+	}
+	if lives[0] != lives[1] {
+		t.Error("the same seed made two different lives")
+	}
 }
 
 // life is a world in which each member's process has a sharer.
@@ -81,14 +84,16 @@ type life struct {
 	rng   *rand.Rand
 	// hosts are the processes that have a sharer, by their replica.
 	hosts map[*sim.Replica]*host
-	deeds deeds
+	// deeds counts what programs did.
+	deeds map[string]int
 	early int // slots that a program was to work on before it had loaded them
 	// bad is how probable it is that a program does something bad, each time that it can.
 	bad float64
 }
 
 func newLife(seed uint64, trace func(string)) *life {
-	l := &life{seed: seed, trace: trace, rng: rand.New(rand.NewPCG(seed, 12)), hosts: map[*sim.Replica]*host{}} // must be repeatable
+	l := &life{seed: seed, trace: trace, hosts: map[*sim.Replica]*host{}, deeds: map[string]int{},
+		rng: rand.New(rand.NewPCG(seed, 12))} // must be repeatable
 	l.bad = []float64{0, 0.01, 0.05}[l.rng.IntN(3)]
 	return l
 }
@@ -145,8 +150,8 @@ func (h *host) env() sharerEnv {
 		},
 		Line: line{args: []string{"program"}}, Hello: hello{Type: "hello"}, About: func(slot.Slot) message { return message{} },
 		Monotonic: func(late time.Duration) float64 { return (h.n.World().Now() + h.n.Left(late)).Seconds() },
-		Wait: func(ctx context.Context, _ <-chan struct{}) error {
-			if !h.n.Await(ctx, 50*time.Millisecond) {
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			if !h.n.Await(ctx, d) {
 				return context.Canceled
 			}
 			return nil
@@ -213,7 +218,7 @@ func (p *liveProgram) pid() int { return 0 }
 
 func (p *liveProgram) signal(s syscall.Signal) {
 	if s == syscall.SIGKILL {
-		p.h.l.deeds.killed++
+		p.h.l.deeds["killed"]++
 	}
 	if s == syscall.SIGKILL || !p.stubborn {
 		p.exit()
@@ -246,7 +251,7 @@ func (p *liveProgram) lives(w *sim.World) {
 			continue
 		}
 		if w.Now() >= p.deadline && (p.h.n.Paused || !p.careless) {
-			l.deeds.late++
+			l.deeds["late"]++
 			p.exit()
 			return
 		}
@@ -262,10 +267,10 @@ func (p *liveProgram) lives(w *sim.World) {
 	}
 	switch x := l.rng.Float64() * 20; {
 	case x < l.bad/4:
-		l.deeds.died++
+		l.deeds["died"]++
 		p.exit()
 	case x < l.bad && p.quiet < w.Now():
-		l.deeds.silent++
+		l.deeds["silent"]++
 		p.quiet = w.Now() + l.between(time.Second, time.Minute)
 	}
 }
@@ -330,7 +335,7 @@ func (p *liveProgram) heed(w *sim.World, m message) {
 		w.After(takes, func() {
 			if of.drain == m.Seq && of.open && !closed(p.over) && p.slots[*m.Slot] == of {
 				of.open, of.drain = false, 0
-				p.h.l.deeds.drained++
+				p.h.l.deeds["drained"]++
 				p.answers(answer{Type: answerTo[askDrain], Slot: *m.Slot, Seq: m.Seq})
 			}
 		})
@@ -346,7 +351,7 @@ func (p *liveProgram) answers(a answer) {
 	}
 	all := []answer{a}
 	if p.h.l.rng.Float64() < p.h.l.bad && !p.h.n.World().Over() {
-		p.h.l.deeds.lied++
+		p.h.l.deeds["lied"]++
 		switch p.h.l.rng.IntN(3) {
 		case 0:
 			all = []answer{p.last, a, a} // it says again what it said before

@@ -2,6 +2,8 @@ package supervise
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -232,8 +234,9 @@ func (p *processes) giveUp(ready func(slot.Slot) bool, left func(slot.Slot) []ta
 			held = held.Union(u.slots)
 		}
 	}
-	for n, idle := range p.idle {
+	for _, n := range slices.Sorted(maps.Keys(p.idle)) {
 		if !held.Has(n) && ready(n) && !p.waits(n) {
+			idle := p.idle[n]
 			delete(p.idle, n)
 			p.open.Remove(n)
 			idle(n, left(n))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/internal/adapter"
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/controllers"
 	"github.com/rota-dev/rota/slot"
 )
@@ -171,14 +172,7 @@ func (o *Options) shares(env processesEnv, base share, r *rota.Rota) (sharing, e
 		Hello: hello{Type: "hello", Version: protocolVersion, Rota: o.Rota.Name, Namespace: o.Rota.Namespace,
 			Slots: int(base.count), Key: base.key.String(), Kinds: env.Kinds},
 		Monotonic: func(late time.Duration) float64 { return (monotonic() + late - env.Late()).Seconds() },
-		Wait: func(ctx context.Context, changed <-chan struct{}) error {
-			select {
-			case <-changed:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		},
+		Sleep:     await.Sleep,
 	})
 	go socket.serve(s)
 	return sharing{s, socket}, r.JoinAfter("the command to connect to "+base.socket, s.first)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 const (
 	// goodbyeTime is how long a program may go on after it has closed its connection.
 	goodbyeTime = 5 * time.Second
+	// answerTime is how often it is looked whether slots are warm or loaded.
+	answerTime = 20 * time.Millisecond
 	// muteTime is how long a question is open before that is logged, each time.
 	muteTime = time.Minute
 )
@@ -30,8 +33,8 @@ type sharerEnv struct {
 	About func(slot.Slot) message
 	// Monotonic converts a time on the deadline clock to seconds on CLOCK_MONOTONIC.
 	Monotonic func(late time.Duration) float64
-	// Wait returns when changed is closed, or earlier.
-	Wait func(ctx context.Context, changed <-chan struct{}) error
+	// Sleep returns after a time, or an error if ctx ends first.
+	Sleep func(context.Context, time.Duration) error
 }
 
 // sharer runs one process, which changes its share while it runs. It tells the process by messages what becomes of each
@@ -50,8 +53,6 @@ type sharer struct {
 	dated bool
 	// sent is signaled when there is something in out.
 	sent chan struct{}
-	// changed is closed, and replaced, when the process has answered.
-	changed chan struct{}
 	// silent is when the process closed its connection, or 0.
 	silent time.Duration
 	// scolded is when it was last logged that it does not answer.
@@ -81,7 +82,7 @@ var _ controllers.Keeper = (*sharer)(nil)
 
 func newSharer(env sharerEnv) *sharer {
 	s := &sharer{processes: newProcesses(env.processesEnv), env: env, slots: map[slot.Slot]*shared{},
-		first: make(chan struct{}), sent: make(chan struct{}, 1), changed: make(chan struct{})}
+		first: make(chan struct{}), sent: make(chan struct{}, 1)}
 	s.units[0] = &unit{}
 	return s
 }
@@ -115,11 +116,7 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), re
 ) error {
 	s.mu.Lock()
 	for _, n := range set.Slots() {
-		of := s.slots[n]
-		if of == nil {
-			of = &shared{want: tellShut}
-			s.slots[n] = of
-		}
+		of := s.of(n)
 		want(of)
 		for _, by := range gone {
 			of.gone = append(of.gone, by[n]...)
@@ -127,25 +124,30 @@ func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), re
 		s.tell(n)
 	}
 	s.mu.Unlock()
-	for {
-		missing, changed := s.missing(set, ready)
-		if !missing {
-			return nil
-		}
-		if err := s.env.Wait(ctx, changed); err != nil {
+	for !s.all(set, ready) {
+		if err := s.env.Sleep(ctx, answerTime); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// missing reports whether a slot is not ready that is not shut. changed is closed when the process has answered.
-func (s *sharer) missing(set slot.Set, ready func(*shared) bool) (missing bool, changed <-chan struct{}) {
+// all reports whether all slots are ready, but for those that are shut.
+func (s *sharer) all(set slot.Set, ready func(*shared) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
+	return !slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
 		of := s.slots[n]
 		return of != nil && of.want != tellShut && !ready(of)
-	}), s.changed
+	})
+}
+
+// of returns a slot.
+func (s *sharer) of(n slot.Slot) *shared {
+	if s.slots[n] == nil {
+		s.slots[n] = &shared{want: tellShut}
+	}
+	return s.slots[n]
 }
 
 // Open implements controllers.Keeper.
@@ -155,11 +157,7 @@ func (s *sharer) Open(set slot.Set, epoch uint64) {
 	s.open = s.open.Union(set)
 	for _, n := range set.Slots() {
 		delete(s.idle, n)
-		of := s.slots[n]
-		if of == nil {
-			of = &shared{}
-			s.slots[n] = of
-		}
+		of := s.of(n)
 		of.want, of.epoch = tellOpen, epoch
 		s.tell(n)
 	}
@@ -190,7 +188,6 @@ func (s *sharer) Shut(set slot.Set) {
 			delete(s.slots, n)
 		}
 	}
-	s.change()
 }
 
 // SetDeadline implements controllers.Keeper.
@@ -334,15 +331,8 @@ func (s *sharer) heard(number int, line []byte) error {
 		s.units[0].slots.Remove(a.Slot)
 	}
 	s.tell(a.Slot)
-	s.change()
 	s.wake()
 	return nil
-}
-
-// change has those that wait for an answer look again.
-func (s *sharer) change() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // disconnect notes that a process has closed its connection, or that it does not keep to the protocol. Then it is
@@ -393,7 +383,7 @@ func (s *sharer) look() {
 		s.Log.Info("Asking the command to exit, because it has not drained all slots in time", "slots", u.slots.String())
 		s.ask(u)
 	}
-	for n := range s.slots {
+	for _, n := range slices.Sorted(maps.Keys(s.slots)) { // in order, so that a life of the simulator can be repeated
 		s.tell(n)
 	}
 	s.giveUp(func(slot.Slot) bool { return true }, s.leftIn)

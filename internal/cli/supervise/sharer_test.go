@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/rota-dev/rota/internal/await"
 	"github.com/rota-dev/rota/internal/protocol/table"
 	"github.com/rota-dev/rota/slot"
 	"github.com/rota-dev/rota/test/require"
@@ -72,14 +72,7 @@ func newDesk(t *testing.T) *desk {
 		},
 		Line: line{args: []string{"program"}}, Hello: hello{Type: "hello"}, About: about.about,
 		Monotonic: time.Duration.Seconds,
-		Wait: func(ctx context.Context, changed <-chan struct{}) error {
-			select {
-			case <-changed:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		},
+		Sleep:     await.Sleep,
 	})
 	d.SetDeadline(time.Hour)
 	d.look()
