@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/rota-dev/rota"
 	"github.com/rota-dev/rota/slot"
@@ -31,16 +34,39 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{})
 }
 
-// exclusive fails if another process has the ordinal.
-const exclusive = `mkdir "$1/$0" || { echo "$0" >> "$1/twice"; exit 1; }
-trap 'rm -r "$1/$0"; exit 0' TERM
-touch "$1/$0/$2"
+// exclusive fails if another process has the ordinal, or one of the namespaces that begin with a prefix.
+const exclusive = `IFS=,
+trap 'for n in $mine; do rm -r "$1/$n"; done; exit 0' TERM
+for n in $0; do
+	case $n in "$3"*) ;; *) continue ;; esac
+	mkdir "$1/$n" || { echo "$n" >> "$1/twice"; exit 1; }
+	touch "$1/$n/$2"
+	mine=$n,$mine
+done
 while :; do sleep 0.02; done`
 
 // Members that come and go have each ordinal once.
 func TestMembersShareOrdinals(t *testing.T) {
-	joinAndLeave(t, nil, func(dir, pod string) []string {
-		return []string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod}
+	joinAndLeave(t, slot.KeyName, nil, func(dir, pod string) []string {
+		return []string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod, ""}
+	})
+}
+
+// Members that come and go have each namespace once.
+func TestMembersShareNamespaces(t *testing.T) {
+	client, prefix := kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), controlplane.Namespace(t)
+	var covered slot.Set
+	for i := 0; covered.Len() < 4; i++ { // one namespace in each slot
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		if n := slot.Count(4).Of(slot.KeyNamespace.Hash(name, "", "")); !covered.Has(n) {
+			covered.Add(n)
+			_, err := client.CoreV1().Namespaces().Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+	}
+	joinAndLeave(t, slot.KeyNamespace, nil, func(dir, pod string) []string {
+		return []string{"sh", "-c", exclusive, "{{.Namespaces}}", dir, pod, prefix + "-"}
 	})
 }
 
@@ -49,7 +75,7 @@ func TestMembersTellTheirPrograms(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	kinds := []schema.GroupKind{{Kind: "ConfigMap"}}
-	dir := joinAndLeave(t, kinds, func(dir, pod string) []string {
+	dir := joinAndLeave(t, slot.KeyName, kinds, func(dir, pod string) []string {
 		return []string{told + "={{.Share}}", self, dir, pod}
 	})
 	starts, err := os.ReadFile(filepath.Join(dir, "starts"))
@@ -117,7 +143,8 @@ func note(path, text string) error {
 }
 
 // joinAndLeave has members come and go whose processes have a directory for each slot, with a file of the member's name.
-func joinAndLeave(t *testing.T, kinds []schema.GroupKind, args func(dir, pod string) []string) (dir string) {
+func joinAndLeave(t *testing.T, key slot.Key, kinds []schema.GroupKind, args func(dir, pod string) []string,
+) (dir string) {
 	t.Helper()
 	plane, namespace := controlplane.For(t), controlplane.Namespace(t)
 	dir = t.TempDir()
@@ -129,7 +156,7 @@ func joinAndLeave(t *testing.T, kinds []schema.GroupKind, args func(dir, pod str
 		go func() {
 			code, err := Run(ctx, plane.Config(), Options{
 				Rota: rota.Options{Name: "run", Namespace: namespace, Identity: rota.Identity{Pod: pod}, Slots: 4,
-					Key: slot.KeyName, LeaseDuration: 4 * time.Second, FenceDelay: 2 * time.Second, Logger: logr.Discard()},
+					Key: key, LeaseDuration: 4 * time.Second, FenceDelay: 2 * time.Second, Logger: logr.Discard()},
 				Kinds: kinds, Command: command, StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
 			})
 			if err == nil && code != 0 {
