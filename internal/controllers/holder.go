@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/gate"
@@ -15,8 +16,8 @@ import (
 const (
 	// ProgramQueue is the queue of a Keeper's flights that are programs.
 	ProgramQueue = "rota.dev/run"
-	// dispatcherQueue is the name of a keeper's queue in logs.
-	dispatcherQueue = "rota.dev/dispatcher"
+	// keeperQueue is the name of a keeper's queue in logs.
+	keeperQueue = "rota.dev/keeper"
 )
 
 // HolderEnv is the environment of a Holder.
@@ -32,13 +33,17 @@ type HolderEnv struct {
 
 // Holder holds the slots of objects: the objects themselves and a keeper's data about them. A slot is drained when both
 // have drained it.
-type Holder struct{ *objectHolder }
+type Holder struct {
+	*objectHolder
+	calls keeperCalls
+}
 
 var _ replica.Blocking = (*Holder)(nil)
 
 // NewHolder returns the holder of an incarnation.
 func NewHolder(env HolderEnv) *Holder {
-	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env}}
+	return &Holder{&objectHolder{HolderEnv: env, env: &env.Controllers.env},
+		keeperCalls{keeper: env.Keeper}}
 }
 
 // Warm implements replica.Blocking.
@@ -61,7 +66,7 @@ func (k *Holder) both(objects func() (slot.Set, error), keeper func(slot.Set) er
 	}
 	err = keeper(set.Intersect(k.env.Share.Held()))
 	if released := set.Minus(k.env.Share.Held()); !released.Empty() {
-		k.Keeper.Shut(released)
+		k.calls.shut(released)
 	}
 	return set, err
 }
@@ -69,7 +74,7 @@ func (k *Holder) both(objects func() (slot.Set, error), keeper func(slot.Set) er
 // Open implements replica.Blocking.
 func (k *Holder) Open(ctx context.Context, set slot.Set, epoch uint64) (rest func()) {
 	rest = k.objectHolder.Open(ctx, set, epoch)
-	k.Keeper.Open(set, epoch)
+	k.calls.open(set, epoch)
 	return rest
 }
 
@@ -84,9 +89,10 @@ func (k *Holder) CatchUp(ctx context.Context, set slot.Set) error {
 // Drain implements replica.Blocking.
 func (k *Holder) Drain(d replica.Drain) (look func() (more bool)) {
 	drained := d.Idle
+	k.calls.drain(d.Slots)
 	d.Idle = func(s slot.Slot, gone []table.Gone) {
-		k.Keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), func(s slot.Slot, left []table.Gone) {
-			left = k.fitting(s, dispatcherQueue, left, d.Room-table.GoneSize(gone))
+		k.calls.idle(s, func(s slot.Slot, left []table.Gone) {
+			left = k.fitting(s, keeperQueue, left, d.Room-table.GoneSize(gone))
 			drained(s, append(gone, left...))
 		})
 	}
@@ -96,14 +102,53 @@ func (k *Holder) Drain(d replica.Drain) (look func() (more bool)) {
 // Shut implements replica.Blocking.
 func (k *Holder) Shut(set slot.Set) {
 	k.env.Gate.Shut(set)
-	k.Keeper.Shut(set)
+	k.calls.shut(set)
 	k.silence(set)
 }
 
 // Release implements replica.Blocking.
 func (k *Holder) Release(set slot.Set) {
-	k.Keeper.Shut(set)
+	k.calls.shut(set)
 	k.objectHolder.Release(set)
+}
+
+// keeperCalls puts the calls of a Keeper in order: the gate may say that a slot is idle after the slot was opened again
+// or shut.
+type keeperCalls struct {
+	keeper Keeper
+
+	mu       sync.Mutex
+	draining slot.Set
+}
+
+// drain notes that slots are to be drained. idle follows for each.
+func (k *keeperCalls) drain(set slot.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.draining = k.draining.Union(set)
+}
+
+// idle drains a slot of which the gate has nothing in flight, unless it was opened or shut meanwhile.
+func (k *keeperCalls) idle(s slot.Slot, drained func(slot.Slot, []table.Gone)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.draining.Has(s) {
+		k.keeper.Drain(slot.SetOf(slot.Range{First: s, Last: s}), drained)
+	}
+}
+
+func (k *keeperCalls) open(set slot.Set, epoch uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.draining = k.draining.Minus(set)
+	k.keeper.Open(set, epoch)
+}
+
+func (k *keeperCalls) shut(set slot.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.draining = k.draining.Minus(set)
+	k.keeper.Shut(set)
 }
 
 // NoKeeper is the Keeper of a rota without one.

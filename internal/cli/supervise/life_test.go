@@ -102,7 +102,7 @@ func (l *life) run() *sim.World {
 	return sim.RunLife(l.seed, sim.Options{Trace: l.trace, Idle: l.idle, Keep: func(n *sim.Node, rejoins bool) controllers.Keeper {
 		h := l.hosts[n.Replica]
 		if h == nil || !rejoins {
-			h = &host{l: l}
+			h = &host{l: l, writing: map[slot.Slot]time.Duration{}}
 			h.n, h.sharer = n, newSharer(h.env())
 			l.hosts[n.Replica] = h
 			h.lives(n.World())
@@ -128,12 +128,17 @@ func (l *life) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(l.rng.Int64N(int64(high-low)))
 }
 
+// lifeFence is the fence delay, which the last write of a program does not outlast.
+const lifeFence = 3 * time.Second
+
 // host is a process of `rota run`, and outlives the incarnations of its member.
 type host struct {
 	*sharer
 	l       *life
 	n       *sim.Node
 	program *liveProgram // the present one
+	// writing is until when a write by a program that has ended may be under way, by slot.
+	writing map[slot.Slot]time.Duration
 	ending  bool         // its member was told to leave, since the program has ended
 }
 
@@ -225,10 +230,17 @@ func (p *liveProgram) signal(s syscall.Signal) {
 	}
 }
 
+// exit ends the program. The API server may work on its last writes for a while.
 func (p *liveProgram) exit() {
-	if !closed(p.over) {
-		close(p.over)
+	if closed(p.over) {
+		return
 	}
+	for n := range p.slots {
+		if p.works(n) {
+			p.h.writing[n] = p.h.n.World().Now() + lifeFence*9/10
+		}
+	}
+	close(p.over)
 }
 
 func (p *liveProgram) exited() <-chan struct{} { return p.over }
@@ -256,7 +268,7 @@ func (p *liveProgram) lives(w *sim.World) {
 			return
 		}
 		for _, other := range l.hosts {
-			if other != p.h && other.program != nil && other.program.works(n) {
+			if other != p.h && other.program != nil && other.program.works(n) || other.writing[n] > w.Now() {
 				w.TwoAtWork(n, p.h.n, other.n)
 			}
 		}

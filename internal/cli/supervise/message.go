@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
@@ -72,7 +70,7 @@ var answerTo = map[string]string{askWarm: "warmed", askLoad: "loaded", askDrain:
 func (s share) about(n slot.Slot) message {
 	m := message{Selectors: map[string]string{}}
 	for _, kind := range s.kinds {
-		m.Selectors[kindText(kind)] = sharding.ExactSelector(sharding.HashLabel(s.key, kind),
+		m.Selectors[kind.String()] = sharding.ExactSelector(sharding.HashLabel(s.key, kind),
 			slot.SetOf(slot.Range{First: n, Last: n}), s.count)
 	}
 	first, last := s.count.Hashes(n)
@@ -80,8 +78,14 @@ func (s share) about(n slot.Slot) message {
 	return m
 }
 
-// kindText is how a kind is written in messages, and on the command line.
-func kindText(kind schema.GroupKind) string { return kind.String() }
+// kindNames returns the kinds as they are written in messages and on the command line.
+func (s share) kindNames() []string {
+	names := []string{}
+	for _, kind := range s.kinds {
+		names = append(names, kind.String())
+	}
+	return names
+}
 
 // encode returns a line.
 func encode(m any) []byte {

@@ -98,20 +98,16 @@ func (p *processes) Address() string { return "" }
 // CatchUp implements controllers.Keeper.
 func (p *processes) CatchUp(context.Context, slot.Set) error { return nil }
 
-// Drain implements controllers.Keeper.
-func (p *processes) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// drain notes that slots are to be given up.
+func (p *processes) drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
 	for _, n := range set.Slots() {
 		p.idle[n] = idle
 	}
 	p.wake()
 }
 
-// Shut implements controllers.Keeper. Other members may work on the slots, so their processes are killed.
-func (p *processes) Shut(set slot.Set) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// shut kills the processes of slots that other members may work on.
+func (p *processes) shut(set slot.Set) {
 	p.open = p.open.Minus(set)
 	for _, n := range set.Slots() {
 		delete(p.idle, n)
@@ -313,11 +309,11 @@ func (p *processes) kill(u *unit, why string) {
 	if closed(u.process.done()) {
 		return
 	}
+	u.process.signal(syscall.SIGKILL) // first, because writing a log may block
 	if !u.unclean {
-		p.Log.Info("Killing the command", "cause", why, "slots", u.slots.String())
+		p.Log.Info("Killed the command", "cause", why, "slots", u.slots.String())
 	}
 	if u.unclean = true; !u.stopping {
 		u.stopping, u.stopped = true, p.Now()
 	}
-	u.process.signal(syscall.SIGKILL)
 }

@@ -1,6 +1,7 @@
-// Package supervise runs a stock program on several replicas, each with a share of the objects. The program takes its
-// share as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before
-// another member may work on what it gives up, and is started with the new share.
+// Package supervise runs a program on several replicas, each with a share of the objects. A stock program takes its share
+// as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before another
+// member may work on what it gives up, and is started with the new share (supervisor). Other programs are told by messages
+// what becomes of their share, and answer when they have drained what they give up (sharer).
 package supervise
 
 import (
@@ -58,6 +59,9 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 		return 0, fmt.Errorf("stop timeout %v, minimal uptime %v, fence delay %v: must be positive", o.StopTimeout,
 			o.MinUptime, o.Rota.FenceDelay)
 	}
+	if o.Rota.Key == slot.KeyUID {
+		return 0, errors.New("key UID: objects have no label for it; use Name or Namespace")
+	}
 	if err := o.Command.check(share{count: max(o.Rota.Slots, 1), key: o.Rota.Key, kinds: o.Kinds}); err != nil {
 		return 0, err
 	}
@@ -87,15 +91,14 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) (code int, err error)
 		Start: func(l line) program { return start(l, o.Out, o.Err) },
 		Late:  parts.Late, Now: func() time.Duration { return time.Since(began) }, Log: o.Rota.Logger,
 	}
-	for _, kind := range o.Kinds {
-		env.Kinds = append(env.Kinds, kind.String())
-		if o.Rota.Label {
+	if o.Rota.Label {
+		for _, kind := range o.Kinds {
 			if err := parts.Share.Shard(kind); err != nil {
 				return 0, err
 			}
 		}
 	}
-	if len(env.Kinds) == 0 {
+	if env.Kinds = base.kindNames(); len(env.Kinds) == 0 {
 		env.Kinds = []string{"Process"} // a rota without kinds has nothing to share
 	}
 	var k keeper
@@ -170,7 +173,7 @@ func (o *Options) shares(env processesEnv, base share, r *rota.Rota) (sharing, e
 	s := newSharer(sharerEnv{
 		processesEnv: env, Line: l, About: base.about,
 		Hello: hello{Type: "hello", Version: protocolVersion, Rota: o.Rota.Name, Namespace: o.Rota.Namespace,
-			Slots: int(base.count), Key: base.key.String(), Kinds: env.Kinds},
+			Slots: int(base.count), Key: base.key.String(), Kinds: base.kindNames()},
 		Monotonic: func(late time.Duration) float64 { return (monotonic() + late - env.Late()).Seconds() },
 		Sleep:     await.Sleep,
 	})

@@ -68,9 +68,8 @@ type shared struct {
 	answered   bool
 	asked      time.Duration // when told was sent
 	epoch      uint64
-	// gone are the deletions that the former owner left, and left those that the process leaves.
+	// gone are deletions for the next owner: those that the former one left, and then those that the process leaves.
 	gone []deletion
-	left []table.Gone
 }
 
 // loaded reports whether the process has the slot's objects.
@@ -89,7 +88,7 @@ func newSharer(env sharerEnv) *sharer {
 
 // Warm implements controllers.Keeper.
 func (s *sharer) Warm(ctx context.Context, set slot.Set) error {
-	return s.await(ctx, set, func(of *shared) {
+	return s.await(ctx, set, func(_ slot.Slot, of *shared) {
 		if of.want == tellShut {
 			of.want = askWarm
 		}
@@ -102,25 +101,20 @@ func (s *sharer) Load(ctx context.Context, set slot.Set, _ bool, gone []table.Go
 	for _, g := range gone {
 		left[g.Slot] = append(left[g.Slot], deletion{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
 	}
-	return s.await(ctx, set, func(of *shared) {
-		of.want = askLoad
-		if of.told == askLoad {
-			of.told, of.answered = "", false // another member may have worked since
+	return s.await(ctx, set, func(n slot.Slot, of *shared) {
+		if of.want == tellOpen {
+			return // this call is late
 		}
-	}, (*shared).loaded, left)
+		of.want, of.gone = askLoad, left[n]
+		of.told, of.answered = "", false // another member may have worked since it was loaded
+	}, (*shared).loaded)
 }
 
 // await changes what is wanted of slots, and waits until each is ready. It does not wait for slots that are shut.
-func (s *sharer) await(ctx context.Context, set slot.Set, want func(*shared), ready func(*shared) bool,
-	gone ...map[slot.Slot][]deletion,
-) error {
+func (s *sharer) await(ctx context.Context, set slot.Set, want func(slot.Slot, *shared), ready func(*shared) bool) error {
 	s.mu.Lock()
 	for _, n := range set.Slots() {
-		of := s.of(n)
-		want(of)
-		for _, by := range gone {
-			of.gone = append(of.gone, by[n]...)
-		}
+		want(n, s.of(n))
 		s.tell(n)
 	}
 	s.mu.Unlock()
@@ -165,22 +159,20 @@ func (s *sharer) Open(set slot.Set, epoch uint64) {
 
 // Drain implements controllers.Keeper.
 func (s *sharer) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
-	s.processes.Drain(set, idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drain(set, idle)
 	for _, n := range set.Slots() {
-		if of := s.slots[n]; of != nil {
-			of.want = askDrain
-			s.tell(n)
-		}
+		s.of(n).want = askDrain
+		s.tell(n)
 	}
 }
 
 // Shut implements controllers.Keeper.
 func (s *sharer) Shut(set slot.Set) {
-	s.processes.Shut(set)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.shut(set)
 	for _, n := range set.Slots() {
 		if of := s.slots[n]; of != nil {
 			of.want = tellShut
@@ -228,7 +220,7 @@ func (s *sharer) tell(n slot.Slot) {
 			s.send(n, of, tellShut)
 		}
 	case of.want == askDrain:
-		if of.told == tellOpen {
+		if u.slots.Has(n) && of.told != askDrain {
 			s.send(n, of, askDrain)
 		}
 	case of.want == tellOpen && of.loaded():
@@ -279,7 +271,7 @@ func (s *sharer) connect() (number int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.connected || s.units[0].process == nil {
-		return 0, errors.New("there is another connection, and the share is for one")
+		return 0, errors.New("the process has connected before, or has ended: it may connect once")
 	}
 	if s.connected = true; !closed(s.first) {
 		close(s.first)
@@ -325,9 +317,11 @@ func (s *sharer) heard(number int, line []byte) error {
 	of.answered = true
 	if a.Type == answerTo[askDrain] {
 		for _, g := range a.Gone {
-			of.left = append(of.left, table.Gone{Slot: a.Slot, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
+			if g.Name == "" || !slices.Contains(s.Kinds(), g.Kind) {
+				return fmt.Errorf("%.200q: a deletion has a name, and one of the kinds %v", line, s.Kinds())
+			}
 		}
-		of.told, of.gone = askLoad, nil // it still has the objects
+		of.gone = a.Gone
 		s.units[0].slots.Remove(a.Slot)
 	}
 	s.tell(a.Slot)
@@ -381,6 +375,7 @@ func (s *sharer) look() {
 		s.fail(u, fmt.Errorf("it closed its connection %v ago and still runs", goodbyeTime))
 	case s.leaving && !u.slots.Empty() && s.Now()-s.leftAt >= s.StopTimeout:
 		s.Log.Info("Asking the command to exit, because it has not drained all slots in time", "slots", u.slots.String())
+		u.unclean = true // a write may be under way, whether it exits at once or not
 		s.ask(u)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.slots)) { // in order, so that a life of the simulator can be repeated
@@ -407,10 +402,10 @@ func (s *sharer) scold() {
 	}
 }
 
-// leftIn returns the deletions that the process left in a slot.
+// leftIn returns the deletions in a slot for its next owner.
 func (s *sharer) leftIn(n slot.Slot) (left []table.Gone) {
-	if of := s.slots[n]; of != nil {
-		left, of.left = of.left, nil
+	for _, g := range s.of(n).gone {
+		left = append(left, table.Gone{Slot: n, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
 	}
 	return left
 }

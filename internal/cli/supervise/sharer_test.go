@@ -209,6 +209,25 @@ func TestSharedSlot(t *testing.T) {
 	if len(d.Flights(0)) > 0 || len(d.all[0].signals) > 0 {
 		t.Errorf("flights %v, signals %v", d.Flights(0), d.all[0].signals)
 	}
+
+	d.given = nil
+	_ = d.loads(2, table.Gone{Slot: 2, Kind: "ConfigMap", Name: "y"})
+	d.wants("load 2")
+	d.drains(2) // it has to move on before it is loaded
+	d.gives("2 [{2 ConfigMap  y}]")
+	d.Shut(one(2))
+	d.wants("shut 2")
+}
+
+// A Load that comes late does not take an open slot from the process.
+func TestLateLoad(t *testing.T) {
+	d := newDesk(t)
+	d.opens(1)
+	require.NoError(t, d.Load(t.Context(), one(1), true, nil))
+	d.wants()
+	d.drains(1)
+	d.says("drained", d.wants("drain 1"))
+	d.gives("1 []")
 }
 
 // An answer that another message has overtaken says nothing.
@@ -253,6 +272,8 @@ func TestLies(t *testing.T) {
 		`{"type":"drained","slot":70000,"seq":2}`:        "cannot unmarshal",
 		`{"type":"loaded","slot":2,"seq":2}{"type":"x"}`: "more than one message",
 		`{"type":"loaded","slot":2,"seq":2,"extra":1}`:   "unknown field",
+		`{"type":"drained","slot":1,"seq":3,"gone":[{"kind":"Secret","name":"x"}]}`: "one of the kinds [ConfigMap]",
+		`{"type":"drained","slot":1,"seq":3,"gone":[{"kind":"ConfigMap"}]}`:         "a deletion has a name",
 		`hello`: "invalid character",
 	} {
 		d := newDesk(t)
@@ -261,6 +282,7 @@ func TestLies(t *testing.T) {
 		for words := []string(nil); len(words) == 0; words, _ = d.reads() {
 			time.Sleep(time.Millisecond)
 		}
+		d.drains(1)
 		err := d.heard(d.starts, []byte(text))
 		require.ErrorSays(t, err, want)
 		d.disconnect(d.starts, err)
@@ -268,7 +290,6 @@ func TestLies(t *testing.T) {
 		if code := <-d.exits(); code != 1 || !slices.Equal(d.all[0].signals, []syscall.Signal{syscall.SIGTERM}) {
 			t.Errorf("%s: code %d, signals %v", text, code, d.all[0].signals)
 		}
-		d.drains(1)
 		d.gives()
 		d.now += testFence + time.Second
 		d.gives("1 []")
@@ -278,27 +299,31 @@ func TestLies(t *testing.T) {
 // A program that does not drain is ended when the member leaves, first with SIGTERM, and its slots wait for what it may
 // have written last.
 func TestSilence(t *testing.T) {
-	d := newDesk(t)
-	d.opens(1)
-	d.all[0].stubborn = true
-	d.drains(1)
-	d.now += 10 * testStop
-	d.gives() // it may take its time
-	d.leave()
-	d.now += testStop
-	d.gives()
-	if !slices.Equal(d.all[0].signals, []syscall.Signal{syscall.SIGTERM}) {
-		t.Errorf("signals %v", d.all[0].signals)
-	}
-	d.now += testStop
-	d.gives()
-	d.look() // which notices that it was killed
-	d.now += testFence
-	d.gives()
-	d.now++
-	d.gives("1 []")
-	if len(d.all) > 1 {
-		t.Error("it was started again")
+	for _, stubborn := range []bool{false, true} {
+		d := newDesk(t)
+		d.opens(1)
+		d.all[0].stubborn = stubborn
+		d.drains(1)
+		d.now += 10 * testStop
+		d.gives() // it may take its time
+		d.leave()
+		d.now += testStop
+		d.gives()
+		if !slices.Equal(d.all[0].signals, []syscall.Signal{syscall.SIGTERM}) {
+			t.Errorf("signals %v", d.all[0].signals)
+		}
+		if stubborn {
+			d.now += testStop
+			d.gives()
+		}
+		d.look() // which notices that it has exited
+		d.now += testFence
+		d.gives()
+		d.now++
+		d.gives("1 []")
+		if len(d.all) > 1 {
+			t.Error("it was started again")
+		}
 	}
 }
 

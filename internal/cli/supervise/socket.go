@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,13 +21,14 @@ type socket struct {
 }
 
 func newSocket(ctx context.Context) (*socket, error) {
+	const help = "for the socket of {{.Share}}, TMPDIR (default /tmp) must be writable, and its path shorter than 80 bytes: "
 	dir, err := os.MkdirTemp("", "rota-run-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf(help+"%w", err)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", filepath.Join(dir, "share"))
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
+		return nil, errors.Join(fmt.Errorf(help+"%w", err), os.Remove(dir))
 	}
 	return &socket{l, dir}, nil
 }
@@ -70,14 +72,16 @@ func (s *sharer) converse(number int, conn net.Conn) {
 			}
 		}
 	})
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, maxAnswer)
+	lines := bufio.NewReaderSize(conn, maxAnswer)
 	var err error
-	for err == nil && lines.Scan() {
-		err = s.heard(number, lines.Bytes())
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		err = lines.Err()
+	for err == nil {
+		line, end := lines.ReadSlice('\n')
+		if end != nil && !errors.Is(end, bufio.ErrBufferFull) {
+			break // the process has ended, possibly in the middle of a line
+		}
+		if err = s.heard(number, line); errors.Is(end, bufio.ErrBufferFull) {
+			err = fmt.Errorf("an answer is longer than %d bytes", maxAnswer)
+		}
 	}
 	s.disconnect(number, err)
 	close(heard)

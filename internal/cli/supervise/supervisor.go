@@ -61,6 +61,20 @@ func (s *supervisor) Open(set slot.Set, _ uint64) {
 	s.wake()
 }
 
+// Drain implements controllers.Keeper.
+func (s *supervisor) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain(set, idle)
+}
+
+// Shut implements controllers.Keeper.
+func (s *supervisor) Shut(set slot.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut(set)
+}
+
 // SetDeadline implements controllers.Keeper.
 func (s *supervisor) SetDeadline(at time.Duration) {
 	s.mu.Lock()
