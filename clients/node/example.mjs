@@ -16,32 +16,31 @@ const api = config.makeApiClient(k8s.CoreV1Api);
 const informers = new SlotInformers('ConfigMap', {
   make: (labelSelector) =>
     k8s.makeInformer(config, '/api/v1/configmaps', () => api.listConfigMapForAllNamespaces({ labelSelector }), labelSelector),
-  changed: (object, slot, gone) => gone || enqueue(slot.number, object.metadata.namespace, object.metadata.name),
+  changed: ({ metadata }, slot, gone) => gone || enqueue(slot.number, metadata.namespace, metadata.name),
 });
 const share = new Share(informers);
 
-// A key is worked on once at a time, and again if it changed meanwhile.
-const waiting = new Map(); // by key: whether it changed while it was worked on
+// A key is worked on once at a time, and again if it changed meanwhile, or after a delay if it failed.
+const keys = new Map(); // by key that is worked on: whether it has changed since
 
-async function enqueue(slot, namespace, name, delay = 0) {
+async function enqueue(slot, namespace, name, delay = 50) {
   const key = `${namespace}/${name}`;
-  if (waiting.has(key)) {
-    waiting.set(key, true);
+  if (keys.has(key)) {
+    keys.set(key, true);
     return;
   }
-  waiting.set(key, false);
-  if (delay) await new Promise((done) => setTimeout(done, delay));
-  waiting.set(key, false);
-  let retry = 0;
+  keys.set(key, false);
+  let failed = false;
   try {
     await share.work(slot, () => reconcile(informers.get(slot, name, namespace)));
   } catch (err) {
     console.error(`${key}: ${err.message}`);
-    retry = Math.min(2 * (delay || 50), 60_000);
+    failed = true;
   }
-  const changed = waiting.get(key);
-  waiting.delete(key);
-  if (changed || retry) enqueue(slot, namespace, name, retry);
+  const changed = keys.get(key);
+  keys.delete(key);
+  if (changed) enqueue(slot, namespace, name);
+  else if (failed) setTimeout(() => enqueue(slot, namespace, name, Math.min(2 * delay, 60_000)), delay);
 }
 
 async function reconcile(object) {

@@ -12,10 +12,11 @@ later, on Linux.
             share.end(slot)
 
 load(slot) lists the slot's objects, by slot.selectors[kind], and returns when the program knows all of them. It is called
-again when others may have changed them. opened(slot) queues them. drop(slot) forgets them.
+again if it fails, and when others may have changed the objects. opened(slot) queues them, and slot.gone. drop(slot) forgets
+them. They are called in threads, one after the other for each slot.
 
 The process ends itself when it may no longer work on an open slot: its member could not renew its Lease in time, or
-`rota run` has gone away.
+`rota run` has gone away; and when one of the functions but load fails.
 
 https://github.com/rota-dev/rota: docs/run.md specifies the protocol.
 """
@@ -34,6 +35,7 @@ __all__ = ["Deletion", "Share", "Slot"]
 
 VERSION = 1
 LOST = 75  # the exit code of a program that lost its share
+FAILED = 1  # the exit code of a program one of whose functions has failed
 RETRY = 1.0  # seconds before load is called again after it raised an exception
 
 log = logging.getLogger("rota")
@@ -55,7 +57,7 @@ class Slot:
         self.selectors: Dict[str, str] = {}  # label selectors by kind
         self.hashes: Tuple[int, int] = (0, 0)  # the first and the last hash
         self.epoch = 0  # rises each time the slot goes to another member
-        self.gone: List[Deletion] = []  # that the former owner left; for opened
+        self.gone: List[Deletion] = []  # that the former owner left
         self.open = False
         self._load = 0  # the seq of the last load, 0 once the slot was shut
         self._drain = 0  # the seq of a drain that is to be answered
@@ -82,8 +84,9 @@ class Share:
         if not self._path:
             raise ValueError("ROTA_SHARE is not set: start the program with rota run NAME -- 'ROTA_SHARE={{.Share}}' ...")
         self._lock = threading.Lock()
+        self._sends = threading.Lock()
         self._all: Dict[int, Slot] = {}
-        self._jobs: Dict[int, List[Callable[[], None]]] = {}  # loads and drops, one after the other in each slot
+        self._jobs: Dict[int, List[Callable[[], None]]] = {}  # what is to be called, in turn in each slot
         self._deadline = float("inf")  # on time.monotonic()
         self.slots = 0  # how many there are
         self.kinds: List[str] = []
@@ -122,14 +125,13 @@ class Share:
             return [n for n, slot in self._all.items() if slot.open and not slot._drain]
 
     def _read(self, lines: Any) -> None:
+        line = b""
         try:
             for line in lines:
                 self._heard(json.loads(line))
-            why = "rota has closed the connection"
-        except Exception as err:  # the program must not go on without messages
-            log.exception("cannot understand rota")
-            why = str(err)
-        self._lost(why)
+        except Exception:  # the program must not go on without messages
+            log.exception("rota says %r", line)
+        self._end("there are no more messages from rota")
 
     def _heard(self, m: Dict[str, Any]) -> None:
         kind = m["type"]
@@ -159,7 +161,7 @@ class Share:
         elif kind == "load":
             self._later(slot, lambda: self._loading(slot, m["seq"]))
         elif kind == "open":
-            self._opened(slot)
+            self._later(slot, lambda: self._opened(slot))
         elif kind == "drain":
             self._drained(slot)
         else:
@@ -179,7 +181,7 @@ class Share:
             try:
                 jobs[0]()
             except Exception:
-                log.exception("cannot drop a slot")
+                self._failed()
             with self._lock:
                 jobs.pop(0)
                 if not jobs:
@@ -201,23 +203,32 @@ class Share:
             if not seq or slot._flights or not slot.open:
                 return
             slot.open, slot._drain = False, 0
-        self._answer("drained", slot, seq, gone=[d._asdict() for d in self._left(slot)])
+        try:
+            gone = [d._asdict() for d in self._left(slot)]
+        except Exception:
+            self._failed()
+        self._answer("drained", slot, seq, gone=gone)
 
     def _answer(self, kind: str, slot: Slot, seq: int, **fields: Any) -> None:
         line = json.dumps({"type": kind, "slot": slot.number, "seq": seq, **fields})
-        with self._lock:
+        with self._sends:
             self._socket.sendall(line.encode() + b"\n")
 
     def _watch(self) -> None:
-        while True:
-            time.sleep(0.1)
+        late = 0
+        while late < 2:  # messages that are there are read first
+            time.sleep(0.05)
             with self._lock:
-                late = time.monotonic() >= self._deadline and any(slot.open for slot in self._all.values())
-            if late:
-                self._lost("the member's Lease was not renewed in time")
+                past = time.monotonic() >= self._deadline and any(slot.open for slot in self._all.values())
+            late = late + 1 if past else 0
+        self._end("the member's Lease was not renewed in time")
 
     @staticmethod
-    def _lost(why: str) -> None:
+    def _end(why: str) -> None:
         log.error("this process ends, because it has lost its share: %s", why)
-        logging.shutdown()
         os._exit(LOST)
+
+    @staticmethod
+    def _failed() -> None:
+        log.exception("this process ends, because one of its functions has failed")
+        os._exit(FAILED)

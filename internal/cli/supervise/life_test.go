@@ -139,7 +139,7 @@ type host struct {
 	program *liveProgram // the present one
 	// writing is until when a write by a program that has ended may be under way, by slot.
 	writing map[slot.Slot]time.Duration
-	ending  bool         // its member was told to leave, since the program has ended
+	ending  bool // its member was told to leave, since the program has ended
 }
 
 func (h *host) env() sharerEnv {

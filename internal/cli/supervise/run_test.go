@@ -47,6 +47,7 @@ while :; do sleep 0.02; done`
 
 // Members that come and go have each ordinal once.
 func TestMembersShareOrdinals(t *testing.T) {
+	t.Parallel()
 	joinAndLeave(t, slot.KeyName, nil, func(dir, pod string) []string {
 		return []string{"sh", "-c", exclusive, "{{.Ordinal}}", dir, pod, ""}
 	})
@@ -54,6 +55,7 @@ func TestMembersShareOrdinals(t *testing.T) {
 
 // Members that come and go have each namespace once.
 func TestMembersShareNamespaces(t *testing.T) {
+	t.Parallel()
 	client, prefix := kubernetes.NewForConfigOrDie(controlplane.For(t).Config()), controlplane.Namespace(t)
 	var covered slot.Set
 	for i := 0; covered.Len() < 4; i++ { // one namespace in each slot
@@ -72,6 +74,7 @@ func TestMembersShareNamespaces(t *testing.T) {
 
 // Programs of members that come and go work on each slot once, and none is restarted.
 func TestMembersTellTheirPrograms(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	kinds := []schema.GroupKind{{Kind: "ConfigMap"}}
@@ -156,7 +159,7 @@ func joinAndLeave(t *testing.T, key slot.Key, kinds []schema.GroupKind, args fun
 		go func() {
 			code, err := Run(ctx, plane.Config(), Options{
 				Rota: rota.Options{Name: "run", Namespace: namespace, Identity: rota.Identity{Pod: pod}, Slots: 4,
-					Key: key, LeaseDuration: 4 * time.Second, FenceDelay: 2 * time.Second, Logger: logr.Discard()},
+					Key: key, FenceDelay: 5 * time.Second, Logger: logr.Discard()},
 				Kinds: kinds, Command: command, StopTimeout: hang, Out: os.Stdout, Err: os.Stderr,
 			})
 			if err == nil && code != 0 {
@@ -220,6 +223,7 @@ func joinAndLeave(t *testing.T, key slot.Key, kinds []schema.GroupKind, args fun
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	c, err := ParseCommand([]string{"prog"})
 	require.NoError(t, err)
 	o := Options{Command: c, StopTimeout: 1}
@@ -228,4 +232,7 @@ func TestRefusals(t *testing.T) {
 	o.Rota.FenceDelay = 1
 	_, err = Run(t.Context(), nil, o)
 	require.ErrorSays(t, err, "every process would work on all objects")
+	o.Rota.Key = slot.KeyUID
+	_, err = Run(t.Context(), nil, o)
+	require.ErrorSays(t, err, "use Name or Namespace")
 }

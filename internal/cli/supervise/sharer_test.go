@@ -266,12 +266,12 @@ func TestOvertakenAnswers(t *testing.T) {
 // What no program may answer ends it.
 func TestLies(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"type":"drained","slot":1,"seq":99}`:           "there was no question with this seq",
-		`{"type":"drained","slot":1}`:                    "there was no question with this seq",
-		`{"type":"drained","slot":2,"seq":2}`:            "the answer to load is loaded",
-		`{"type":"drained","slot":70000,"seq":2}`:        "cannot unmarshal",
-		`{"type":"loaded","slot":2,"seq":2}{"type":"x"}`: "more than one message",
-		`{"type":"loaded","slot":2,"seq":2,"extra":1}`:   "unknown field",
+		`{"type":"drained","slot":1,"seq":99}`:                                      "there was no question with this seq",
+		`{"type":"drained","slot":1}`:                                               "there was no question with this seq",
+		`{"type":"drained","slot":2,"seq":2}`:                                       "the answer to load is loaded",
+		`{"type":"drained","slot":70000,"seq":2}`:                                   "cannot unmarshal",
+		`{"type":"loaded","slot":2,"seq":2}{"type":"x"}`:                            "more than one message",
+		`{"type":"loaded","slot":2,"seq":2,"extra":1}`:                              "unknown field",
 		`{"type":"drained","slot":1,"seq":3,"gone":[{"kind":"Secret","name":"x"}]}`: "one of the kinds [ConfigMap]",
 		`{"type":"drained","slot":1,"seq":3,"gone":[{"kind":"ConfigMap"}]}`:         "a deletion has a name",
 		`hello`: "invalid character",
