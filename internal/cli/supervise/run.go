@@ -1,7 +1,7 @@
-// Package supervise runs a program on several replicas, each with a share of the objects. A stock program takes its share
-// as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before another
-// member may work on what it gives up, and is started with the new share (supervisor). Other programs are told by messages
-// what becomes of their share, and answer when they have drained what they give up (sharer).
+// Package supervise runs a program on several replicas, each with a share of the objects. A stock program takes its
+// share as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before
+// another member may work on what it gives up, and is started with the new share (supervisor). Other programs are told
+// by messages what becomes of their share, and answer when they have drained what they give up (sharer).
 package supervise
 
 import (

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,44 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, beTold(socket, os.Args[1], os.Args[2]))
 		os.Exit(1)
 	}
+	if os.Getenv(parent) != "" {
+		p := start(line{args: []string{"sh", "-c", "echo $$; exec sleep 1000"}}, os.Stdout, os.Stderr)
+		<-p.done()
+		return
+	}
 	controlplane.Main(m, controlplane.Options{})
+}
+
+// parent is the variable that has this test's binary start a process and wait for it.
+const parent = "ROTA_TEST_PARENT"
+
+// When `rota run` dies, its process is killed.
+func TestProcessesDieWithTheirParent(t *testing.T) {
+	if err := adopt(); err != nil {
+		t.Skip(err)
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), parent+"=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	first, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(first))
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return // it is gone, or waits to be reaped
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %d lives on", pid)
+		}
+	}
 }
 
 // exclusive fails if another process has the ordinal, or one of the namespaces that begin with a prefix.

@@ -111,7 +111,9 @@ func (s *sharer) Load(ctx context.Context, set slot.Set, _ bool, gone []table.Go
 }
 
 // await changes what is wanted of slots, and waits until each is ready. It does not wait for slots that are shut.
-func (s *sharer) await(ctx context.Context, set slot.Set, want func(slot.Slot, *shared), ready func(*shared) bool) error {
+func (s *sharer) await(
+	ctx context.Context, set slot.Set, want func(slot.Slot, *shared), ready func(*shared) bool,
+) error {
 	s.mu.Lock()
 	for _, n := range set.Slots() {
 		want(n, s.of(n))

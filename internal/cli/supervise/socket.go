@@ -21,7 +21,7 @@ type socket struct {
 }
 
 func newSocket(ctx context.Context) (*socket, error) {
-	const help = "for the socket of {{.Share}}, TMPDIR (default /tmp) must be writable, and its path shorter than 80 bytes: "
+	const help = "the socket of {{.Share}} is in TMPDIR (default /tmp), which must be writable and shorter than 80 bytes: "
 	dir, err := os.MkdirTemp("", "rota-run-")
 	if err != nil {
 		return nil, fmt.Errorf(help+"%w", err)
