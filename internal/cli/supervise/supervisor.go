@@ -28,17 +28,14 @@ type supervisorEnv struct {
 // supervisor restarts a program whenever its share changes: it runs a process for each slot, or one for all of them.
 type supervisor struct {
 	processes
-	separate  bool
-	minUptime time.Duration
-	line      func(slot.Set) (l line, ok bool, err error)
-	changed   time.Duration // when slots last came
+	env     supervisorEnv
+	changed time.Duration // when slots last came
 }
 
 var _ controllers.Keeper = (*supervisor)(nil)
 
 func newSupervisor(env supervisorEnv) *supervisor {
-	return &supervisor{processes: newProcesses(env.processesEnv), separate: env.Separate, minUptime: env.MinUptime,
-		line: env.Line}
+	return &supervisor{processes: newProcesses(env.processesEnv), env: env}
 }
 
 // Warm implements controllers.Keeper.
@@ -111,7 +108,7 @@ func (s *supervisor) division() map[slot.Slot]slot.Set {
 	for first := range s.units {
 		out[first] = slot.Set{}
 	}
-	if !s.separate {
+	if !s.env.Separate {
 		out[0] = s.open
 		return out
 	}
@@ -128,11 +125,11 @@ func (s *supervisor) given(n slot.Slot) bool {
 		return false
 	}
 	u := s.units[0]
-	if s.separate {
+	if s.env.Separate {
 		u = s.units[n]
 	}
 	return s.leaving || u == nil || u.process == nil || !u.slots.Has(n) || u.stopping ||
-		s.Now()-u.began >= s.minUptime
+		s.Now()-u.began >= s.env.MinUptime
 }
 
 // settle starts or stops the process of a unit so that it has the slots of set.
@@ -143,7 +140,7 @@ func (s *supervisor) settle(u *unit, set slot.Set, late bool) {
 			want.Remove(n)
 		}
 	}
-	switch settling := !s.separate && s.Now()-s.changed < settleTime; {
+	switch settling := !s.env.Separate && s.Now()-s.changed < settleTime; {
 	case u.process == nil:
 		if !late && !s.leaving && !want.Empty() && !settling && !slices.ContainsFunc(want.Slots(), s.waits) {
 			s.start(u, want)
@@ -166,7 +163,7 @@ func (s *supervisor) fits(u *unit, want slot.Set, settling bool) bool {
 		return true
 	}
 	u.lined = s.Now()
-	l, ok, err := s.line(want)
+	l, ok, err := s.env.Line(want)
 	if err != nil {
 		s.Log.Error(err, "Cannot fill in the command's arguments", "slots", want.String())
 		s.end(1)
@@ -185,7 +182,7 @@ func (s *supervisor) start(u *unit, set slot.Set) {
 		return // there was nothing to do for it just now
 	}
 	u.lined = s.Now()
-	l, ok, err := s.line(set)
+	l, ok, err := s.env.Line(set)
 	switch {
 	case err != nil:
 		s.Log.Error(err, "Cannot fill in the command's arguments", "slots", set.String())
