@@ -59,7 +59,7 @@ export class Share {
     this.kinds = [];
   }
 
-  /** Connects, and resolves when rota has said hello. */
+  /** Connects, and resolves after the first message. */
   start() {
     return new Promise((resolve, reject) => {
       this.socket = net.connect(this.path);
@@ -71,13 +71,13 @@ export class Share {
       readline.createInterface({ input: this.socket, crlfDelay: Infinity }).on('line', (line) => {
         try {
           const m = JSON.parse(line);
-          if (this.slots) this.#heard(m);
+          if (this.slots) this.#receive(m);
           else {
-            this.#greeted(m);
+            this.#hello(m);
             resolve();
           }
         } catch (err) {
-          if (this.slots) this.#end(`rota says ${line}: ${err.stack}`); // it must not go on without messages
+          if (this.slots) this.#end(`cannot handle ${line}: ${err.stack}`); // it must not go on without messages
           reject(err);
         }
       });
@@ -106,9 +106,9 @@ export class Share {
     }
   }
 
-  #greeted(m) {
+  #hello(m) {
     if (m.type !== 'hello' || m.version !== VERSION) {
-      throw new Error(`rota says ${JSON.stringify(m)}, which this client does not understand`);
+      throw new Error(`this client speaks version ${VERSION} of the protocol; the first message was ${JSON.stringify(m)}`);
     }
     for (const { kind } of this.parts) {
       if (kind && !m.kinds.includes(kind)) {
@@ -120,7 +120,7 @@ export class Share {
     setInterval(() => this.#watch(), 100).unref();
   }
 
-  #heard(m) {
+  #receive(m) {
     if (m.type === 'deadline') {
       this.deadline = m.monotonic;
       return;

@@ -92,13 +92,13 @@ class Share:
         self.kinds: List[str] = []
 
     def start(self) -> None:
-        """Connects, and returns when rota has said hello."""
+        """Connects, and returns after the first message."""
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(self._path)
         lines = self._socket.makefile("rb")
         hello = json.loads(lines.readline() or b'{"type":"nothing"}')
         if hello["type"] != "hello" or hello.get("version") != VERSION:
-            raise ConnectionError(f"rota says {hello}, which this client does not understand")
+            raise ConnectionError(f"this client speaks version {VERSION} of the protocol; the first message was {hello}")
         self.slots, self.kinds = hello["slots"], hello["kinds"]
         threading.Thread(target=self._read, args=(lines,), name="rota-share", daemon=True).start()
         threading.Thread(target=self._watch, name="rota-deadline", daemon=True).start()
@@ -128,12 +128,12 @@ class Share:
         line = b""
         try:
             for line in lines:
-                self._heard(json.loads(line))
+                self._receive(json.loads(line))
         except Exception:  # the program must not go on without messages
-            log.exception("rota says %r", line)
+            log.exception("cannot handle %r", line)
         self._end("there are no more messages from rota")
 
-    def _heard(self, m: Dict[str, Any]) -> None:
+    def _receive(self, m: Dict[str, Any]) -> None:
         kind = m["type"]
         if kind == "deadline":
             self._deadline = m["monotonic"]

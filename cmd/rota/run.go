@@ -42,7 +42,7 @@ func newRun() *cobra.Command {
   {{.Ordinal}}, {{.Count}}   one process for each slot, with its number and the number of slots
   {{add 8080 .Ordinal}}      a sum, for example for a port of each process
   {{.Namespaces}}            namespaces, separated by commas, with --key Namespace
-  {{.Share}}                 a socket where it is told its share, for a program that can change its share while it runs
+  {{.Share}}                 the socket of a live share, for a program that can change its share while it runs
 
 When the share changes, the process gets SIGTERM, and others may work on what it gives up once its whole process group
 has exited. Then it is started with the rest. With {{.Share}} it gets messages instead. Turn off the program's leader

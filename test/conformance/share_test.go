@@ -20,7 +20,7 @@ import (
 	"github.com/rota-dev/rota/test/require"
 )
 
-// Programs with a client of `rota run` are held against its protocol by a rota that a test speaks for.
+// Programs with a client of `rota run` are checked against the protocol. The test takes the place of `rota run`.
 //
 // A program gets ROTA_SHARE, and JOURNAL as for dispatchers. OBJECTS is a directory with a file for each slot, of its
 // number, with a name in each line. To load a slot the program waits until there is a file; then it appends "load SLOT"

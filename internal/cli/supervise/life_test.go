@@ -139,7 +139,7 @@ type host struct {
 	program *liveProgram // the present one
 	// writing is until when a write by a program that has ended may be under way, by slot.
 	writing map[slot.Slot]time.Duration
-	ending  bool // its member was told to leave, since the program has ended
+	ending  bool // its member has to leave, since the program has ended
 }
 
 func (h *host) env() sharerEnv {
@@ -212,7 +212,7 @@ type liveProgram struct {
 	last     answer        // its last one
 }
 
-// liveSlot is what a program has been told of a slot.
+// liveSlot is the state of a slot in a program.
 type liveSlot struct {
 	load         uint64 // the seq of the last load
 	loaded, open bool   // loaded: it has answered that
@@ -298,7 +298,7 @@ func (p *liveProgram) reads(w *sim.World) {
 	if p.quiet > w.Now() {
 		return
 	}
-	out, ok := p.h.take(p.number)
+	out, ok := p.h.pending(p.number)
 	if !ok {
 		return
 	}
@@ -311,9 +311,9 @@ func (p *liveProgram) reads(w *sim.World) {
 	}
 }
 
-// heed does what a message says.
+// heed handles a message.
 func (p *liveProgram) heed(w *sim.World, m message) {
-	if m.Type == tellDeadline {
+	if m.Type == msgDeadline {
 		p.deadline = time.Duration(m.Monotonic * float64(time.Second))
 	}
 	if m.Slot == nil {
@@ -329,29 +329,29 @@ func (p *liveProgram) heed(w *sim.World, m message) {
 		takes = p.h.l.between(time.Second, 30*time.Second)
 	}
 	switch m.Type {
-	case askWarm, askLoad:
-		if m.Type == askLoad {
+	case msgWarm, msgLoad:
+		if m.Type == msgLoad {
 			of.load, of.loaded = m.Seq, false
 		}
 		w.After(takes, func() {
 			of.loaded = of.loaded || of.load == m.Seq
 			p.answers(answer{Type: answerTo[m.Type], Slot: *m.Slot, Seq: m.Seq})
 		})
-	case tellOpen:
+	case msgOpen:
 		if !of.loaded {
 			p.h.l.early++
 		}
 		of.open, of.drain = true, 0
-	case askDrain:
+	case msgDrain:
 		of.drain = m.Seq
 		w.After(takes, func() {
 			if of.drain == m.Seq && of.open && !closed(p.over) && p.slots[*m.Slot] == of {
 				of.open, of.drain = false, 0
 				p.h.l.deeds["drained"]++
-				p.answers(answer{Type: answerTo[askDrain], Slot: *m.Slot, Seq: m.Seq})
+				p.answers(answer{Type: answerTo[msgDrain], Slot: *m.Slot, Seq: m.Seq})
 			}
 		})
-	case tellShut:
+	case msgShut:
 		delete(p.slots, *m.Slot)
 	}
 }
@@ -366,9 +366,9 @@ func (p *liveProgram) answers(a answer) {
 		p.h.l.deeds["lied"]++
 		switch p.h.l.rng.IntN(3) {
 		case 0:
-			all = []answer{p.last, a, a} // it says again what it said before
+			all = []answer{p.last, a, a} // it repeats an earlier answer
 		case 1:
-			all = []answer{{Type: answerTo[askDrain], Slot: a.Slot, Seq: a.Seq + 1000}, a}
+			all = []answer{{Type: answerTo[msgDrain], Slot: a.Slot, Seq: a.Seq + 1000}, a}
 		default:
 			all = []answer{{Type: "loaded", Slot: a.Slot, Seq: a.Seq + 1}, a}
 		}
@@ -379,7 +379,7 @@ func (p *liveProgram) answers(a answer) {
 			if a.Type == "" || closed(p.over) {
 				continue
 			}
-			if err := p.h.heard(p.number, encode(a)); err != nil {
+			if err := p.h.receive(p.number, encode(a)); err != nil {
 				p.h.disconnect(p.number, err)
 				return
 			}

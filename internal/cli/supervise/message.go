@@ -47,7 +47,7 @@ type answer struct {
 	Type string    `json:"type"`
 	Slot slot.Slot `json:"slot"`
 	Seq  uint64    `json:"seq"`
-	// Gone, of drained, are deletions that the program knows of and leaves to the next owner.
+	// Gone, of drained, are deletions that the program leaves to the next owner.
 	Gone []deletion `json:"gone"`
 }
 
@@ -60,14 +60,14 @@ type deletion struct {
 
 // The types of messages that concern slots, and of the answers to them.
 const (
-	askWarm, askLoad, askDrain, tellOpen, tellShut, tellDeadline = "warm", "load", "drain", "open", "shut", "deadline"
+	msgWarm, msgLoad, msgDrain, msgOpen, msgShut, msgDeadline = "warm", "load", "drain", "open", "shut", "deadline"
 )
 
 // answerTo are the types of answers.
-var answerTo = map[string]string{askWarm: "warmed", askLoad: "loaded", askDrain: "drained"}
+var answerTo = map[string]string{msgWarm: "warmed", msgLoad: "loaded", msgDrain: "drained"}
 
-// about describes a slot to a program.
-func (s share) about(n slot.Slot) message {
+// describe describes a slot to a program.
+func (s share) describe(n slot.Slot) message {
 	m := message{Selectors: map[string]string{}}
 	for _, kind := range s.kinds {
 		m.Selectors[kind.String()] = sharding.ExactSelector(sharding.HashLabel(s.key, kind),

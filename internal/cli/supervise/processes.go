@@ -147,14 +147,14 @@ func (p *processes) Flights(older time.Duration) (out []gate.Flight) {
 func (p *processes) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leaves()
+	p.startLeaving()
 	p.wake()
 }
 
 // exits returns the exit code of a process that has exited by itself.
 func (p *processes) exits() <-chan int { return p.ended }
 
-func (p *processes) leaves() {
+func (p *processes) startLeaving() {
 	if !p.leaving {
 		p.leaving, p.leftAt = true, p.Now()
 	}
@@ -179,8 +179,8 @@ func (p *processes) wake() {
 	}
 }
 
-// tend calls look until ctx ends. Then it stops the processes that are left, and waits for them.
-func (p *processes) tend(ctx context.Context, look func()) {
+// loop calls look until ctx ends. Then it stops the processes that are left, and waits for them.
+func (p *processes) loop(ctx context.Context, look func()) {
 	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
 	orphans := time.NewTicker(lineTime)
@@ -222,8 +222,9 @@ func (p *processes) stop(left program) {
 	}
 }
 
-// giveUp gives up the slots that are being drained, that no process has, and for which ready returns true.
-func (p *processes) giveUp(ready func(slot.Slot) bool, left func(slot.Slot) []table.Gone) {
+// release gives up the slots that are being drained, that no process has, and for which ready returns true. left
+// returns the deletions in a slot for its next owner.
+func (p *processes) release(ready func(slot.Slot) bool, left func(slot.Slot) []table.Gone) {
 	held := slot.Set{}
 	for _, u := range p.units {
 		if u.process != nil {
@@ -259,7 +260,7 @@ func (p *processes) reap(u *unit) {
 	if !u.stopping {
 		p.Log.Info("The command has exited by itself", "code", u.process.code(), "slots", u.slots.String())
 		p.end(u.process.code())
-		p.ask(u)
+		p.terminate(u)
 		u.unclean = true
 	}
 	if !closed(u.process.done()) {
@@ -285,21 +286,21 @@ func closed(c <-chan struct{}) bool {
 
 // end has the member leave. The command is not started again here.
 func (p *processes) end(code int) {
-	p.leaves()
+	p.startLeaving()
 	select {
 	case p.ended <- code:
 	default:
 	}
 }
 
-// ask asks a process to exit.
-func (p *processes) ask(u *unit) {
+// terminate sends SIGTERM.
+func (p *processes) terminate(u *unit) {
 	u.stopping, u.stopped = true, p.Now()
 	u.process.signal(syscall.SIGTERM)
 }
 
-// press kills a process that was asked to exit, and has not in time.
-func (p *processes) press(u *unit) {
+// killOverdue kills a process that has not exited within StopTimeout of SIGTERM.
+func (p *processes) killOverdue(u *unit) {
 	if p.Now()-u.stopped >= p.StopTimeout {
 		p.kill(u, "it did not exit in time")
 	}

@@ -1,7 +1,7 @@
 // Package supervise runs a program on several replicas, each with a share of the objects. A stock program takes its
 // share as arguments: a label selector, an ordinal, or namespaces. When the share changes, its process exits before
-// another member may work on what it gives up, and is started with the new share (supervisor). Other programs are told
-// by messages what becomes of their share, and answer when they have drained what they give up (sharer).
+// another member may work on what it gives up, and is started with the new share (supervisor). Other programs get
+// messages about their share, and answer when they have drained what they give up (sharer).
 package supervise
 
 import (
@@ -171,7 +171,7 @@ func (o *Options) shares(env processesEnv, base share, r *rota.Rota) (sharing, e
 		return sharing{}, errors.Join(err, socket.close())
 	}
 	s := newSharer(sharerEnv{
-		processesEnv: env, Line: l, About: base.about,
+		processesEnv: env, Line: l, About: base.describe,
 		Hello: hello{Type: "hello", Version: protocolVersion, Rota: o.Rota.Name, Namespace: o.Rota.Namespace,
 			Slots: int(base.count), Key: base.key.String(), Kinds: base.kindNames()},
 		Monotonic: func(late time.Duration) float64 { return (monotonic() + late - env.Late()).Seconds() },

@@ -29,8 +29,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if socket := os.Getenv(told); socket != "" {
-		fmt.Fprintln(os.Stderr, beTold(socket, os.Args[1], os.Args[2]))
+	if socket := os.Getenv(sharedEnv); socket != "" {
+		fmt.Fprintln(os.Stderr, runShared(socket, os.Args[1], os.Args[2]))
 		os.Exit(1)
 	}
 	if os.Getenv(parent) != "" {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	controlplane.Main(m, controlplane.Options{})
 }
 
-// parent is the variable that has this test's binary start a process and wait for it.
+// parent is the variable that makes this test's binary start a process and wait for it.
 const parent = "ROTA_TEST_PARENT"
 
 // When `rota run` dies, its process is killed.
@@ -112,13 +112,13 @@ func TestMembersShareNamespaces(t *testing.T) {
 }
 
 // Programs of members that come and go work on each slot once, and none is restarted.
-func TestMembersTellTheirPrograms(t *testing.T) {
+func TestMembersWithLiveShares(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	kinds := []schema.GroupKind{{Kind: "ConfigMap"}}
 	dir := joinAndLeave(t, slot.KeyName, kinds, func(dir, pod string) []string {
-		return []string{told + "={{.Share}}", self, dir, pod}
+		return []string{sharedEnv + "={{.Share}}", self, dir, pod}
 	})
 	starts, err := os.ReadFile(filepath.Join(dir, "starts"))
 	require.NoError(t, err)
@@ -127,11 +127,11 @@ func TestMembersTellTheirPrograms(t *testing.T) {
 	}
 }
 
-// told is the variable that has this test's binary be a program that is told its share.
-const told = "ROTA_TEST_SHARE"
+// sharedEnv is the variable that makes this test's binary a program with a live share.
+const sharedEnv = "ROTA_TEST_SHARE"
 
-// beTold takes slots as exclusive does ordinals.
-func beTold(socket, dir, pod string) error {
+// runShared takes slots as exclusive takes ordinals.
+func runShared(socket, dir, pod string) error {
 	conn, err := new(net.Dialer).DialContext(context.Background(), "unix", socket)
 	if err != nil {
 		return err
@@ -149,18 +149,18 @@ func beTold(socket, dir, pod string) error {
 		}
 		mine := filepath.Join(dir, m.Slot.String())
 		switch m.Type {
-		case tellOpen:
+		case msgOpen:
 			if err := os.Mkdir(mine, 0o700); err != nil {
 				return errors.Join(err, note(filepath.Join(dir, "twice"), m.Slot.String()+"\n"))
 			}
 			if err := note(filepath.Join(mine, pod), ""); err != nil {
 				return err
 			}
-		case askDrain:
+		case msgDrain:
 			if err := os.RemoveAll(mine); err != nil {
 				return err
 			}
-		case askLoad:
+		case msgLoad:
 			if m.Selectors["ConfigMap"] == "" {
 				return fmt.Errorf("no selector in %s", lines.Text())
 			}

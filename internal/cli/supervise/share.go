@@ -22,7 +22,8 @@ type Command struct {
 	Namespaces bool
 	// Selector is true if a process gets a label selector.
 	Selector bool
-	// Share is true if the process gets the path of a socket. Then one process runs, and messages tell it its share.
+	// Share is true if the process gets the path of a socket. Then one process runs, which gets messages about
+	// its share.
 	Share bool
 }
 

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// goodbyeTime is how long a program may go on after it has closed its connection.
-	goodbyeTime = 5 * time.Second
-	// answerTime is how often it is looked whether slots are warm or loaded.
-	answerTime = 20 * time.Millisecond
-	// muteTime is how long a question is open before that is logged, each time.
-	muteTime = time.Minute
+	// closeGrace is how long a program may go on after it has closed its connection.
+	closeGrace = 5 * time.Second
+	// pollPeriod is how often Warm and Load check for answers.
+	pollPeriod = 20 * time.Millisecond
+	// unansweredPeriod is how long a question is open before it is logged, and how often.
+	unansweredPeriod = time.Minute
 )
 
 // sharerEnv is the environment of a sharer.
@@ -37,8 +37,8 @@ type sharerEnv struct {
 	Sleep func(context.Context, time.Duration) error
 }
 
-// sharer runs one process, which changes its share while it runs. It tells the process by messages what becomes of each
-// slot. A slot is given up when the process has answered that it has drained it, or has exited.
+// sharer runs one process, which changes its share while it runs: it gets a message about each change of a slot. A slot
+// is given up when the process has answered that it has drained it, or has exited.
 type sharer struct {
 	processes
 	env   sharerEnv
@@ -48,25 +48,25 @@ type sharer struct {
 	starts    int
 	connected bool
 	first     chan struct{}
-	// out are messages that the process has not been sent. dated is true if the deadline has changed since the last one.
+	// out are messages that are to be sent. dated is true if the deadline has changed since it was last sent.
 	out   []byte
 	dated bool
-	// sent is signaled when there is something in out.
-	sent chan struct{}
-	// silent is when the process closed its connection, or 0.
-	silent time.Duration
-	// scolded is when it was last logged that it does not answer.
-	scolded time.Duration
+	// outgoing is signaled when there is something to send.
+	outgoing chan struct{}
+	// closedAt is when the process closed its connection, or 0.
+	closedAt time.Duration
+	// logged is when unanswered questions were last logged.
+	logged time.Duration
 }
 
 // shared is a slot of a sharer.
 type shared struct {
-	// want is what the member wants of the slot: warm, load, open, drain or shut. told is the last message of these to the
-	// present process, or empty, and seq its number. answered is true if the process has answered it.
-	want, told string
+	// want is the state that the member wants: warm, load, open, drain or shut. last is the last of these messages to the
+	// present process, or empty; seq is its number, and sent the time. answered is true if the process has answered it.
+	want, last string
 	seq        uint64
+	sent       time.Duration
 	answered   bool
-	asked      time.Duration // when told was sent
 	epoch      uint64
 	// gone are deletions for the next owner: those that the former one left, and then those that the process leaves.
 	gone []deletion
@@ -74,14 +74,14 @@ type shared struct {
 
 // loaded reports whether the process has the slot's objects.
 func (s *shared) loaded() bool {
-	return s.told == askLoad && s.answered || s.told == tellOpen || s.told == askDrain
+	return s.last == msgLoad && s.answered || s.last == msgOpen || s.last == msgDrain
 }
 
 var _ controllers.Keeper = (*sharer)(nil)
 
 func newSharer(env sharerEnv) *sharer {
 	s := &sharer{processes: newProcesses(env.processesEnv), env: env, slots: map[slot.Slot]*shared{},
-		first: make(chan struct{}), sent: make(chan struct{}, 1)}
+		first: make(chan struct{}), outgoing: make(chan struct{}, 1)}
 	s.units[0] = &unit{}
 	return s
 }
@@ -89,10 +89,10 @@ func newSharer(env sharerEnv) *sharer {
 // Warm implements controllers.Keeper.
 func (s *sharer) Warm(ctx context.Context, set slot.Set) error {
 	return s.await(ctx, set, func(_ slot.Slot, of *shared) {
-		if of.want == tellShut {
-			of.want = askWarm
+		if of.want == msgShut {
+			of.want = msgWarm
 		}
-	}, func(of *shared) bool { return of.told == askWarm && of.answered || of.loaded() })
+	}, func(of *shared) bool { return of.last == msgWarm && of.answered || of.loaded() })
 }
 
 // Load implements controllers.Keeper.
@@ -102,46 +102,47 @@ func (s *sharer) Load(ctx context.Context, set slot.Set, _ bool, gone []table.Go
 		left[g.Slot] = append(left[g.Slot], deletion{Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
 	}
 	return s.await(ctx, set, func(n slot.Slot, of *shared) {
-		if of.want == tellOpen {
+		if of.want == msgOpen {
 			return // this call is late
 		}
-		of.want, of.gone = askLoad, left[n]
-		of.told, of.answered = "", false // another member may have worked since it was loaded
+		of.want, of.gone = msgLoad, left[n]
+		of.last, of.answered = "", false // another member may have worked since it was loaded
 	}, (*shared).loaded)
 }
 
-// await changes what is wanted of slots, and waits until each is ready. It does not wait for slots that are shut.
+// await changes the wanted states of slots, and waits until is returns true for each. It does not wait for slots that
+// are shut.
 func (s *sharer) await(
-	ctx context.Context, set slot.Set, want func(slot.Slot, *shared), ready func(*shared) bool,
+	ctx context.Context, set slot.Set, change func(slot.Slot, *shared), is func(*shared) bool,
 ) error {
 	s.mu.Lock()
 	for _, n := range set.Slots() {
-		want(n, s.of(n))
-		s.tell(n)
+		change(n, s.state(n))
+		s.update(n)
 	}
 	s.mu.Unlock()
-	for !s.all(set, ready) {
-		if err := s.env.Sleep(ctx, answerTime); err != nil {
+	for !s.ready(set, is) {
+		if err := s.env.Sleep(ctx, pollPeriod); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all reports whether all slots are ready, but for those that are shut.
-func (s *sharer) all(set slot.Set, ready func(*shared) bool) bool {
+// ready reports whether is returns true for all slots that are not shut.
+func (s *sharer) ready(set slot.Set, is func(*shared) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(set.Slots(), func(n slot.Slot) bool {
 		of := s.slots[n]
-		return of != nil && of.want != tellShut && !ready(of)
+		return of != nil && of.want != msgShut && !is(of)
 	})
 }
 
-// of returns a slot.
-func (s *sharer) of(n slot.Slot) *shared {
+// state returns the state of a slot.
+func (s *sharer) state(n slot.Slot) *shared {
 	if s.slots[n] == nil {
-		s.slots[n] = &shared{want: tellShut}
+		s.slots[n] = &shared{want: msgShut}
 	}
 	return s.slots[n]
 }
@@ -153,9 +154,9 @@ func (s *sharer) Open(set slot.Set, epoch uint64) {
 	s.open = s.open.Union(set)
 	for _, n := range set.Slots() {
 		delete(s.idle, n)
-		of := s.of(n)
-		of.want, of.epoch = tellOpen, epoch
-		s.tell(n)
+		of := s.state(n)
+		of.want, of.epoch = msgOpen, epoch
+		s.update(n)
 	}
 }
 
@@ -165,8 +166,8 @@ func (s *sharer) Drain(set slot.Set, idle func(slot.Slot, []table.Gone)) {
 	defer s.mu.Unlock()
 	s.drain(set, idle)
 	for _, n := range set.Slots() {
-		s.of(n).want = askDrain
-		s.tell(n)
+		s.state(n).want = msgDrain
+		s.update(n)
 	}
 }
 
@@ -177,8 +178,8 @@ func (s *sharer) Shut(set slot.Set) {
 	s.shut(set)
 	for _, n := range set.Slots() {
 		if of := s.slots[n]; of != nil {
-			of.want = tellShut
-			s.tell(n)
+			of.want = msgShut
+			s.update(n)
 			delete(s.slots, n)
 		}
 	}
@@ -202,7 +203,7 @@ func (s *sharer) Flights(older time.Duration) []gate.Flight {
 		return out
 	}
 	for n, of := range s.slots {
-		if since := s.Now() - of.asked; of.told == askDrain && !of.answered && since >= older {
+		if since := s.Now() - of.sent; of.last == msgDrain && !of.answered && since >= older {
 			key := gate.Key{Queue: controllers.ProgramQueue, Name: s.env.Line.args[0]}
 			out = append(out, gate.Flight{Key: key, Slot: n, For: since})
 		}
@@ -210,39 +211,39 @@ func (s *sharer) Flights(older time.Duration) []gate.Flight {
 	return out
 }
 
-// tell sends the process what it has to know of a slot.
-func (s *sharer) tell(n slot.Slot) {
+// update sends the process the next message about a slot, if one is due.
+func (s *sharer) update(n slot.Slot) {
 	u, of := s.units[0], s.slots[n]
 	if u.process == nil || u.stopping {
 		return
 	}
 	switch {
-	case of.want == tellShut:
-		if of.told != "" {
-			s.send(n, of, tellShut)
+	case of.want == msgShut:
+		if of.last != "" {
+			s.send(n, of, msgShut)
 		}
-	case of.want == askDrain:
-		if u.slots.Has(n) && of.told != askDrain {
-			s.send(n, of, askDrain)
+	case of.want == msgDrain:
+		if u.slots.Has(n) && of.last != msgDrain {
+			s.send(n, of, msgDrain)
 		}
-	case of.want == tellOpen && of.loaded():
-		if of.told != tellOpen && s.Late() < s.deadline && !s.waits(n) {
+	case of.want == msgOpen && of.loaded():
+		if of.last != msgOpen && s.Late() < s.deadline && !s.waits(n) {
 			u.slots.Add(n)
-			s.send(n, of, tellOpen)
+			s.send(n, of, msgOpen)
 		}
-	case of.want == askWarm:
-		if of.told == "" {
-			s.send(n, of, askWarm)
+	case of.want == msgWarm:
+		if of.last == "" {
+			s.send(n, of, msgWarm)
 		}
-	case of.told != askLoad:
-		s.send(n, of, askLoad)
+	case of.last != msgLoad:
+		s.send(n, of, msgLoad)
 	}
 }
 
 // send sends a message about a slot.
 func (s *sharer) send(n slot.Slot, of *shared, what string) {
 	m := message{}
-	if what == askWarm || what == askLoad {
+	if what == msgWarm || what == msgLoad {
 		m = s.env.About(n)
 	}
 	if m.Type, m.Slot = what, &n; answerTo[what] != "" {
@@ -250,25 +251,25 @@ func (s *sharer) send(n slot.Slot, of *shared, what string) {
 		m.Seq = s.seq
 	}
 	switch what {
-	case askLoad:
+	case msgLoad:
 		m.Gone = of.gone
-	case tellOpen:
+	case msgOpen:
 		m.Epoch = of.epoch
 	}
-	of.told, of.seq, of.answered, of.asked = what, m.Seq, false, s.Now()
+	of.last, of.seq, of.answered, of.sent = what, m.Seq, false, s.Now()
 	s.out = append(s.out, encode(m)...)
 	s.flush()
 }
 
-// flush has the messages sent.
+// flush wakes the goroutine that sends messages.
 func (s *sharer) flush() {
 	select {
-	case s.sent <- struct{}{}:
+	case s.outgoing <- struct{}{}:
 	default:
 	}
 }
 
-// connect notes that the process with this number has connected. It returns an error if it has before.
+// connect is called when a process connects. It returns the number of the process.
 func (s *sharer) connect() (number int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,22 +282,22 @@ func (s *sharer) connect() (number int, err error) {
 	return s.starts, nil
 }
 
-// take returns what is to be sent to a process. ok is false if another one was started.
-func (s *sharer) take(number int) (out []byte, ok bool) {
+// pending returns and clears the messages for a process. ok is false if another one was started.
+func (s *sharer) pending(number int) (out []byte, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if number != s.starts {
 		return nil, false
 	}
 	if out = s.out; s.dated && s.deadline > s.Late() {
-		out = append(out, encode(message{Type: tellDeadline, Monotonic: s.env.Monotonic(s.deadline)})...)
+		out = append(out, encode(message{Type: msgDeadline, Monotonic: s.env.Monotonic(s.deadline)})...)
 	}
 	s.out, s.dated = nil, false
 	return out, true
 }
 
-// heard takes an answer of a process. It returns an error if the process does not keep to the protocol.
-func (s *sharer) heard(number int, line []byte) error {
+// receive handles an answer of a process. It returns an error if the process breaks the protocol.
+func (s *sharer) receive(number int, line []byte) error {
 	a, err := decode(line)
 	if err != nil {
 		return err
@@ -313,11 +314,11 @@ func (s *sharer) heard(number int, line []byte) error {
 	if of == nil || of.seq != a.Seq || of.answered {
 		return nil // the question was overtaken by another message
 	}
-	if a.Type != answerTo[of.told] {
-		return fmt.Errorf("%.100q: the answer to %s is %s", line, of.told, answerTo[of.told])
+	if a.Type != answerTo[of.last] {
+		return fmt.Errorf("%.100q: the answer to %s is %s", line, of.last, answerTo[of.last])
 	}
 	of.answered = true
-	if a.Type == answerTo[askDrain] {
+	if a.Type == answerTo[msgDrain] {
 		for _, g := range a.Gone {
 			if g.Name == "" || !slices.Contains(s.Kinds(), g.Kind) {
 				return fmt.Errorf("%.200q: a deletion has a name, and one of the kinds %v", line, s.Kinds())
@@ -326,20 +327,20 @@ func (s *sharer) heard(number int, line []byte) error {
 		of.gone = a.Gone
 		s.units[0].slots.Remove(a.Slot)
 	}
-	s.tell(a.Slot)
+	s.update(a.Slot)
 	s.wake()
 	return nil
 }
 
-// disconnect notes that a process has closed its connection, or that it does not keep to the protocol. Then it is
-// ended, and the member with it.
+// disconnect is called when a process has closed its connection, with an error if it has broken the protocol. Such a
+// process is ended, and the member with it.
 func (s *sharer) disconnect(number int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch u := s.units[0]; {
 	case number != s.starts || u.process == nil || u.stopping:
 	case err == nil:
-		s.silent = s.Now()
+		s.closedAt = s.Now()
 	default:
 		s.fail(u, err)
 	}
@@ -347,14 +348,14 @@ func (s *sharer) disconnect(number int, err error) {
 
 // fail ends a process and the member.
 func (s *sharer) fail(u *unit, err error) {
-	s.Log.Error(err, "The command does not keep to the protocol, so it is ended")
+	s.Log.Error(err, "The command has broken the protocol, so it is ended")
 	s.end(1)
 	u.unclean = true
-	s.ask(u)
+	s.terminate(u)
 }
 
 // run starts and stops the process until ctx ends.
-func (s *sharer) run(ctx context.Context) { s.tend(ctx, s.look) }
+func (s *sharer) run(ctx context.Context) { s.loop(ctx, s.look) }
 
 // look does what is due.
 func (s *sharer) look() {
@@ -372,54 +373,57 @@ func (s *sharer) look() {
 			s.start(u)
 		}
 	case u.stopping:
-		s.press(u)
-	case s.silent > 0 && s.Now()-s.silent >= goodbyeTime:
-		s.fail(u, fmt.Errorf("it closed its connection %v ago and still runs", goodbyeTime))
+		s.killOverdue(u)
+	case s.closedAt > 0 && s.Now()-s.closedAt >= closeGrace:
+		s.fail(u, fmt.Errorf("it closed its connection %v ago and still runs", closeGrace))
 	case s.leaving && !u.slots.Empty() && s.Now()-s.leftAt >= s.StopTimeout:
 		s.Log.Info("Asking the command to exit, because it has not drained all slots in time", "slots", u.slots.String())
 		u.unclean = true // a write may be under way, whether it exits at once or not
-		s.ask(u)
+		s.terminate(u)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.slots)) { // in order, so that a life of the simulator can be repeated
-		s.tell(n)
+		s.update(n)
 	}
-	s.giveUp(func(slot.Slot) bool { return true }, s.leftIn)
-	s.scold()
+	s.release(func(slot.Slot) bool { return true }, s.deletionsIn)
+	s.logUnanswered()
 }
 
-// scold logs questions that the process has not answered for long.
-func (s *sharer) scold() {
+// logUnanswered logs the questions that have been open for long.
+func (s *sharer) logUnanswered() {
+	if s.Now()-s.logged < unansweredPeriod {
+		return
+	}
 	open := map[string]*slot.Set{}
 	for n, of := range s.slots {
-		if answerTo[of.told] != "" && !of.answered && s.Now()-of.asked >= muteTime && s.Now()-s.scolded >= muteTime {
-			if open[of.told] == nil {
-				open[of.told] = &slot.Set{}
+		if answerTo[of.last] != "" && !of.answered && s.Now()-of.sent >= unansweredPeriod {
+			if open[of.last] == nil {
+				open[of.last] = &slot.Set{}
 			}
-			open[of.told].Add(n)
+			open[of.last].Add(n)
 		}
 	}
 	for question, set := range open {
-		s.scolded = s.Now()
+		s.logged = s.Now()
 		s.Log.Error(nil, "The command does not answer", "question", question, "slots", set.String(), "connected", s.connected)
 	}
 }
 
-// leftIn returns the deletions in a slot for its next owner.
-func (s *sharer) leftIn(n slot.Slot) (left []table.Gone) {
-	for _, g := range s.of(n).gone {
+// deletionsIn returns the deletions in a slot for its next owner.
+func (s *sharer) deletionsIn(n slot.Slot) (left []table.Gone) {
+	for _, g := range s.state(n).gone {
 		left = append(left, table.Gone{Slot: n, Kind: g.Kind, Namespace: g.Namespace, Name: g.Name})
 	}
 	return left
 }
 
-// start starts the process, which knows of no slot.
+// start starts the process, without slots.
 func (s *sharer) start(u *unit) {
 	s.Log.Info("Starting the command", "args", s.env.Line.args)
 	s.starts++
 	u.process, u.line, u.began = s.Start(s.env.Line), s.env.Line, s.Now()
-	s.connected, s.out, s.dated, s.silent = false, encode(s.env.Hello), true, 0
+	s.connected, s.out, s.dated, s.closedAt = false, encode(s.env.Hello), true, 0
 	for _, of := range s.slots {
-		of.told, of.answered = "", false
+		of.last, of.answered = "", false
 	}
 	s.flush()
 }

@@ -70,7 +70,7 @@ func newDesk(t *testing.T) *desk {
 				return d.all[len(d.all)-1]
 			},
 		},
-		Line: line{args: []string{"program"}}, Hello: hello{Type: "hello"}, About: about.about,
+		Line: line{args: []string{"program"}}, Hello: hello{Type: "hello"}, About: about.describe,
 		Monotonic: time.Duration.Seconds,
 		Sleep:     await.Sleep,
 	})
@@ -91,11 +91,11 @@ func (d *desk) connects() {
 // reads returns what the process was sent, a word for each message: its type and slot.
 func (d *desk) reads() (words []string, last message) {
 	d.t.Helper()
-	out, _ := d.take(d.starts)
+	out, _ := d.pending(d.starts)
 	for text := range strings.Lines(string(out)) {
 		var m message
 		require.NoError(d.t, json.Unmarshal([]byte(text), &m))
-		if m.Type == "hello" || m.Type == tellDeadline {
+		if m.Type == "hello" || m.Type == msgDeadline {
 			continue
 		}
 		words, last = append(words, fmt.Sprintf("%s %d", m.Type, *m.Slot)), m
@@ -113,10 +113,10 @@ func (d *desk) wants(words ...string) message {
 	return last
 }
 
-// says has the process answer a message.
-func (d *desk) says(kind string, to message, gone ...deletion) {
+// answers has the process answer a message.
+func (d *desk) answers(kind string, to message, gone ...deletion) {
 	d.t.Helper()
-	require.NoError(d.t, d.heard(d.starts, encode(answer{Type: kind, Slot: *to.Slot, Seq: to.Seq, Gone: gone})))
+	require.NoError(d.t, d.receive(d.starts, encode(answer{Type: kind, Slot: *to.Slot, Seq: to.Seq, Gone: gone})))
 }
 
 // loads calls Load for a slot. The returned function waits until it has returned.
@@ -126,7 +126,7 @@ func (d *desk) loads(n slot.Slot, gone ...table.Gone) (returned func()) {
 	for d.t.Context().Err() == nil { // until it has begun
 		d.mu.Lock()
 		of := d.slots[n]
-		begun := of != nil && of.want == askLoad
+		begun := of != nil && of.want == msgLoad
 		d.mu.Unlock()
 		if begun {
 			break
@@ -148,7 +148,7 @@ func (d *desk) loads(n slot.Slot, gone ...table.Gone) (returned func()) {
 func (d *desk) opens(n slot.Slot) {
 	d.t.Helper()
 	returned := d.loads(n)
-	d.says("loaded", d.wants(fmt.Sprintf("load %d", n)))
+	d.answers("loaded", d.wants(fmt.Sprintf("load %d", n)))
 	returned()
 	d.Open(one(n), 7)
 	d.wants(fmt.Sprintf("open %d", n))
@@ -178,11 +178,11 @@ func TestSharedSlot(t *testing.T) {
 	for words := []string(nil); len(words) == 0; words, m = d.reads() {
 		time.Sleep(time.Millisecond)
 	}
-	if m.Type != askWarm || !strings.Contains(m.Selectors["ConfigMap"], " in (") ||
+	if m.Type != msgWarm || !strings.Contains(m.Selectors["ConfigMap"], " in (") ||
 		!slices.Equal(m.Hashes, []string{"4000000000000000", "7fffffffffffffff"}) {
 		t.Errorf("%+v", m)
 	}
-	d.says("warmed", m)
+	d.answers("warmed", m)
 	require.NoError(t, <-warm)
 
 	returned := d.loads(1, table.Gone{Slot: 1, Kind: "ConfigMap", Namespace: "x", Name: "y"})
@@ -190,7 +190,7 @@ func TestSharedSlot(t *testing.T) {
 	if want := []deletion{{"ConfigMap", "x", "y"}}; !slices.Equal(m.Gone, want) {
 		t.Errorf("deletions %v, want %v", m.Gone, want)
 	}
-	d.says("loaded", m)
+	d.answers("loaded", m)
 	returned()
 	d.Open(one(1), 7)
 	if m = d.wants("open 1"); m.Epoch != 7 {
@@ -202,7 +202,7 @@ func TestSharedSlot(t *testing.T) {
 	if f := d.Flights(0); len(f) != 1 || f[0].Slot != 1 {
 		t.Errorf("flights %v", f)
 	}
-	d.says("drained", m, deletion{"ConfigMap", "x", "z"})
+	d.answers("drained", m, deletion{"ConfigMap", "x", "z"})
 	d.gives("1 [{1 ConfigMap x z}]")
 	d.Shut(one(1))
 	d.wants("shut 1")
@@ -226,11 +226,11 @@ func TestLateLoad(t *testing.T) {
 	require.NoError(t, d.Load(t.Context(), one(1), true, nil))
 	d.wants()
 	d.drains(1)
-	d.says("drained", d.wants("drain 1"))
+	d.answers("drained", d.wants("drain 1"))
 	d.gives("1 []")
 }
 
-// An answer that another message has overtaken says nothing.
+// An answer that another message has overtaken is ignored.
 func TestOvertakenAnswers(t *testing.T) {
 	d := newDesk(t)
 	d.opens(1)
@@ -238,14 +238,14 @@ func TestOvertakenAnswers(t *testing.T) {
 	drain := d.wants("drain 1")
 	d.Open(one(1), 8)
 	d.wants("open 1")
-	d.says("drained", drain)
+	d.answers("drained", drain)
 	d.gives()
 	d.drains(1)
 	again := d.wants("drain 1")
-	d.says("drained", drain)
+	d.answers("drained", drain)
 	d.gives()
-	d.says("drained", again)
-	d.says("drained", again) // twice
+	d.answers("drained", again)
+	d.answers("drained", again) // twice
 	d.gives("1 []")
 	d.Open(one(1), 9) // it stays after all
 	d.wants("open 1")
@@ -256,7 +256,7 @@ func TestOvertakenAnswers(t *testing.T) {
 	for words := []string(nil); len(words) == 0; words, _ = d.reads() {
 		time.Sleep(time.Millisecond)
 	}
-	d.says("loaded", load)
+	d.answers("loaded", load)
 	d.Shut(one(2))
 	d.wants("shut 2")
 	first()
@@ -283,7 +283,7 @@ func TestLies(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		d.drains(1)
-		err := d.heard(d.starts, []byte(text))
+		err := d.receive(d.starts, []byte(text))
 		require.ErrorSays(t, err, want)
 		d.disconnect(d.starts, err)
 		d.look()
@@ -327,7 +327,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A program that lost the Lease, or slots that it works on, is killed. The next one is told of the slots from the
+// A program that lost the Lease, or slots that it works on, is killed. The next one gets all messages from the
 // beginning.
 func TestLapseOfASharedProgram(t *testing.T) {
 	for name, lose := range map[string]func(*desk){
@@ -362,7 +362,7 @@ func TestLapseOfASharedProgram(t *testing.T) {
 				d.Open(one(1), 9) // without Load, as for slots that are this member's still
 			}
 			m = d.wants("load 1")
-			d.says("loaded", m)
+			d.answers("loaded", m)
 			d.wants() // the last write of the former process may be under way
 			d.now += testFence + time.Second
 			d.look()
@@ -380,7 +380,7 @@ func TestDisconnect(t *testing.T) {
 	}
 	d.disconnect(d.starts, nil)
 	d.look()
-	d.now += goodbyeTime
+	d.now += closeGrace
 	d.look()
 	if code := <-d.exits(); code != 1 {
 		t.Errorf("code %d", code)

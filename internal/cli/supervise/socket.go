@@ -50,24 +50,24 @@ func (s *socket) serve(of *sharer) {
 			_ = conn.Close()
 			continue
 		}
-		go of.converse(number, conn)
+		go of.exchange(number, conn)
 	}
 }
 
-// converse exchanges messages with a process until it closes its connection, or its socket is closed.
-func (s *sharer) converse(number int, conn net.Conn) {
-	heard := make(chan struct{})
+// exchange exchanges messages with a process until it closes its connection, or its socket is closed.
+func (s *sharer) exchange(number int, conn net.Conn) {
+	ended := make(chan struct{})
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for {
-			out, ok := s.take(number)
+			out, ok := s.pending(number)
 			if _, err := conn.Write(out); err != nil || !ok {
 				s.flush() // it may be for the next process
 				return
 			}
 			select {
-			case <-s.sent:
-			case <-heard:
+			case <-s.outgoing:
+			case <-ended:
 				return
 			}
 		}
@@ -79,12 +79,12 @@ func (s *sharer) converse(number int, conn net.Conn) {
 		if end != nil && !errors.Is(end, bufio.ErrBufferFull) {
 			break // the process has ended, possibly in the middle of a line
 		}
-		if err = s.heard(number, line); errors.Is(end, bufio.ErrBufferFull) {
+		if err = s.receive(number, line); errors.Is(end, bufio.ErrBufferFull) {
 			err = fmt.Errorf("an answer is longer than %d bytes", maxAnswer)
 		}
 	}
 	s.disconnect(number, err)
-	close(heard)
+	close(ended)
 	_ = conn.Close()
 	writing.Wait()
 }

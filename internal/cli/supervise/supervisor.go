@@ -80,7 +80,7 @@ func (s *supervisor) SetDeadline(at time.Duration) {
 }
 
 // run starts and stops processes until ctx ends.
-func (s *supervisor) run(ctx context.Context) { s.tend(ctx, s.look) }
+func (s *supervisor) run(ctx context.Context) { s.loop(ctx, s.look) }
 
 // look does what is due.
 func (s *supervisor) look() {
@@ -99,7 +99,7 @@ func (s *supervisor) look() {
 		}
 		s.settle(u, set, late)
 	}
-	s.giveUp(s.given, func(slot.Slot) []table.Gone { return nil })
+	s.release(s.given, func(slot.Slot) []table.Gone { return nil })
 }
 
 // division returns the slots by unit. Units with a process and no slots are included.
@@ -146,11 +146,11 @@ func (s *supervisor) settle(u *unit, set slot.Set, late bool) {
 			s.start(u, want)
 		}
 	case u.stopping:
-		s.press(u)
+		s.killOverdue(u)
 	case s.fits(u, want, settling):
 	default:
 		s.Log.Info("Asking the command to exit", "slots", u.slots.String(), "next", want.String())
-		s.ask(u)
+		s.terminate(u)
 	}
 }
 
