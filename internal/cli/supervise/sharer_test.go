@@ -3,6 +3,8 @@ package supervise
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -395,5 +397,36 @@ func TestDisconnect(t *testing.T) {
 	d.look()
 	if len(d.all) != 1 {
 		t.Error("it was started again")
+	}
+}
+
+// The messages in docs/run.md have the fields that are sent and accepted.
+func TestProtocolPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/run.md")
+	require.NoError(t, err)
+	types := map[string]bool{}
+	for _, text := range regexp.MustCompile(`\{"type":"[^\n|`+"`"+`]*\}`).FindAllString(string(page), -1) {
+		text = strings.NewReplacer("{…}", "{}", "[…]", "[]").Replace(text)
+		var named struct{ Type string }
+		require.NoError(t, json.Unmarshal([]byte(text), &named))
+		types[named.Type] = true
+		into := any(&message{})
+		switch named.Type {
+		case "hello":
+			into = &hello{}
+		case "warmed", "loaded", "drained":
+			into = &answer{}
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(into); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, name := range []string{"hello", msgWarm, msgLoad, msgOpen, msgDrain, msgShut, msgDeadline, "warmed", "loaded",
+		"drained"} {
+		if !types[name] {
+			t.Errorf("docs/run.md does not show %s", name)
+		}
 	}
 }
