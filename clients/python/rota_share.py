@@ -119,11 +119,6 @@ class Share:
             slot._flights -= 1
         self._drained(slot)
 
-    def owned(self) -> List[int]:
-        """The slots in which work may begin."""
-        with self._lock:
-            return [n for n, slot in self._all.items() if slot.open and not slot._drain]
-
     def _read(self, lines: Any) -> None:
         line = b""
         try:

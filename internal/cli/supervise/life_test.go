@@ -49,8 +49,8 @@ func TestLives(t *testing.T) {
 		for _, v := range l.run().Violations() {
 			t.Errorf("seed %d: %v\n\trepeat: SIM_SEED=%d go test -run TestLives ./internal/cli/supervise", seed, v, seed)
 		}
-		if l.early > 0 {
-			t.Errorf("seed %d: %d slots opened that were not loaded", seed, l.early)
+		if early := l.deeds["early"]; early > 0 {
+			t.Errorf("seed %d: %d slots opened that were not loaded", seed, early)
 		}
 		for what, n := range l.deeds {
 			total[what] += n
@@ -84,9 +84,8 @@ type life struct {
 	rng   *rand.Rand
 	// hosts are the processes that have a sharer, by their replica.
 	hosts map[*sim.Replica]*host
-	// deeds counts what programs did.
+	// deeds counts what programs did; "early" are slots that were opened before the program had loaded them.
 	deeds map[string]int
-	early int // slots that a program was to work on before it had loaded them
 	// bad is how probable it is that a program does something bad, each time that it can.
 	bad float64
 }
@@ -145,7 +144,7 @@ type host struct {
 func (h *host) env() sharerEnv {
 	return sharerEnv{
 		processesEnv: processesEnv{
-			Kinds: []string{"Widget"}, StopTimeout: 5 * time.Second, FenceDelay: 3 * time.Second, Log: logr.Discard(),
+			Kinds: []string{"Widget"}, StopTimeout: 5 * time.Second, FenceDelay: lifeFence, Log: logr.Discard(),
 			Late: func() time.Duration { return h.n.Late() }, Now: func() time.Duration { return h.n.World().Now() },
 			Start: func(line) program {
 				h.program = &liveProgram{h: h, over: make(chan struct{}), slots: map[slot.Slot]*liveSlot{},
@@ -339,7 +338,7 @@ func (p *liveProgram) heed(w *sim.World, m message) {
 		})
 	case msgOpen:
 		if !of.loaded {
-			p.h.l.early++
+			p.h.l.deeds["early"]++
 		}
 		of.open, of.drain = true, 0
 	case msgDrain:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/rota-dev/rota/internal/delivery/sharding"
 	"github.com/rota-dev/rota/slot"
 )
 
@@ -70,8 +69,7 @@ var answerTo = map[string]string{msgWarm: "warmed", msgLoad: "loaded", msgDrain:
 func (s share) describe(n slot.Slot) message {
 	m := message{Selectors: map[string]string{}}
 	for _, kind := range s.kinds {
-		m.Selectors[kind.String()] = sharding.ExactSelector(sharding.HashLabel(s.key, kind),
-			slot.SetOf(slot.Range{First: n, Last: n}), s.count)
+		m.Selectors[kind.String()] = s.selector(kind, slot.SetOf(slot.Range{First: n, Last: n}))
 	}
 	first, last := s.count.Hashes(n)
 	m.Hashes = []string{fmt.Sprintf("%016x", first), fmt.Sprintf("%016x", last)}

@@ -16,11 +16,9 @@ import (
 	"github.com/rota-dev/rota/slot"
 )
 
-const (
-	// lookTime is how often deadlines are checked, and lineTime how often orphans are reaped, and a command line is
-	// computed that only a change of namespaces can have changed.
-	lookTime, lineTime = 100 * time.Millisecond, 2 * time.Second
-)
+// lookTime is how often deadlines are checked, and lineTime how often orphans are reaped, and a command line is
+// computed that only a change of namespaces can have changed.
+const lookTime, lineTime = 100 * time.Millisecond, 2 * time.Second
 
 // processesEnv is the environment of processes.
 type processesEnv struct {
@@ -172,9 +170,12 @@ func (p *processes) running() (out []program) {
 	return out
 }
 
-func (p *processes) wake() {
+func (p *processes) wake() { notify(p.kick) }
+
+// notify wakes the goroutine that waits for c, at once or when it waits the next time.
+func notify(c chan<- struct{}) {
 	select {
-	case p.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -63,7 +63,12 @@ func (s share) Selector() (string, error) {
 	if len(s.kinds) != 1 {
 		return "", errors.New("a selector is for one kind, since each kind has its own label: give one --kind")
 	}
-	return sharding.ExactSelector(sharding.HashLabel(s.key, s.kinds[0]), s.slots, s.count), nil
+	return s.selector(s.kinds[0], s.slots), nil
+}
+
+// selector returns a label selector for the objects of a kind in slots.
+func (s share) selector(kind schema.GroupKind, slots slot.Set) string {
+	return sharding.ExactSelector(sharding.HashLabel(s.key, kind), slots, s.count)
 }
 
 // Share returns the path of the socket.

@@ -262,12 +262,7 @@ func (s *sharer) send(n slot.Slot, of *shared, what string) {
 }
 
 // flush wakes the goroutine that sends messages.
-func (s *sharer) flush() {
-	select {
-	case s.outgoing <- struct{}{}:
-	default:
-	}
-}
+func (s *sharer) flush() { notify(s.outgoing) }
 
 // connect is called when a process connects. It returns the number of the process.
 func (s *sharer) connect() (number int, err error) {
